@@ -7,7 +7,7 @@
 
 namespace arraybridge {
 
-// An answer that nobody waits for any more has granted all the same.
+// A late answer has granted leases although no caller waits for it any more.
 void GiveBackLate(Session& session, const Result<Answer>& answer) {
   if (!answer.ok()) return;
   const auto grants = codec::DecodeGrants(answer->payload);
@@ -44,7 +44,7 @@ Status CheckShare(const codec::DescribedShare& described) {
   const Handle& handle = described.handle;
   if (!described.arrays.ok()) {
     return InvalidArgument("share '", share.name, "' cannot be read: ", described.arrays.message(),
-                           "; its publisher described it so")
+                           "; the publisher's description is invalid")
         .Because(std::string(described.arrays.reason()));
   }
   if (handle.offset % kArrayAlignment != 0) return InvalidArgument("share '", share.name, "' is not aligned");
@@ -58,22 +58,22 @@ Status CheckShare(const codec::DescribedShare& described) {
   return Ok();
 }
 
-// A mapping that was given back clean, or a new one.
+// Reuses an unmodified mapping that was given back, or makes a new one.
 Result<std::unique_ptr<Mapping>> PrivateMapping(ReadArena& arena, uint64_t offset, uint64_t size) {
   if (auto kept = arena.ranges.Take(offset, size)) return kept;
   return arena.mapper->MapPrivate(arena.handle, offset, size);
 }
 
-// A forked child takes no lock of its parent's and has no reclaimer: its mapping ends with the view.
+// A forked child must not take its parent's locks and has no reclaimer, so its mapping ends with the view.
 Result<std::unique_ptr<Mapping>> MappingInChild(const Lease& lease) {
   return lease.arena->mapper->MapPrivate(lease.arena->handle, lease.offset, lease.size);
 }
 
-// Dropped ranges that wait for the reclaimer at most, so that a loop which is quicker than the reclaimer maps no more
-// than the kernel allows (vm.max_map_count).
+// The most dropped ranges that may wait for the reclaimer. It keeps a loop that is faster than the reclaimer within the
+// kernel's limit on mappings (vm.max_map_count).
 constexpr uint64_t kPendingRangesMax = 1024;
 
-// View::copy_on_write. The view's owner is its lease.
+// Implements View::copy_on_write. The view's owner is its lease.
 Result<View> CopyOnWrite(const View& view) {
   const auto lease = std::static_pointer_cast<const Lease>(view.owner);
   const bool child = lease->inherited();
@@ -98,7 +98,7 @@ Result<View> CopyOnWrite(const View& view) {
 }
 
 Result<KnownArray> DecodeKnown(const ArraySpec& spec, const Device& device) {
-  std::byte anywhere{};  // the address differs from lease to lease
+  std::byte anywhere{};  // a placeholder; the address differs between leases
   auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
   if (!view.ok()) return view.status();
   view->dtype = spec.dtype;
@@ -109,7 +109,7 @@ Result<KnownArray> DecodeKnown(const ArraySpec& spec, const Device& device) {
   return KnownArray{*std::move(view), spec.offset, empty};
 }
 
-// Checked from now on. REQUIRES: its device is one of this process.
+// Converts a checked share. REQUIRES: its device is a local one.
 Result<std::shared_ptr<const KnownShare>> Make(Session& session, std::string_view description,
                                                codec::DescribedShare described) {
   auto fresh = std::make_shared<KnownShare>();
@@ -133,7 +133,7 @@ Result<std::shared_ptr<const KnownShare>> Keep(Session& session, std::string_vie
   return made;
 }
 
-// The range of an arena that is mapped. False: it does not lie there.
+// Sets the share's range in a mapped arena. Returns false if the range lies outside the arena.
 bool SetRange(const ReadArena& arena, uint64_t offset, uint64_t size, codec::DescribedShare& described) {
   Handle& handle = described.handle;
   handle.kind = arena.handle.kind;
@@ -155,9 +155,9 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::str
   if (auto known = session.known().Find(description)) return known;
   auto described = codec::DecodeShare(description);
   if (!described.ok()) {
-    // A broker that speaks nonsense is not to be believed in anything else.
-    session.lifeline().Break(Unavailable("the broker answered nonsense to an Acquire"));
-    return Internal("the broker answered nonsense to an Acquire");
+    // The connection ends, because no other answer of such a broker can be trusted.
+    session.lifeline().Break(Unavailable("the broker sent a malformed answer to an Acquire"));
+    return Internal("the broker sent a malformed answer to an Acquire");
   }
   AB_RETURN_IF_ERROR(CheckShare(*described));
   auto mapper = session.mappers().Of(described->handle.kind);
@@ -168,12 +168,12 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::str
   return Keep(session, description, *std::move(described));
 }
 
-// What a held record says of a share, with the arena in which it lies. Null: only an answer can tell.
+// The share of a held catalogue record, in the given arena. Null if a request is needed.
 std::shared_ptr<const KnownShare> DecodeKnown(Session& session, const catalogue::Facts& facts, const ReadArena& arena,
                                               std::string_view ns, std::string_view name) {
   const auto immutability = facts.enforced ? Immutability::kEnforced : Immutability::kByContract;
   auto known = session.known().Find(facts.share);
-  // An event that was told of earlier has happened by now.
+  // The bytes of a share in the catalogue are written, so a cached description with an event is out of date.
   const bool is_it = known && known->fence.done() && known->share.immutability == immutability;
   if (is_it && known->share.name == name) return known;
   if (!facts.described) return nullptr;
@@ -207,25 +207,25 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   if (!mapping.ok()) return mapping.status();
   arena->shared = *std::move(mapping);
   arena->mapper = *mapper;
-  // Only private mappings of host memory need it again.
+  // Only private mappings of host memory need the descriptor later.
   if (of.kind != HandleKind::kMemfd) {
     arena->handle.descriptor.reset();
     session.SayGpus();
   }
   auto added = session.read().Add(arena);
-  // Unmapping takes its time: the reclaimer's business.
+  // Unmapping is slow, so the reclaimer's thread does it.
   if (session.read().full()) session.reclaimer().Nudge();
   return added;
 }
 
-// Takes the answer to an Export that its caller has given up. The handler ends before the session does.
+// Handles the answer to an Export whose caller has given up. The session outlives the handler.
 Lifeline::CompletionHandler UnmapLate(Session& session, uint64_t arena) {
   return [&session, arena](const Result<Answer>& answer) {
     if (answer.ok()) session.releases().Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
   };
 }
 
-// The arena came in an earlier answer, with this one, or must be asked for.
+// The arena is mapped already, came with this answer, or is requested.
 Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, UniqueFd& arrived,
                                            uint64_t arrived_arena, Deadline deadline) {
   if (auto known = session.read().Find(of.arena, of.generation)) return known;
@@ -237,13 +237,13 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
   if (exported->arena != of.arena || exported->generation != of.generation) {
-    return Internal("the broker exported another arena than was asked for");
+    return Internal("the broker exported an arena that was not requested");
   }
   exported->device = of.device;
   return MapArena(session, *exported, std::move(answer->descriptor));
 }
 
-// At `offset` in the lease's arena. REQUIRES: that is mapped.
+// The views of a share at `offset` in the lease's arena. REQUIRES: the arena is mapped.
 Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, const std::shared_ptr<Lease>& lease,
                                   MapMode mode) {
   const Handle& handle = known.handle;
@@ -257,7 +257,7 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   lease->offset = offset;
   lease->size = handle.size;
   std::byte* base = arena.shared->data() + offset;
-  // A GPU has no copy-on-write: there everybody reads the arena itself.
+  // A GPU has no copy-on-write, so all readers read the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
     auto range = PrivateMapping(*lease->arena, offset, handle.size);
@@ -285,19 +285,19 @@ Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr
   return ViewsAt(known, known.handle.offset, lease, mode);
 }
 
-// What a sender says of a share, as the last one was or anew.
+// The share that a road's entry describes: the last share of this road if the description is the same.
 Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, TakenRoad& road, const road::Message& entry,
                                                       const ReadArena& arena, std::string_view ns,
                                                       std::string_view channel) {
-  if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("what was sent is not in host memory");
+  if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("the sent array is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
-  if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("what was sent lies in no arena");
+  if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("the sent array lies outside its arena");
   if (auto known = road.Known(entry.text(), entry.size); known) {
     return known;
   }
   auto described = codec::DecodeDescription(entry.text());
-  if (!described.ok()) return InvalidArgument("what was sent is not described");
+  if (!described.ok()) return InvalidArgument("the description of the sent array does not parse");
   SetRange(arena, entry.offset, entry.size, *described);
   Share& share = described->share;
   share.id = 0;
@@ -323,7 +323,7 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
   if (exported->arena != entry.arena || exported->generation != entry.generation) {
-    return Internal("the broker exported another arena than was asked for");
+    return Internal("the broker exported an arena that was not requested");
   }
   const auto mapper = session.mappers().Of(exported->kind);
   if (!mapper.ok()) return mapper.status();
@@ -370,7 +370,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
 Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                       MapMode mode, const AcquireWaits& waits, std::string_view note) {
   session.hazards().Prefetch(ns);
-  // The lifeline, and what waits in it, dies with the session.
+  // The session owns the lifeline and therefore outlives its handlers.
   const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
   const std::string request =
@@ -379,7 +379,7 @@ Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std
   if (!answer.ok()) return answer.status();
   auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
-  // Slower, but it works everywhere: from now on this session is told of bytes when they are there.
+  // Slower, but it works everywhere: from now on the broker answers this session only once the bytes are written.
   session.OpenNoEvents();
   return Acquire(session, ns, refs, mode, waits, note);
 }
@@ -388,9 +388,9 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
                                           Deadline deadline) {
   const auto grants = codec::DecodeGrants(answer.payload);
   if (!grants.ok() || grants->shares.size() != count) {
-    // Leases that cannot be named cannot be given back one by one.
-    session.lifeline().Break(Unavailable("the broker answered nonsense to an Acquire"));
-    return Internal("the broker answered nonsense to an Acquire");
+    // The leases are unknown, so they cannot be given back one by one.
+    session.lifeline().Break(Unavailable("the broker sent a malformed answer to an Acquire"));
+    return Internal("the broker sent a malformed answer to an Acquire");
   }
   auto leases = Own(session, *grants);
   if (!leases.ok()) return leases.status();
@@ -403,7 +403,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
     const Handle& handle = (*known)->handle;
     auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);
     if (!arena.ok()) {
-      // The broker may think that this client has it, and believes otherwise only when the lease has ended.
+      // The broker may assume that this client has the arena mapped. The release of the lease corrects that.
       lease->unmapped = true;
       lease->arena_id = handle.arena;
       lease->arena_generation = handle.generation;

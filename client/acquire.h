@@ -1,7 +1,7 @@
-// Acquiring: from what a broker grants to arrays of this process. Everything that comes in is checked before it is
-// mapped or pointed into; leases of what is refused go back.
+// Acquire turns the shares that a broker grants into arrays of this process. It checks every answer before it maps
+// memory or points into it, and gives back the leases of shares that it rejects.
 //
-// TryAcquire answers now, or says that only a request can tell. Acquire sends one.
+// TryAcquire answers at once, or returns nothing if a request is needed. Acquire sends a request.
 #pragma once
 
 #include <optional>
@@ -15,33 +15,33 @@
 
 namespace arraybridge {
 
-// How long an Acquire may take.
+// The time limits of an Acquire.
 struct AcquireWaits {
-  uint64_t timeout_ms = 0;        // for names that are not there
-  uint64_t fence_timeout_ms = 0;  // for bytes that are being made; 0: as long as the broker likes
-  Deadline deadline;              // for the broker's answer: after both
+  uint64_t timeout_ms = 0;        // how long the broker waits for missing names
+  uint64_t fence_timeout_ms = 0;  // how long it waits for unfinished bytes; 0: the broker's default
+  Deadline deadline;              // for the broker's answer; later than both
 };
 
-// Nothing: only a request can tell, whatever the reason. REQUIRES: `ref` is a name.
+// Returns nothing if a request is needed, for whatever reason. REQUIRES: `ref` is a name.
 std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode);
 
-// All or none. REQUIRES: no more than the broker takes in one request.
+// Acquires all shares or none. REQUIRES: `refs` does not exceed the broker's limit for one request.
 Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                       MapMode mode, const AcquireWaits& waits, std::string_view note = {});
 
-// What an Acquire or a Receive granted, as arrays of this process. `count`: of shares that were asked for.
+// Converts the answer to an Acquire or a Receive into arrays of this process. `count`: the number of shares requested.
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
                                           Deadline deadline);
 
-// What stands on a road and was taken from there, as arrays of this process. INVALID_ARGUMENT: its sender described
-// nothing that can be. `arena`: the one in which it lies.
+// Converts an entry taken from a road into arrays of this process. INVALID_ARGUMENT: the sender's description is
+// invalid. `arena`: the arena that contains the bytes.
 Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
                           std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
                           MapMode mode);
-// Maps the arena in which it lies. `receiving`: the end of the channel whose road it is.
+// Maps the arena that contains the entry's bytes. `receiving`: the receiving end of the channel that owns the road.
 Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline);
 
-// Gives back what an answer granted whose caller has given up.
+// Gives back the leases that a late answer granted, after its caller has given up.
 void GiveBackLate(Session& session, const Result<Answer>& answer);
 
 }  // namespace arraybridge

@@ -9,10 +9,11 @@
 namespace arraybridge {
 namespace {
 
-// Of this process, so the number is enough.
+// Both are local devices, so the id is sufficient.
 bool Same(const Device& one, const Device& other) { return one.type == other.type && one.id == other.id; }
 
-// A session's first arena is small, because an arena is given back whole; each further one doubles.
+// The first arena of a session is small, because an arena is given back as a whole. Each further arena doubles the
+// size.
 constexpr uint64_t kFirstArena = 2ull << 20;
 constexpr uint64_t kLargestArena = 64ull << 20;
 
@@ -44,7 +45,7 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
   Entry* best = nullptr;
   uint64_t best_gap = 0;
   for (auto& [id, entry] : entries_) {
-    // A large arena that would stay half empty is worth a new one.
+    // Large and small ranges use separate arenas, because a small range would pin a large arena.
     if (entry.arena->own || entry.large != (bytes >= large_) || !Same(entry.arena->device, device)) continue;
     const auto gap = entry.carver.BestGap(bytes);
     if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
@@ -143,7 +144,7 @@ void WrittenArenas::Return(std::span<const codec::Returned> returned) {
   for (const codec::Returned& range : returned) {
     const auto entry = entries_.find(range.arena);
     if (entry == entries_.end()) continue;
-    // Neighbours may come back as one range.
+    // The broker may return adjacent ranges as one range.
     auto& ranges = entry->second.ranges;
     for (auto next = ranges.lower_bound(range.offset); next != ranges.end();) {
       const auto at = next++;
@@ -190,7 +191,7 @@ std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
         continue;
       }
       ids.push_back(entry->first);
-      // What used it was given back when the device had done with it, or waited for its fence.
+      // All users of the arena were given back after the device had finished, or have waited for their fence.
       entry->second.arena->mapping().NoteIdle();
       dead.push_back(std::move(entry->second.arena));
       entry = entries_.erase(entry);

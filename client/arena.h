@@ -1,5 +1,5 @@
 // The arenas that one session writes, and the ranges carved out of them. A range has two holders: the views of this
-// process, and the broker once it is published; its bytes are carved again when both have let go.
+// process, and the broker once the range is published. The range is free again when both have let go.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace arraybridge {
 
-// One arena, mapped writable. What is carved of it belongs to WrittenArenas, under its lock.
+// One arena, mapped writable. WrittenArenas owns the ranges carved from it, and guards them with its lock.
 class WrittenArena : public ForkParticipant {
  public:
   WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own);
@@ -32,9 +32,9 @@ class WrittenArena : public ForkParticipant {
 
   std::byte* data() const { return data_; }
   Mapping& mapping() { return *mapping_; }
-  // REQUIRES: nobody reads or writes it any more.
+  // REQUIRES: no thread reads or writes it any more.
   void Unmap();
-  // A child must not write into what its parent produces.
+  // Makes the mapping private in the child, which must not write into its parent's shares.
   void AfterForkInChild() noexcept override;
 
   const uint64_t id;
@@ -42,8 +42,9 @@ class WrittenArena : public ForkParticipant {
   const uint64_t size;
   const Device device;
   const HandleKind kind;
-  const bool own;  // for one placement alone, to be sealed for everybody
-  // The broker has published of it, so it knows that it is mapped: no later word can come before that one.
+  const bool own;  // used by one placement only, so that the broker can seal it
+  // True once the broker has published from it. The broker then knows that it is mapped, and an unwaited publish cannot
+  // overtake that message.
   std::atomic<bool> published_of{false};
 
  private:
@@ -56,39 +57,40 @@ class WrittenArenas {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // `large`: from this many bytes on a range gets an arena of its own.
+  // `large`: a range of at least this many bytes gets an arena of its own.
   explicit WrittenArenas(uint64_t large) : large_(large) {}
 
   struct Carving {
     std::shared_ptr<WrittenArena> arena;
     uint64_t offset = 0;
   };
-  // A range with this process as its holder, out of the arenas that are there on `device`. REQUIRES: whole granules.
+  // Carves a range, held by this process, from the existing arenas on `device`. REQUIRES: `bytes` is a multiple of the
+  // granule.
   std::optional<Carving> Carve(const Device& device, uint64_t bytes) { return Carve(device, bytes, {.range = {}}); }
-  // A range that only the broker will hold: to be filled and published by who asks. REQUIRES: whole granules.
+  // Carves a range that only the broker will hold; the caller fills and publishes it. REQUIRES: as for Carve.
   std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
     return Carve(device, bytes, {.local = false, .broker = true, .range = {}});
   }
-  // As Carve, out of a new arena.
+  // Adds `arena` and carves the range from it.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
-  // How large the next arena on `device` should be for a range of `bytes`.
+  // The size of the next arena on `device` for a range of `bytes`.
   uint64_t NextSize(const Device& device, uint64_t bytes, bool own) const;
 
-  // `range`, which was made of this carving, can be found by the address of its views from now on.
+  // Registers `range`, made from this carving, so that Find finds it by the address of its views.
   void Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range);
-  // The named range in which all of [data, data + bytes) lies; null if there is none.
+  // The registered range that contains all of [data, data + bytes); null if there is none.
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
   void DropLocal(const WrittenArena& arena, uint64_t offset) { DropLocal(arena.id, offset); }
   void DropLocal(uint64_t arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
   void DropForBroker(uint64_t arena, uint64_t offset);
-  // What the broker says it lets go of; nonsense in it changes nothing.
+  // Frees the ranges that the broker has released. Invalid entries change nothing.
   void Return(std::span<const codec::Returned> returned);
-  // A sealed arena is nobody's to write.
+  // Removes a sealed arena, which is no longer writable.
   void Forget(const WrittenArena& arena);
 
-  // Unmaps the arenas in which nothing is carved and nothing was since `before`; their ids.
+  // Unmaps the arenas that have had no carved range since `before`. Returns their ids.
   std::vector<uint64_t> TakeEmpty(Instant before);
 
   uint64_t count() const;
@@ -103,10 +105,10 @@ class WrittenArenas {
   };
   struct Entry {
     std::shared_ptr<WrittenArena> arena;
-    bool large = false;  // made for one large range: small ones would pin it
+    bool large = false;  // made for one large range; small ranges would pin it
     Carver carver;
     std::map<uint64_t, Holders> ranges;            // by offset
-    std::map<uint64_t, Holders>::node_type spare;  // of the last range that went, for the next one
+    std::map<uint64_t, Holders>::node_type spare;  // the node of the last range removed, reused by the next
     Instant used{};
   };
 

@@ -45,7 +45,7 @@ ArenaCache::Entries::iterator ArenaCache::Take(Entries::iterator entry, std::vec
                                                std::vector<uint64_t>& ids) {
   bytes_ -= entry->second.arena->handle.arena_size;
   ids.push_back(entry->first.first);
-  // Every array that used it was given back when the device had done with it.
+  // All arrays that used the arena were given back after the device had finished.
   entry->second.arena->shared->NoteIdle();
   dead.push_back(std::move(entry->second.arena));
   return entries_.erase(entry);
@@ -57,7 +57,7 @@ std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
   MutexLock lock(mutex_);
   std::vector<Entries::iterator> unused;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    // Nobody else can take a reference while the lock is held: arrays get theirs from Find and Add.
+    // No other thread can take a reference while the lock is held, because arrays get theirs from Find and Add.
     const bool in_use = entry->second.arena.use_count() > 1;
     if (in_use) Touch(entry->second);
     if (!in_use && entry->second.used <= before) {

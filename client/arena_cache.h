@@ -1,6 +1,6 @@
-// The arenas that this process reads: each is mapped once, and its descriptor kept for private mappings. Known by id
-// and generation, never by a descriptor's number or the order of messages. What no array uses is kept for a while,
-// within bounds: of all that is mapped the least recently used goes first.
+// The arenas that this process reads. Each is mapped once, and its descriptor is kept for private mappings. The key is
+// id and generation, never a descriptor's number or the order of messages. Arenas that no array uses are kept for a
+// while, within bounds; the least recently used arena is unmapped first.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ namespace arraybridge {
 struct ReadArena {
   Handle handle;                    // the whole arena, with its descriptor
   std::unique_ptr<Mapping> shared;  // read-only
-  PrivateRanges ranges;             // of host memory, unused at present
-  MemoryMapper* mapper = nullptr;   // of its kind
+  PrivateRanges ranges;             // of host memory, currently unused
+  MemoryMapper* mapper = nullptr;   // for its kind of handle
 };
 
 // Thread-safe.
@@ -36,14 +36,14 @@ class ArenaCache {
 
   // Null if it is not mapped.
   std::shared_ptr<ReadArena> Find(uint64_t arena, uint64_t generation);
-  // In one life of the broker an id is enough.
+  // Within one life of the broker an id identifies the arena.
   std::shared_ptr<ReadArena> Find(uint64_t arena);
-  // The one to use: this, or the same arena that another thread has mapped meanwhile.
+  // Returns the arena to use: this one, or the same arena if another thread has mapped it meanwhile.
   std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
-  // More is mapped than should be, and TakeIdle may change that.
+  // True if the cache exceeds its bounds and TakeIdle may help.
   bool full() const;
-  // Unmaps the arenas that no array uses and none did since `before`, and, while more is mapped than should be, others
-  // that no array uses. Their ids.
+  // Unmaps the arenas that no array has used since `before`. While the cache exceeds its bounds, it also unmaps other
+  // arenas that no array uses. Returns their ids.
   std::vector<uint64_t> TakeIdle(Instant before);
   uint64_t count() const;
 
@@ -51,7 +51,7 @@ class ArenaCache {
   struct Entry {
     std::shared_ptr<ReadArena> arena;
     Instant used;
-    uint64_t turn = 0;  // of its last use: the smallest is the one used least recently
+    uint64_t turn = 0;  // number of its last use; the smallest is the least recently used
   };
   using Entries = std::map<std::pair<uint64_t, uint64_t>, Entry>;
 

@@ -13,7 +13,8 @@ struct NamedType {
   DataType type;
 };
 
-// DLPack 1.3 with the names of NumPy and ml_dtypes. OpaqueHandle (3) is left out: it is no number.
+// The types of DLPack 1.3, with the names of NumPy and ml_dtypes. OpaqueHandle (3) is omitted because it is not a
+// number.
 constexpr NamedType kTypes[] = {
     {"float32", {2, 32}},
     {"float64", {2, 64}},
@@ -76,7 +77,8 @@ Status ArraySpec::CheckInside(uint64_t bytes) const {
   if (width % 8 != 0) return InvalidArgument("elements of ", width, " bits must be compact");
   const auto extent = layout::ExtentOf(shape, strides);
   if (!extent.ok()) return extent.status();
-  // -lowest and highest + 1 cannot overflow as unsigned numbers; the division keeps the comparison from doing so.
+  // -lowest and highest + 1 cannot overflow as unsigned numbers. Dividing instead of multiplying avoids overflow in the
+  // comparison.
   const uint64_t item = width / 8;
   if (0 - static_cast<uint64_t>(extent->lowest) > offset / item)
     return InvalidArgument("strides reach ", extent->lowest, " elements below the start, offset is ", offset, " bytes");

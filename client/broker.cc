@@ -22,11 +22,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The broker decides when a wait is over; this side only watches that it answers.
+// The broker ends a wait; the client's deadline is this much later and only detects a broker that does not answer.
 constexpr milliseconds kAnswerGrace{1000};
 
-// The broker's deadline for bytes that are being made is shorter than the client's, so that its error, which names the
-// producer, arrives first. 0: as long as a broker waits for them by itself.
+// The broker's deadline for unfinished bytes is shorter than the client's, so that its error, which names the producer,
+// arrives first. 0: the broker's default.
 uint64_t FenceTimeoutOf(milliseconds timeout) {
   const milliseconds wait = timeout - std::min(timeout / 4, kAnswerGrace);
   return wait >= kFenceWait ? 0 : static_cast<uint64_t>(std::max<int64_t>(wait.count(), 1));
@@ -34,19 +34,19 @@ uint64_t FenceTimeoutOf(milliseconds timeout) {
 
 bool IsOnHost(const View& view) { return view.device.type == kDeviceCpu; }
 
-// Ids begin anew with each life of the broker: those of another one would name somebody else's shares.
+// Ids start again with each life of the broker, so an id of another life would refer to a different share.
 Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
   for (const ShareRef& ref : refs) {
     if (ref.id == 0 || ref.broker_id.empty() || ref.broker_id == session.server().info.broker_id) continue;
-    return NotFound("share ", ref.id, " was of another life of the broker");
+    return NotFound("share ", ref.id, " belongs to another life of the broker");
   }
   return Ok();
 }
 
 }  // namespace
 
-// The Connection of this process. A forked child never touches its parent's: it leaks it, since arrays of the parent
-// point into it, and makes one of its own when it needs one.
+// The Connection of this process. A forked child never touches its parent's Connection. It leaks it, because arrays of
+// the parent point into it, and makes its own on first use.
 class Broker::Core : public ForkParticipant {
  public:
   explicit Core(Options options) : options_(std::move(options)) { JoinForkGuard(this); }
@@ -57,16 +57,16 @@ class Broker::Core : public ForkParticipant {
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
 
-  // Without a request. Nothing: only a request can tell.
+  // Acquires without a request. Returns nothing if a request is needed.
   std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode) const;
-  // All or none, by as many requests as that takes.
+  // Acquires all shares or none, in as many requests as needed.
   Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
-  // Room for these on the device, which another process may have named.
+  // Makes room for the arrays on `device`, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
   std::shared_ptr<Connection> connection() {
     if (auto known = known_connection()) return known;
-    auto fresh = Connection::Make(options_);  // joins the fork guard: never under the lock
+    auto fresh = Connection::Make(options_);  // joins the fork guard, so the lock must not be held
     MutexLock lock(mutex_);
     if (!connection_) connection_ = std::move(fresh);
     return connection_;
@@ -84,10 +84,10 @@ class Broker::Core : public ForkParticipant {
   }
 
  private:
-  // The first of them: as many as the broker takes in one request.
+  // Acquires the first of `refs`, as many as the broker accepts in one request.
   Result<std::vector<Acquired>> AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
                                             Deadline until);
-  // Held from one handler to the next, which no analysis can follow.
+  // Held from one fork handler to the next, which the thread-safety analysis cannot follow.
   void Lock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Unlock() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
   void Forget() AB_THREAD_ANNOTATION(no_thread_safety_analysis);
@@ -143,13 +143,13 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOpt
 }
 
 Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOptions& options) {
-  if (sources.empty()) return InvalidArgument("a share has at least one array");
+  if (sources.empty()) return InvalidArgument("a share needs at least one array");
   const Device& first = sources.front().device;
   std::vector<View> arrays;
   arrays.reserve(sources.size());
   for (const View& source : sources) {
     if (!options.device && (source.device.type != first.type || source.device.id != first.id)) {
-      return InvalidArgument("the arrays of one share lie on one device: devices (", first.type, ", ", first.id,
+      return InvalidArgument("the arrays of one share must lie on one device, not on (", first.type, ", ", first.id,
                              ") and (", source.device.type, ", ", source.device.id, ")");
     }
     View& array = arrays.emplace_back();
@@ -159,7 +159,8 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
   }
   auto placement = core_->Room(options.device.value_or(first), std::move(arrays), options);
   if (!placement.ok()) return placement;
-  // All before the first is queued: the graph that is captured would have its copy, and nobody the share.
+  // Checks all sources before queuing the first copy. Otherwise a graph that is being captured would contain copies
+  // into a share that is never published.
   AB_RETURN_IF_ERROR(CheckProducersNotCaptured(sources));
   WrittenArena& arena = *placement->range()->arena;
   const bool upload = arena.device.type == kDeviceCuda && std::all_of(sources.begin(), sources.end(), IsOnHost);
@@ -182,18 +183,18 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   const Deadline deadline = core_->Timeout();
   const auto connection = core_->connection();
   if (!options.wait) {
-    if (options.name.empty()) return InvalidArgument("a share that nobody waits for has a name: nobody could find it");
+    if (options.name.empty()) return InvalidArgument("an unwaited publish needs a name");
     AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
   }
   auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
   if (placement.range()->releases.get() != &(*session)->releases()) {
-    return Unavailable("the memory of this placement went with an earlier connection; place it again")
+    return Unavailable("the memory of this placement ended with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
   auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
   if (published.ok() || options.wait) return published;
-  // The request came after the unwaited ones in the queue: what failed of these comes first.
+  // The queue delivered the unwaited publishes first, so their errors are reported first.
   (*session)->unwaited().Confirm();
   return connection->AfterDeferredErrors(options.name, published.status());
 }
@@ -227,7 +228,7 @@ Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& opti
   return std::move(acquired->front());
 }
 
-// What is held stays so while the others are asked for.
+// Keeps the shares found in the catalogue while it requests the others.
 Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options) {
   const auto until = steady_clock::now() + options.wait;
   std::vector<std::optional<Acquired>> found;
@@ -262,8 +263,8 @@ Result<std::vector<Acquired>> Broker::Core::Acquire(std::span<const ShareRef> re
 Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef> refs, const AcquireOptions& options,
                                                         Deadline until) {
   const auto from = connection();
-  // One for connecting, asking, waiting and opening: as long as any call may take, or as the caller waits for the
-  // names.
+  // One deadline covers connecting, the request, the wait and the mapping: the timeout of any call, or the caller's
+  // wait for the names if that is longer.
   const Deadline told = options.wait.count() > 0 ? until + kAnswerGrace : until;
   const Deadline deadline = std::max(steady_clock::now() + options_.timeout, told);
   for (bool again = true;;) {
@@ -274,8 +275,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
     const auto some = limits.names_per_request_max == 0
                           ? refs
                           : refs.first(std::min<size_t>(refs.size(), limits.names_per_request_max));
-    // One request waits only so long; who wants to wait longer asks again.
-    // A wait that connecting has used up is a wait in vain, not a question without one.
+    // The broker limits the wait of one request, so a longer wait takes several requests. If connecting has used up the
+    // wait, the request still waits for 1 ms, so that it fails with a timeout.
     const milliseconds least(options.wait.count() > 0 ? 1 : 0);
     auto left = std::max(least, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
@@ -297,7 +298,7 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
   for (bool again = true;; again = false) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
-    // An end that nobody waits for any more is open all the same, and others would wait for it.
+    // The broker opens the end even if the caller has given up, and other clients would wait for it.
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
@@ -362,7 +363,7 @@ Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
     if (!answer.ok()) return answer.status();
     auto page = codec::DecodeListed(answer->payload);
     if (!page.ok()) return page.status();
-    if (page->next_page_token == token && !token.empty()) return Internal("the broker lists the same page twice");
+    if (page->next_page_token == token && !token.empty()) return Internal("the broker listed the same page twice");
     token = std::move(page->next_page_token);
     for (ListedShare& listed : page->shares) {
       listed.share.broker_id = broker_id;
@@ -399,7 +400,7 @@ Status Broker::Settle() {
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return Ok();
   Status settled = session->lifeline().lost() ? Ok() : session->releases().SyncFences(core_->Timeout());
-  // Whoever settles may be about to end: then no thread of ours may ask a driver that ends, too.
+  // The caller may be about to exit, and no thread of this library may call a driver that is shutting down.
   session->fences().GiveUp();
   return settled;
 }

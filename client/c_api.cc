@@ -1,4 +1,4 @@
-// The C API over the C++ one: checks what C cannot, and lets no exception out.
+// The C API on top of the C++ API. It checks the arguments that C cannot check, and catches all exceptions.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct ab_broker {
 
 struct ab_array {
   std::vector<arraybridge::View> views;
-  std::optional<arraybridge::Placement> placement;  // of ab_empty
+  std::optional<arraybridge::Placement> placement;  // of an array made by ab_empty
 };
 
 namespace {
@@ -38,7 +38,7 @@ std::string& Message() {
   return message;
 }
 
-// Of this thread's latest call that timed out.
+// The latest timeout error of a call on this thread.
 Status& TimedOut() {
   thread_local Status status;
   return status;
@@ -50,7 +50,7 @@ ab_code Told(const Status& status) {
   return static_cast<ab_code>(status.code());
 }
 
-// What `work` returns; C++ ends here.
+// Returns the result of `work` as a code, and catches all exceptions.
 template <class Work>
 ab_code Guarded(Work work) noexcept {
   try {
@@ -62,18 +62,18 @@ ab_code Guarded(Work work) noexcept {
   }
 }
 
-// Up to the last member of the structs as they were first.
+// The sizes of the structs in the first version of the header.
 constexpr size_t kOptionsBytesMin = offsetof(ab_options, token);
 constexpr size_t kViewBytesMin = sizeof(ab_view);
 
 Status CheckSize(size_t size, size_t least, const char* what) {
-  constexpr size_t kMost = 4096;  // beyond any header to come: it is no size
+  constexpr size_t kMost = 4096;  // larger than any future struct, so not a valid size
   if (size >= least && size <= kMost) return Ok();
-  return InvalidArgument(what, ".size is ", size, "; it is ", least, " at least");
+  return InvalidArgument(what, ".size is ", size, "; it must be at least ", least);
 }
 
-// A struct as this library knows it. One of an older header is shorter: what it has not is zero. One of a newer header
-// is longer: what it asks for that is not known here may not be left out silently.
+// Copies a caller's struct into one of this version. An older header's struct is shorter; its missing fields are zero.
+// A newer header's struct is longer; its unknown fields must be zero, because they must not be ignored silently.
 template <class Struct>
 Result<Struct> Known(const Struct* given, size_t least, const char* what) {
   if (given == nullptr) return InvalidArgument(what, " is NULL");
@@ -81,7 +81,7 @@ Result<Struct> Known(const Struct* given, size_t least, const char* what) {
   AB_RETURN_IF_ERROR(CheckSize(size, least, what));
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(Struct); i < size; ++i) {
-    if (bytes[i] != 0) return InvalidArgument(what, " asks for what this library is too old for: byte ", i);
+    if (bytes[i] != 0) return InvalidArgument(what, " uses a field that this library is too old for: byte ", i);
   }
   Struct known{};
   std::memcpy(&known, given, std::min(size, sizeof known));
@@ -104,7 +104,7 @@ Result<View> ViewOf(const ab_view* given) {
   const ab_view* const source = &*known;
   AB_RETURN_IF_ERROR(CheckShape(*source));
   if (source->device_type != arraybridge::kDeviceCpu) {
-    return InvalidArgument("device type ", source->device_type, ": the C API puts host memory (",
+    return InvalidArgument("device type ", source->device_type, ": the C API takes host memory only (",
                            arraybridge::kDeviceCpu, ")");
   }
   return arraybridge::Describe(source->data, {source->type_code, source->type_bits, source->type_lanes},
@@ -186,7 +186,7 @@ ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
 ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, int replace) {
   return Guarded([&]() -> Status {
     AB_RETURN_IF_ERROR(CheckName(name));
-    if (!array->placement) return InvalidArgument("the array is a share's already");
+    if (!array->placement) return InvalidArgument("the array belongs to a share already");
     return Publish(broker->broker, *array->placement, name, replace);
   });
 }
@@ -218,7 +218,7 @@ ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
       return InvalidArgument("index ", index, ": there are ", array->views.size(), " arrays");
     }
     const View& of = array->views[index];
-    std::memset(view, 0, size);  // of a newer header: what is not known here is told to be so
+    std::memset(view, 0, size);  // clears fields of a newer header, which are unknown here
     *view = {size,
              of.data,
              of.type.code,

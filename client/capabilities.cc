@@ -11,7 +11,7 @@
 namespace arraybridge {
 namespace {
 
-// Empty if the kernel does not say.
+// Empty if the kernel does not provide it.
 std::string BootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -19,13 +19,13 @@ std::string BootId() {
   return id;
 }
 
-// 0 if the kernel does not say.
+// 0 if the kernel does not provide it.
 uint64_t PidNamespace() {
   struct stat found {};
   return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
 }
 
-// Through which drivers find each other's events. 0 if there is none.
+// The device of /dev/shm, through which CUDA drivers share events. 0 if there is none.
 uint64_t ShmDevice() {
   struct stat found {};
   return ::stat("/dev/shm", &found) == 0 ? found.st_dev : 0;
@@ -36,7 +36,7 @@ uint64_t ShmDevice() {
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers) {
   codec::Capabilities capabilities;
   capabilities.kinds = mappers.kinds();
-  // The broker asks where a process runs only for GPU memory and events.
+  // The broker needs the location of a process only for GPU memory and events.
   if (capabilities.kinds.size() == 1) return capabilities;
   capabilities.boot_id = BootId();
   capabilities.pid_namespace = PidNamespace();

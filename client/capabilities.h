@@ -1,4 +1,4 @@
-// What this process tells the broker of itself, so that it is offered nothing that it cannot open.
+// The capabilities that this process states to the broker, so that the broker offers only memory that it can open.
 #pragma once
 
 #include "client/codec.h"
@@ -6,8 +6,8 @@
 
 namespace arraybridge {
 
-// Initialises nothing: GPUs are named if something in this process has used them already, an array of ours or a
-// framework. Who opens a session before that says it later (Session::SayGpus).
+// Initialises no GPU. GPUs are listed only if this process has already used one, through this library or a framework. A
+// session that was opened earlier reports them later (Session::SayGpus).
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers);
 
 }  // namespace arraybridge

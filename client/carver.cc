@@ -96,7 +96,7 @@ void Carver::Add(uint64_t offset, uint64_t bytes) {
   by_size_.emplace(bytes, offset);
 }
 
-// What is left keeps its place in one order and its nodes in both: no memory is asked for.
+// The rest of the gap keeps its position in `gaps_` and its nodes in both trees, so no memory is allocated.
 void Carver::CutFront(std::map<uint64_t, uint64_t>::iterator gap, uint64_t bytes) {
   auto sized = by_size_.extract({gap->second, gap->first});
   sized.value() = {gap->second - bytes, gap->first + bytes};

@@ -13,7 +13,7 @@
 namespace arraybridge {
 namespace {
 
-// The capacity, if the file is as large as that needs and can never be smaller.
+// The capacity, if the file is large enough for it and sealed against shrinking.
 Result<uint64_t> CheckFile(int file) {
   struct stat info {};
   const int seals = ::fcntl(file, F_GET_SEALS);
@@ -22,7 +22,7 @@ Result<uint64_t> CheckFile(int file) {
   }
   catalogue::Header header{};
   if (::pread(file, &header, sizeof header, 0) != sizeof header || header.magic != catalogue::kMagic) {
-    return FailedPrecondition("what came as a catalogue is none");
+    return FailedPrecondition("the file that the broker sent is not a catalogue");
   }
   if (header.version != catalogue::kVersion || header.record_bytes != sizeof(catalogue::Record) ||
       header.records_offset != catalogue::Extent::records_offset()) {

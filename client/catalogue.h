@@ -1,5 +1,5 @@
-// A ReadCatalogue is a namespace's catalogue, mapped read-only: the broker writes it, this process finds shares in it
-// by name (proto/boundary/catalogue_layout.h).
+// A ReadCatalogue is a namespace's catalogue, mapped read-only. The broker writes it, and this process finds shares in
+// it by name (proto/boundary/catalogue_layout.h).
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace arraybridge {
 
-// Thread-safe: of this side it never changes. A forked child does not have it.
+// Thread-safe, because this process never writes to it. Not mapped in forked children (MADV_DONTFORK).
 class ReadCatalogue {
  public:
-  // FAILED_PRECONDITION: it is no catalogue that this client can read, or could shrink. RESOURCE_EXHAUSTED: no address
+  // FAILED_PRECONDITION: the file is not a catalogue of this layout, or could shrink. RESOURCE_EXHAUSTED: no address
   // space.
   static Result<std::unique_ptr<const ReadCatalogue>> Map(const UniqueFd& file);
   ~ReadCatalogue();
@@ -23,10 +23,10 @@ class ReadCatalogue {
   ReadCatalogue& operator=(const ReadCatalogue&) = delete;
 
   Hash128 HashOf(std::string_view name) const { return SipHash128(key_, name); }
-  // Only a hold keeps what was found.
+  // A found share may go away at any time; only a hazard slot keeps it.
   catalogue::Found Find(const Hash128& hash) const { return catalogue::Find(table_, hash); }
   const catalogue::Record& record(uint64_t slot) const { return table_.record(slot); }
-  // Its namespace has gone, or has another one: nothing is found here any more.
+  // True if the namespace is gone or has a new catalogue. Nothing is found in this one any more.
   bool closed() const { return Load(table_.header().closed, std::memory_order_acquire) != 0; }
 
  private:

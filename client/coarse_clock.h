@@ -1,5 +1,5 @@
-// Steady time as of the last tick of the kernel's clock: a tenth of the price of steady_clock::now(), which is more
-// than a lookup costs. For what is compared with whole tenths of a second.
+// Steady time as of the last tick of the kernel's clock. It costs a tenth of steady_clock::now(), which costs more than
+// a lookup. For comparisons with multiples of a tenth of a second.
 #pragma once
 
 #include <time.h>
@@ -8,7 +8,7 @@
 
 namespace arraybridge {
 
-// How far behind it may be (CONFIG_HZ=100).
+// The most by which it is late (CONFIG_HZ=100).
 constexpr std::chrono::milliseconds kCoarseTick{10};
 
 inline std::chrono::steady_clock::time_point CoarseNow() {

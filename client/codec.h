@@ -1,5 +1,5 @@
-// The codec turns what a client asks and is answered into the messages of arraybridge.v1 and back. Values only; nothing
-// outside knows how they are encoded. An answer is hostile until it is decoded: what does not parse is DATA_LOSS.
+// The codec converts requests and answers between plain values and the messages of arraybridge.v1; no other file knows
+// the encoding. An answer is untrusted until it is decoded: DATA_LOSS if it does not parse.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@
 
 namespace arraybridge::codec {
 
-// What a client can open.
+// The kinds of memory and devices that a client can open.
 struct Capabilities {
   std::vector<HandleKind> kinds;
   std::string boot_id;
   uint64_t pid_namespace = 0;
   std::vector<std::string> gpu_uuids;
   uint32_t cuda_driver_version = 0;
-  uint64_t shm_device = 0;  // of /dev/shm
+  uint64_t shm_device = 0;  // device number of /dev/shm
   bool wsl = false;
   bool tegra = false;
 };
@@ -42,8 +42,7 @@ struct OpenSession {
   std::string token{};
 };
 
-// What the broker allows; 0 where it said nothing.
-// Of what the API lets a note have; a broker may take less.
+// The API's limit on a note; a broker may have a lower one.
 inline constexpr uint64_t kNoteBytesMax = 64;
 
 struct Limits {
@@ -58,8 +57,8 @@ struct Limits {
 struct Server {
   ServerInfo info;
   Limits limits;
-  bool events = false;    // shares may be published with an event
-  uint64_t clock_ms = 0;  // the broker's, in which deadlines are stated; 0: it looks at none
+  bool events = false;    // the broker accepts shares published with an event
+  uint64_t clock_ms = 0;  // the broker's clock, for deadlines; 0: it ignores deadlines
 };
 
 struct Opened {
@@ -68,7 +67,7 @@ struct Opened {
   Server server;
 };
 
-// Bytes of an arena of this session that the broker lets go of.
+// A range in an arena of this session that the broker has released.
 struct Returned {
   uint64_t arena = 0;
   uint64_t offset = 0;
@@ -90,7 +89,7 @@ struct Allocated {
   std::vector<Returned> returned;
 };
 
-// An ArraySpec and the bytes that its array spans.
+// An ArraySpec and the number of bytes that the array spans.
 struct PublishedArray {
   ArraySpec spec;
   uint64_t size = 0;
@@ -109,7 +108,7 @@ struct Publish {
   bool sealed = false;
   std::string_view structure;
   std::string_view metadata;
-  uint64_t channel = 0;  // this session's end of it; 0: under a name
+  uint64_t channel = 0;  // the sending end in this session; 0: the share gets a name
   uint64_t timeout_ms = 0;
   uint64_t lifetime_ms = 0;
   std::string_view note;
@@ -124,18 +123,18 @@ struct Published {
 };
 
 struct DescribedShare {
-  Share share;              // without its broker
+  Share share;              // without the broker's id
   Handle handle;            // without its descriptor
-  uint32_t fence_kind = 0;  // the message's
+  uint32_t fence_kind = 0;  // as in the message
   Fence fence;
-  // Not OK: its maker described an array that cannot be read. That is an error of this share alone: the answer is
-  // sound.
+  // Not OK if the publisher described an array that cannot be read. The error concerns this share only; the answer is
+  // valid.
   Status arrays;
 };
 
 struct Grant {
   uint64_t lease = 0;
-  std::string_view share;  // in the message: to be decoded, unless these very bytes are known
+  std::string_view share;  // encoded; decoded only if these bytes are not in the cache
 };
 
 struct Grants {
@@ -152,12 +151,12 @@ struct Release {
   std::vector<uint64_t> leases;
   std::vector<uint64_t> arenas;
   std::vector<uint64_t> unmapped;
-  bool holds = false;  // on withdrawn shares have ended
+  bool holds = false;  // hazard slots of withdrawn shares have been cleared
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> roads{};
-  std::vector<std::pair<uint64_t, std::string>> notes{};  // of shares, by id
-  std::optional<Capabilities> capabilities{};             // anew
+  std::vector<std::pair<uint64_t, std::string>> notes{};  // by share id
+  std::optional<Capabilities> capabilities{};             // replaces the earlier ones
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
@@ -168,7 +167,7 @@ struct Release {
 
 struct Released {
   std::vector<Returned> returned;
-  std::vector<uint64_t> awaited;  // of the fences that ended: somebody may still wait for the event
+  std::vector<uint64_t> awaited;  // the ended fences whose events other processes may still wait for
 };
 
 struct Listed {
@@ -180,7 +179,7 @@ std::string Encode(const OpenSession& request);
 std::string Encode(const Allocate& request);
 std::string Encode(const Publish& request);
 std::string Encode(const Release& request);
-// Bytes that these arrays take in a Publish, as the broker counts them.
+// The encoded size of these arrays in a Publish, as the broker counts it.
 uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
 enum class BrowsePart : uint8_t {
@@ -203,12 +202,12 @@ std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channe
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);
 std::string EncodeRoadMapped(uint64_t channel);
-// `part`: one of a road's.
+// `part`: a part of a road.
 std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part);
-// What a maker says of a share, as DecodeDescription reads it.
+// Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
                               std::string_view metadata);
-// `road_of`: the receiving end of a channel, if it lies on its road.
+// `road_of`: the receiving end of the channel whose road refers to the arena; 0: none.
 std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of = 0);
 std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds);
 std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms);
@@ -220,22 +219,22 @@ Result<Server> DecodeServer(std::string_view message);
 Result<Opened> DecodeOpened(std::string_view message);
 Result<Allocated> DecodeAllocated(std::string_view message);
 Result<Published> DecodePublished(std::string_view message);
-// Of an AcquireResponse. REQUIRES: the message outlives the grants.
+// Decodes an AcquireResponse. REQUIRES: the message outlives the grants.
 Result<Grants> DecodeGrants(std::string_view message);
 Result<DescribedShare> DecodeShare(std::string_view message);
-// What a share's maker said of it; without a handle.
+// Decodes a publisher's description of a share. It has no handle.
 Result<DescribedShare> DecodeDescription(std::string_view message);
 Result<OpenedChannel> DecodeOpenedChannel(std::string_view message);
-// Which watch it is of, and what has come.
+// The id of an opened watch, and the events of a watch.
 Result<uint64_t> DecodeWatch(std::string_view message);
 Result<std::vector<Event>> DecodeEvents(std::string_view message);
 Result<Handle> DecodeExported(std::string_view message);
 Result<Released> DecodeReleased(std::string_view message);
-// Of a WithdrawResponse.
+// Decodes a WithdrawResponse.
 Result<std::vector<Returned>> DecodeReturned(std::string_view message);
 Result<Listed> DecodeListed(std::string_view message);
 Result<Stats> DecodeStats(std::string_view message);
-// The status that an Error message carries. A `code` that is none, or a message that does not parse, is still an error.
+// The status in an Error message. Always an error, even if `code` is unknown or the message does not parse.
 Status DecodeError(uint32_t code, std::string_view message);
 
 }  // namespace arraybridge::codec

@@ -1,4 +1,4 @@
-// Answers that speak of arenas: handles, and ranges that come back.
+// Decoding answers about arenas: handles and returned ranges.
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {

@@ -1,10 +1,10 @@
-// Answers that speak of the broker itself: what it is, what it counts, why it refuses.
+// Decoding answers about the broker: its version and limits, its statistics, its errors.
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {
 namespace {
 
-// A limit that was not said is none.
+// A limit of 0 means no limit.
 uint64_t LimitOf(uint64_t said) { return said == 0 ? ShareLimits::kNone : said; }
 
 Limits LimitsOf(const wire::Limits& said) {
@@ -102,7 +102,7 @@ Status DecodeError(uint32_t code, std::string_view message) {
     return std::optional<Status>(std::move(status));
   });
   if (error.ok()) return **std::move(error);
-  return Status(number, "the broker refused, and its reason does not parse");
+  return Status(number, "the broker returned an error that does not parse");
 }
 
 }  // namespace arraybridge::codec

@@ -1,4 +1,4 @@
-// Requests.
+// Encoding requests.
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {

@@ -1,15 +1,15 @@
-// Answers that speak of shares. Values that a maker chose, and a broker of another version may have let through, are
-// checked here.
+// Decoding answers about shares. It checks the values that a publisher chose and that a broker of another version may
+// have accepted.
 #include "client/codec_wire.h"
 #include "proto/boundary/share_limits.h"
 
 namespace arraybridge::codec {
 namespace {
 
-// The first array that cannot be read is the error; the others are there all the same.
+// Returns the error of the first array that cannot be read, and still reads the others.
 Status ReadSpecs(std::string_view specs, std::vector<ArraySpec>& arrays) {
   auto said = wire::Decode<wire::ArraySpecs>(specs);
-  if (!said.ok()) return InvalidArgument("the maker's arrays: ", said.status().message()).Because("ELEMENT_TYPE");
+  if (!said.ok()) return InvalidArgument("the publisher's arrays: ", said.status().message()).Because("ELEMENT_TYPE");
   Status unreadable;
   arrays.reserve(said->arrays.size());
   for (wire::ArraySpec& spec : said->arrays) {
@@ -26,7 +26,7 @@ Immutability ImmutabilityOf(wire::Immutability said) {
   return said == wire::Immutability::kEnforced ? Immutability::kEnforced : Immutability::kByContract;
 }
 
-// A list names no events.
+// Not checked for lists, which carry no events.
 bool FenceIsSound(const DescribedShare& described) {
   if (described.fence_kind == static_cast<uint32_t>(wire::Fence::Kind::kDone)) return described.fence.done();
   return described.fence_kind == static_cast<uint32_t>(wire::Fence::Kind::kEvent) &&

@@ -1,4 +1,4 @@
-// Events: what is asked and answered.
+// Encoding and decoding for watches and events.
 #include "client/codec_wire.h"
 
 namespace arraybridge::codec {

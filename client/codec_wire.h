@@ -1,4 +1,4 @@
-// How answers become values, for the files of the codec alone.
+// Conversions from messages to values, shared by the codec's source files.
 #pragma once
 
 #include <new>
@@ -14,15 +14,15 @@
 namespace arraybridge::codec {
 
 inline Status Malformed(const char* what) {
-  return Status(Code::kDataLoss, Concat("an answer of the broker has a malformed ", what), "MALFORMED_ANSWER");
+  return Status(Code::kDataLoss, Concat("the broker's answer has a malformed ", what), "MALFORMED_ANSWER");
 }
 
-// `convert` takes the message that these bytes are and returns a Result.
+// Decodes `bytes` as a Message and passes it to `convert`, which returns a Result.
 template <class Message, class Convert>
 auto Decode(std::string_view bytes, Convert convert) -> decltype(convert(std::declval<Message&>())) try {
   auto message = wire::Decode<Message>(bytes);
   if (message.ok()) return convert(*message);
-  return Status(Code::kDataLoss, "an answer of the broker: " + message.status().message(), "MALFORMED_ANSWER");
+  return Status(Code::kDataLoss, "the broker's answer: " + message.status().message(), "MALFORMED_ANSWER");
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for an answer of ", bytes.size(), " bytes");
 }

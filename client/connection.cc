@@ -14,17 +14,17 @@ constexpr milliseconds kIdleStepMin{10};
 constexpr milliseconds kIdleStepMax{1000};
 constexpr milliseconds kNothingToDo{-1};
 constexpr milliseconds kSyncTimeout{2000};
-// So often a thread that waits for another's connect looks whether it is interrupted.
+// How often a thread that waits for another thread's connect checks whether it is interrupted.
 constexpr milliseconds kLook{100};
 
-// Not UNAVAILABLE: who is told that may ask again, and this was another's.
+// Not UNAVAILABLE, because a caller may retry on that code, and the lost publish belongs to an earlier call.
 Status PublishLost() {
-  return Status(Code::kAborted, "the connection to the broker ended before it had taken that", "PUBLISH_LOST");
+  return Status(Code::kAborted, "the connection ended before the broker took the publish", "PUBLISH_LOST");
 }
 
 Status OutcomeUnknown() {
-  return Unavailable("the connection on which this was asked for ended before the broker answered, or more than ",
-                     Outcomes::kRememberedMax, " other requests were given up since: look whether the name is there")
+  return Unavailable("the connection ended before the broker answered this request, or more than ",
+                     Outcomes::kRememberedMax, " later requests were given up too: check whether the name exists")
       .Because("OUTCOME_UNKNOWN");
 }
 
@@ -44,9 +44,10 @@ Connection::Connection(const Broker::Options& options)
       shared_{.reclaimer = Reclaimer::Make(ReclaimSessionReleases),
               .mappers = MapperTable::OfThisProcess(options.cuda_driver)} {}
 
-// Arrays that live on keep their session, and the reclaimer lives until they are gone.
+// Arrays that are still alive keep their session, and the reclaimer runs until they are gone.
 Connection::~Connection() {
-  // Once nobody looks after them any more, shares whose bytes are not there yet would be lost with the connection.
+  // Waits for shares whose bytes are not written yet. Without a thread that tracks them, they would be lost with the
+  // connection.
   if (const auto session = current(); session && !session->lifeline().lost()) {
     static_cast<void>(session->releases().SyncFences(steady_clock::now() + options_.timeout));
     session->fences().GiveUp();
@@ -55,7 +56,7 @@ Connection::~Connection() {
 }
 
 Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
-  std::shared_ptr<Session> dead;  // dies outside the lock
+  std::shared_ptr<Session> dead;  // destroyed outside the lock
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -99,7 +100,7 @@ Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline de
 Status Connection::Confirm(Deadline deadline) {
   const auto session = current();
   if (session && session->unwaited().unconfirmed() > 0 && !session->lifeline().lost()) {
-    // This request comes after them in the queue.
+    // The queue delivers this request after the unwaited publishes.
     Status synced = session->releases().Sync({}, deadline);
     if (!synced.ok() && !session->lifeline().lost()) return synced;
   }
@@ -122,11 +123,11 @@ Result<Outcome> Connection::OutcomeOf(const Status& failed, Deadline deadline) {
 }
 
 Status Connection::Flush(Deadline deadline) {
-  if (!reclaimer().Collect(deadline)) return DeadlineExceeded("a GPU has not done with what was given back in time");
+  if (!reclaimer().Collect(deadline)) return DeadlineExceeded("a GPU did not finish in time with released memory");
   const auto session = current();
   if (!session || session->lifeline().lost()) return Ok();
   AB_RETURN_IF_ERROR(session->releases().SyncFences(deadline));
-  // First learn what the broker let go of: it may empty an arena.
+  // Collects the ranges that the broker has released first, because they may empty an arena.
   AB_RETURN_IF_ERROR(session->releases().Sync({}, deadline));
   codec::Release unused = session->releases().TakeUnused(steady_clock::now());
   if (unused.empty()) return Ok();
@@ -143,7 +144,7 @@ milliseconds Connection::Idle() {
   const bool wanted = session->lifeline().TakeMemoryWanted();
   if (session->written().count() > 0 && (wanted || now >= next_sync_)) {
     next_sync_ = now + idle;
-    // A broker that does not answer is the next caller's to complain about.
+    // If the broker does not answer, the next caller reports it.
     if (!session->releases().Sync({}, now + kSyncTimeout).ok()) return kIdleStepMax;
   }
   session->releases().Post(session->releases().TakeUnused(wanted ? now : now - idle));

@@ -1,5 +1,5 @@
-// A Connection is a Broker's way to the daemon: the session of now, or a new one after the daemon restarted. A forked
-// child gets a Connection of its own.
+// A Connection is a Broker's access to the daemon: the current session, or a new one after the daemon has restarted. A
+// forked child makes its own Connection.
 #pragma once
 
 #include <chrono>
@@ -23,23 +23,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // The session of now; connects if there is none, or if it is lost.
+  // The current session. Connects if there is none or if it is lost.
   Result<std::shared_ptr<Session>> Connected(Deadline deadline);
-  // The session of now, or null: never connects.
+  // The current session, or null. Never connects.
   std::shared_ptr<Session> current() const;
-  // A call that any session may answer: once more on a new one if the broker cannot have seen it. `broker_id`, if
-  // given, says which life of the broker answered.
+  // Sends a request that any session can serve. Retries once on a new session if the broker cannot have seen it.
+  // `broker_id`, if given, receives the id of the broker that answered.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
-  // What failed of publishes that nobody waited for, and nobody has been told of yet.
+  // The errors of unwaited publishes that have not been reported yet.
   Status TakeDeferredErrors() { return shared_.deferred_errors->Take(); }
   Status AfterDeferredErrors(std::string_view share, const Status& why) {
     return shared_.deferred_errors->TakeBefore(share, why);
   }
-  // The same, once the broker has taken all of them, or the connection is lost. DEADLINE_EXCEEDED: it does not answer.
+  // As TakeDeferredErrors, after the broker has served all unwaited publishes or the connection is lost.
+  // DEADLINE_EXCEEDED: the broker does not answer.
   Status Confirm(Deadline deadline);
   // As Broker::OutcomeOf.
   Result<Outcome> OutcomeOf(const Status& failed, Deadline deadline);
-  // Gives back what this process does not use, and waits for the answer.
+  // Gives back the memory that this process does not use, and waits for the broker's answer.
   Status Flush(Deadline deadline);
   Reclaimer& reclaimer() { return *shared_.reclaimer; }
   const MapperTable& mappers() const { return *shared_.mappers; }
@@ -55,7 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConditionVariable connected_;
   bool connecting_ AB_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Session> session_ AB_GUARDED_BY(mutex_);
-  Deadline next_sync_{};  // of the reclaimer's thread
+  Deadline next_sync_{};  // used by the reclaimer's thread only
 };
 
 }  // namespace arraybridge

@@ -11,8 +11,7 @@ void DeferredErrors::Add(std::string_view share, const Status& why) {
     return;
   }
   first_ =
-      Status(why.code(), Concat("share '", share, "', which nobody waited for, was not published: ", why.message()),
-             why.reason());
+      Status(why.code(), Concat("the unwaited publish of share '", share, "' failed: ", why.message()), why.reason());
 }
 
 Status DeferredErrors::Take() {

@@ -1,5 +1,4 @@
-// DeferredErrors are what became of publishes that nobody waited for and that failed, until somebody asks: nothing is
-// lost in silence.
+// DeferredErrors keeps the errors of failed unwaited publishes until the caller asks for them, so that none is lost.
 #pragma once
 
 #include <atomic>
@@ -14,12 +13,12 @@ namespace arraybridge {
 // Thread-safe.
 class DeferredErrors {
  public:
-  // The share did not come to be; `why` says in which way.
+  // Records that `share` was not published; `why` is the reason.
   void Add(std::string_view share, const Status& why) AB_EXCLUDES(mutex_);
-  // All since the last time: the first one's code and reason, its share's name, and how many more there were. OK if
-  // there was none.
+  // Takes all errors since the last call: the code and reason of the first, the name of its share, and the number of
+  // further errors. OK if there were none.
   Status Take() AB_EXCLUDES(mutex_);
-  // The same with one more, the latest; `why` itself if there was none before.
+  // As Take, with one more error, the latest. Returns `why` itself if there were no others.
   Status TakeBefore(std::string_view share, const Status& why) AB_EXCLUDES(mutex_);
 
  private:

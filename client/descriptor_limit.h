@@ -1,4 +1,4 @@
-// Why a process gets no further descriptor, in words that say which limit it is and what helps.
+// The error for a descriptor that cannot be opened. It names the limit that was reached and a remedy.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace arraybridge {
 
-// RESOURCE_EXHAUSTED, with DESCRIPTOR_LIMIT as the reason if it is this process's limit or the system's. `what`: the
-// descriptor would have been for. `error`: the errno.
+// RESOURCE_EXHAUSTED. The reason is DESCRIPTOR_LIMIT if the limit of this process or of the system was reached. `what`:
+// the purpose of the descriptor. `error`: the errno.
 Status NoDescriptor(std::string_view what, int error);
 
 }  // namespace arraybridge

@@ -1,5 +1,6 @@
-// DLPack 1.3, both dialects. Export writes what the strictest consumer needs; import trusts nothing and normalises what
-// producers really send: NULL strides, byte offsets, any stride on dimensions of size 1, pinned and managed memory.
+// Both dialects of DLPack 1.3. Export writes what the strictest consumer needs. Import checks everything, and
+// normalises what producers send: NULL strides, byte offsets, any stride on dimensions of size 1, pinned and managed
+// memory.
 #include <dlpack/dlpack.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ static_assert(kDeviceCpu == kDLCPU && kDeviceCuda == kDLCUDA);
 
 namespace {
 
-// Most arrays fit the small block; the large one takes every rank that import lets in.
+// Most arrays fit into the small block. The large one holds every rank that import accepts.
 constexpr size_t kSmallRank = 6;
 
 template <class Tensor, size_t kRank>
@@ -67,7 +68,7 @@ Tensor* Export(const View& view) {
   return ExportInto<Tensor, layout::kRankMax>(view);
 }
 
-// Pinned memory shows as CPU, managed as CUDA; on the host the id means nothing.
+// Maps pinned memory to the CPU and managed memory to CUDA. A host device's id is ignored.
 Result<Device> Normalised(DLDevice device) {
   switch (static_cast<int32_t>(device.device_type)) {
     case kDLCPU:
@@ -84,7 +85,7 @@ Result<Device> Normalised(DLDevice device) {
                          ") cannot be addressed");
 }
 
-// What the tensor says, checked; without an owner.
+// Checks a tensor and converts it to a View without an owner.
 Result<View> Read(const DLTensor& tensor, bool read_only) {
   auto device = Normalised(tensor.device);
   if (!device.ok()) return device.status();
@@ -105,7 +106,7 @@ Result<View> Read(const DLTensor& tensor, bool read_only) {
                   std::move(strides), *std::move(device), read_only, nullptr);
 }
 
-// Holds the tensor itself, not only the object it came from: a producer may have exported a temporary.
+// Owns the tensor itself, not only the object that exported it, because a producer may have exported a temporary.
 template <class Tensor>
 std::shared_ptr<const void> OwnerOf(Tensor* tensor) {
   return std::shared_ptr<Tensor>(tensor, [](Tensor* held) {
@@ -132,7 +133,7 @@ View ReadBlock(const Tensor& tensor, bool read_only) {
   return view;
 }
 
-// The deleter says whose tensor it is, and in which block.
+// Recognises a tensor of our own export, and the type of its block, by its deleter.
 template <class Tensor>
 std::optional<View> ReadOwn(const Tensor& tensor, bool read_only) {
   if (tensor.deleter == &BlockPool<Tensor, kSmallRank>::Delete) return ReadBlock<Tensor, kSmallRank>(tensor, read_only);

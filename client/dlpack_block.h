@@ -1,7 +1,7 @@
-// A Block is what a DLPack export hands out: the tensor, its shape and strides, and the owner of the bytes, in one
-// allocation. Frameworks delete from any thread, after the interpreter has gone, and TensorFlow sometimes twice; so a
-// released block is not freed but waits its turn in a first-in-first-out list: a late second deleter call still finds a
-// state word that says `released`, and returns.
+// A Block is the memory of one DLPack export: the tensor, its shape and strides, and the owner of the bytes, in one
+// allocation. Frameworks call the deleter from any thread, also after the interpreter has gone, and TensorFlow
+// sometimes calls it twice. Therefore a released block is not freed but appended to a first-in-first-out list. A late
+// second call still finds a state word that says `released`, and returns.
 #pragma once
 
 #include <pthread.h>
@@ -16,14 +16,14 @@
 
 namespace arraybridge {
 
-// At least this many other releases pass before a block lives again.
+// A released block is reused only after at least this many later releases.
 inline constexpr size_t kReleasedBlocksKept = 64;
-// More are given back to the process, oldest first.
+// Released blocks above this number are freed, oldest first.
 inline constexpr size_t kReleasedBlocksMax = 4096;
 
 template <class Tensor, size_t kRank>
 struct Block {
-  Tensor tensor{};  // first: the deleter is given its address
+  Tensor tensor{};  // first, because the deleter gets its address
   std::atomic<bool> live{false};
   std::shared_ptr<const void> owner;
   Result<View> (*copy_on_write)(const View&) = nullptr;
@@ -38,18 +38,18 @@ class BlockPool {
  public:
   using B = Block<Tensor, kRank>;
 
-  // One per process and type, never destroyed: deleters run after static destructors.
+  // One per process and type. Never destroyed, because deleters run after static destructors.
   static BlockPool& Instance() {
     static BlockPool* const pool = [] {
       auto* made = new BlockPool;
-      // Forking while another thread holds the mutex would leave it locked in the child for ever.
+      // A fork while another thread holds the mutex would leave it locked in the child for ever.
       ::pthread_atfork(&LockForFork, &UnlockAfterFork, &UnlockAfterFork);
       return made;
     }();
     return *pool;
   }
 
-  // Live, without an owner yet.
+  // Returns a live block without an owner.
   B* Take() {
     B* block = Reuse();
     if (block == nullptr) block = new B;
@@ -57,7 +57,7 @@ class BlockPool {
     return block;
   }
 
-  // Idempotent, thread-safe; the winner drops the owner with no lock held.
+  // Idempotent and thread-safe. The first call drops the owner with no lock held.
   static void Delete(Tensor* tensor) {
     B* block = reinterpret_cast<B*>(tensor);
     if (!block->live.exchange(false, std::memory_order_acq_rel)) return;
@@ -75,7 +75,7 @@ class BlockPool {
     return Oldest();
   }
 
-  // Returns the oldest block if the list is full.
+  // Appends the block. Returns the oldest block if the list is full.
   B* Keep(B* block) {
     const MutexLock lock(mutex_);
     block->next = nullptr;

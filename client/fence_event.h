@@ -1,5 +1,5 @@
-// Events between processes, as the rest of the client sees them: what a producer records when it publishes bytes that
-// its device has yet to write, and what a reader waits for. How they are made is the business of memory/cuda_*.
+// Device events shared between processes, as the rest of the client sees them. A producer records one when it publishes
+// bytes that its device has yet to write, and a reader waits for it. memory/cuda_* implements them.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,31 @@
 
 namespace arraybridge {
 
-// The reader's side. Valid while the lease lives that it came with: after that the producer may record it anew.
+// The reader's side. Valid as long as the lease that it came with; afterwards the producer may record the event again.
 // Thread-safe.
 class FenceEvent {
  public:
   virtual ~FenceEvent() = default;
 
-  // Returns when the bytes are there. Errors are the device's; UNAVAILABLE: the producer died before.
+  // Returns when the bytes are written. UNAVAILABLE: the producer died before that. Other errors are the device's.
   virtual Status Wait() const = 0;
-  // What is queued on `stream` (View::stream's numbers) from now on comes after it; nothing waits here, unless the
-  // stream is being captured into a graph, which cannot wait for what is outside of it.
+  // Orders all work queued on `stream` (numbered as View::stream) after the event. This call does not wait, unless the
+  // stream is being captured into a graph, which cannot wait for an event outside of it.
   virtual Status OrderBefore(uintptr_t stream) const = 0;
 };
 
-// The producer's side: one event, recorded once. Destroying it lets the event be recorded anew for another share.
-// REQUIRES: then nobody may still wait for it; or Retire.
+// The producer's side: one event, recorded once. Its destructor lets the event be recorded again for another share.
+// REQUIRES: at that time no process waits for it, or Retire was called.
 class RecordedEvent {
  public:
   virtual ~RecordedEvent() = default;
 
-  // As others open it.
+  // The handle with which other processes open it.
   virtual const std::string& handle() const = 0;
-  // Never waits. ABORTED: the device failed for good, does no work any more, and what it was to write is not there.
-  // Another error: nobody can tell now, and the work may still be queued.
+  // Never waits. ABORTED: the device has failed permanently, does no more work, and the bytes were not written. Any
+  // other error: the state is unknown, and the work may still be queued.
   virtual Result<bool> Passed() const = 0;
-  // Somebody may wait for it as long as this process lives: it is never recorded again.
+  // Another process may wait for this event as long as this process lives, so it is never recorded again.
   virtual void Retire() = 0;
 };
 

@@ -11,9 +11,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A copy takes microseconds to milliseconds; the broker keeps those waiting who cannot wait for events.
+// The poll interval for queued work. A copy takes microseconds to milliseconds, and until then the broker holds back
+// readers that cannot wait for events.
 constexpr milliseconds kQueuedStep{1};
-// Somebody has its lease: that takes as long as it takes. As does a driver that cannot say.
+// The poll interval while another client has a lease of the share, or a driver cannot tell the state.
 constexpr milliseconds kAwaitedStep{100};
 constexpr std::chrono::microseconds kWaitStep{50};
 
@@ -67,9 +68,9 @@ bool Fences::Poll() {
   bool all = true;
   for (const EntryPointer& entry : queued) {
     const auto passed = entry->event->Passed();
-    // Work that nobody can tell of may still be reading: its sources stay, as long as that takes.
+    // If the state is unknown, the work may still read its sources, so they are kept.
     const bool untold = !passed.ok() && passed.status().code() != Code::kAborted;
-    Sources gone;  // die outside the lock
+    Sources gone;  // destroyed outside the lock
     MutexLock lock(mutex_);
     if (entry->state != State::kQueued) continue;  // another thread was first
     entry->untold = untold;
@@ -89,7 +90,7 @@ void Fences::Emit(codec::Release& release, Instant now) {
   for (const EntryPointer& entry : entries_) {
     if (entry->state == State::kQueued || entry->tell_at > now) continue;
     (entry->state == State::kLost ? release.lost : release.done).push_back(entry->share);
-    entry->tell_at = now + kAwaitedStep;  // unless it is answered before
+    entry->tell_at = now + kAwaitedStep;  // unless the broker answers before
   }
 }
 
@@ -108,7 +109,7 @@ void Fences::Answered(const codec::Release& told, std::span<const uint64_t> awai
       ++next;
       continue;
     }
-    // After an error the event's record means nothing.
+    // After an error the event's state is meaningless, so the event is not reused.
     if (entry.state == State::kLost) entry.event->Retire();
     gone.push_back(std::move(*next));
     next = entries_.erase(next);

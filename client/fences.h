@@ -1,6 +1,6 @@
-// The Fences are the shares of one session that were published before their bytes were there. They are looked after
-// until the bytes have come, the broker knows, and nobody waits for the event any more; until the bytes have come what
-// they are copied from stays alive, too.
+// Fences tracks the shares of one session that were published before their bytes were written. A share is tracked until
+// its bytes are written, the broker knows that, and no process waits for the event. Until the bytes are written, the
+// sources of the copies are kept alive.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace arraybridge {
 
-// Thread-safe. Asks drivers, but never with its lock held.
+// Thread-safe. Calls drivers, but never with its lock held.
 class Fences {
  public:
   using Instant = std::chrono::steady_clock::time_point;
@@ -28,17 +28,18 @@ class Fences {
   Fences& operator=(const Fences&) = delete;
 
   void Add(uint64_t share, std::unique_ptr<RecordedEvent> event, Sources sources);
-  // Adds the shares of which the broker must hear: the work has ended, or failed, or it said "awaited" some time ago.
-  // Never waits.
+  // Adds the shares to report to the broker: the work has ended or failed, or the broker answered "awaited" some time
+  // ago. Never waits.
   void Emit(codec::Release& release, Instant now);
-  // The broker's answer to what Emit said. Who is not `awaited` is looked after no more, and its event free.
+  // Handles the broker's answer to the shares that Emit reported. A share that is not in `awaited` is no longer
+  // tracked, and its event is free.
   void Answered(const codec::Release& told, std::span<const uint64_t> awaited, Instant now);
   // Returns when all work has ended, or at the deadline.
   void WaitUntil(Instant deadline);
-  // No more looking, no more asking drivers. What is pending stays pending: its sources and its event are kept for
-  // ever, for the device may still need both.
+  // Stops tracking and calls no driver any more. The sources and events of pending work are kept for ever, because the
+  // device may still need them.
   void GiveUp();
-  // How soon to look again; nothing while there is nothing to look after.
+  // The time until the next poll; nothing if no share is tracked.
   std::optional<std::chrono::milliseconds> next_look() const;
 
  private:
@@ -48,12 +49,12 @@ class Fences {
     std::unique_ptr<RecordedEvent> event;
     Sources sources;
     State state = State::kQueued;
-    bool untold = false;  // the driver could not say, when it was asked last, whether it still is
-    Instant tell_at{};    // once it is not queued any more
+    bool untold = false;  // at the last poll the driver could not tell whether it is queued
+    Instant tell_at{};    // when to report it, once it is not queued any more
   };
   using EntryPointer = std::shared_ptr<Entry>;
 
-  // Asks about what is queued. False: something still is.
+  // Polls the queued work. False: some is still queued.
   bool Poll();
 
   mutable Mutex mutex_;

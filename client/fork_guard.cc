@@ -13,9 +13,9 @@ namespace arraybridge {
 namespace {
 
 struct Guard {
-  std::mutex mutex;  // not annotated: held from one atfork handler to the next
+  std::mutex mutex;  // not annotated: held from one fork handler to the next
   std::vector<ForkParticipant*> participants;
-  int life[2] = {-1, -1};  // of the child that is being made
+  int life[2] = {-1, -1};  // pipe that tells the end of the child being made
   std::atomic<uint64_t> generation{0};
 };
 
@@ -35,7 +35,7 @@ Guard& TheGuard() {
 void Prepare() {
   Guard& guard = TheGuard();
   guard.mutex.lock();
-  // Without descriptors to spare the parent does not learn of the child's end, and keeps nothing for it.
+  // If no descriptors are left, the parent is not notified of the child's end and keeps nothing for the child.
   if (::pipe2(guard.life, O_CLOEXEC) != 0) guard.life[0] = guard.life[1] = -1;
   for (ForkParticipant* participant : guard.participants) participant->BeforeFork();
 }
@@ -48,7 +48,7 @@ void InParent() {
   guard.mutex.unlock();
 }
 
-// The write end stays open: the child's end, or its exec, closes it.
+// The write end stays open in the child until the child exits or calls exec.
 void InChild() {
   Guard& guard = TheGuard();
   guard.generation.fetch_add(1, std::memory_order_relaxed);

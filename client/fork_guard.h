@@ -1,10 +1,12 @@
-// The fork guard makes fork survivable: what must not cross it registers as a ForkParticipant and is told. The one
-// place of process-wide state in the client, because pthread_atfork knows no object.
+// The fork guard makes the client safe across fork. An object that must not be used in the child registers as a
+// ForkParticipant and is notified. This is the only process-wide state in the client, because pthread_atfork takes no
+// object.
 //
-// The child never uses what it inherited: every lock may be held by a thread that it does not have. So nothing is
-// repaired there, it is replaced: sockets are closed, writable maps made private, the connection forgotten (and leaked,
-// since arrays of the parent still point into it) and a new one made on first use. Only this guard's own lock, and the
-// short one around each Broker's connection, are taken before the fork and freed on both sides after it.
+// The child never uses inherited objects, because a thread that does not exist in the child may hold any of their
+// locks. The child replaces them instead: it closes sockets, makes writable mappings private, and forgets the
+// connection. It leaks that connection, since arrays of the parent still point into it, and makes a new one on first
+// use. Only the guard's own lock and the short one around each Broker's connection are taken before the fork and
+// released on both sides after it.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +20,21 @@ class ForkParticipant {
   virtual ~ForkParticipant() = default;
 
   virtual void BeforeFork() noexcept {}
-  // `child_life` reads EOF when the child, and everybody it forked, has exited or called exec; -1: unknown. The
-  // descriptor stays the caller's.
+  // `child_life` reads EOF when the child and all its descendants have exited or called exec; -1: unknown. The caller
+  // keeps the descriptor.
   virtual void AfterForkInParent(int /*child_life*/) noexcept {}
   virtual void AfterForkInChild() noexcept {}
 };
 
-// How many forks lie between this process and the one that loaded the library. Async-signal-safe.
+// The number of forks between the process that loaded the library and this one. Async-signal-safe.
 uint64_t ForkGeneration();
 
-// Told of every fork until it leaves. No callback runs after Leave. REQUIRES: neither is called from a callback.
+// The participant is notified of every fork until LeaveForkGuard, and no callback runs after that. REQUIRES: neither
+// function is called from a callback.
 void JoinForkGuard(ForkParticipant* participant);
 void LeaveForkGuard(ForkParticipant* participant);
 
-// While it lives no fork happens: for "make a descriptor and register it" in one step.
+// No fork happens while it lives, so that a descriptor can be created and registered in one step.
 class NoForkHere {
  public:
   NoForkHere();
@@ -39,7 +42,7 @@ class NoForkHere {
   NoForkHere(const NoForkHere&) = delete;
   NoForkHere& operator=(const NoForkHere&) = delete;
 
-  // As JoinForkGuard, with the lock held already.
+  // As JoinForkGuard, with the lock already held.
   void Join(ForkParticipant* participant);
 };
 

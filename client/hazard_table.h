@@ -1,7 +1,7 @@
-// A HazardTable is this process's hazard page on one catalogue, with a count of users for each slot: all arrays of a
-// share use the same slot, except that a thread that meets another one claiming or clearing it takes a slot of its own.
-// Taking a slot is a look into the catalogue and a fence. The last user clears it, on any thread. Neither makes a
-// system call; to take a slot again that has no user, and to end one, needs no lock either.
+// A HazardTable is this process's hazard page for one catalogue, with a count of users for each slot. All arrays of a
+// share use the same slot, unless a thread meets another one that is claiming or clearing it; then it takes a slot of
+// its own. Taking a slot costs a catalogue lookup and a fence. The last user clears the slot, on any thread. Neither
+// makes a system call. Clearing a slot, and taking a slot again that has no user, need no lock.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@
 
 namespace arraybridge {
 
-// The page, mapped writable. A forked child does not have it: it must not clear its parent's slots.
+// The hazard page, mapped writable. Not mapped in forked children, which must not clear their parent's slots.
 class HazardPage {
  public:
-  // FAILED_PRECONDITION: it is no hazard page that this client can write, or could shrink.
+  // FAILED_PRECONDITION: the file is not a hazard page of this layout, or could shrink.
   static Result<std::unique_ptr<HazardPage>> Map(const UniqueFd& file);
   HazardPage(const HazardPage&) = delete;
   HazardPage& operator=(const HazardPage&) = delete;
@@ -37,11 +37,11 @@ class HazardPage {
   holds::Page& page_;
 };
 
-// Thread-safe. `Order`: holds::Ordering, but in tests of it.
+// Thread-safe. `Order`: holds::Ordering, except in its own tests.
 template <class Order>
 class BasicHazardTable {
  public:
-  // One user's part of a slot. Ends with it.
+  // One user's share of a slot, released by the destructor.
   class HazardSlot {
    public:
     HazardSlot() = default;
@@ -59,10 +59,10 @@ class BasicHazardTable {
     ~HazardSlot() { End(); }
 
     explicit operator bool() const { return table_ != nullptr; }
-    // It stays as it is until End. REQUIRES: *this.
+    // The record does not change until End. REQUIRES: *this.
     const catalogue::Record& record() const { return table_->RecordOf(index_); }
-    // True: the share was withdrawn meanwhile and no other thread here holds it, which the broker may be told.
-    // Idempotent.
+    // Returns true if the share was withdrawn meanwhile and no other thread of this process uses the slot; the caller
+    // may then notify the broker. Idempotent.
     bool End() { return table_ != nullptr && std::exchange(table_, nullptr)->Release(index_); }
 
    private:
@@ -77,12 +77,13 @@ class BasicHazardTable {
       : catalogue_(std::move(from)), written_(std::move(page)), page_(written_->page()) {
     for (auto& bucket : buckets_) bucket.store(kNone, std::memory_order_relaxed);
   }
-  // REQUIRES: every slot of it has ended.
+  // REQUIRES: all its slots have ended.
   ~BasicHazardTable() = default;
   BasicHazardTable(const BasicHazardTable&) = delete;
   BasicHazardTable& operator=(const BasicHazardTable&) = delete;
 
-  // Empty: the catalogue does not have the name (any more), or every slot is in use. The caller makes a call instead.
+  // Returns an empty slot if the catalogue does not have the name, or if every slot is in use. The caller then sends a
+  // request.
   HazardSlot Take(std::string_view name) AB_EXCLUDES(mutex_) { return Take(catalogue_->HashOf(name)); }
   HazardSlot Take(const Hash128& hash) AB_EXCLUDES(mutex_) {
     const auto found = catalogue_->Find(hash);
@@ -93,7 +94,7 @@ class BasicHazardTable {
   }
 
   const ReadCatalogue& catalogue() const { return *catalogue_; }
-  // Slots taken so far.
+  // The number of slots taken so far.
   uint64_t taken() const {
     uint64_t sum = 0;
     for (const Entry& entry : entries_) sum += entry.taken.load(std::memory_order_relaxed);
@@ -105,30 +106,33 @@ class BasicHazardTable {
   static constexpr uint32_t kBuckets = 1024;
   static constexpr uint32_t kNoBucket = kBuckets;
 
-  // In `users`: one thread owns the entry, to claim its slot or to clear it. No other thread changes it until then.
+  // A flag in `users`: one thread owns the entry, to claim or clear its slot, and no other thread changes the entry
+  // until then.
   static constexpr uint32_t kOwned = uint32_t{1} << 31;
 
-  // Its owner, or a thread that uses it and has the lock, writes `taken`. Its owner alone writes `word`, with the lock:
-  // so the owner reads it without the lock, and a thread that has the lock reads it of any entry.
+  // `taken` is written by the entry's owner, or by a user of the entry that holds the lock. `word` is written by the
+  // owner alone, with the lock held. Therefore the owner reads `word` without the lock, and a thread that holds the
+  // lock reads the `word` of any entry.
   struct Entry {
-    uint64_t word = 0;  // what it holds, or held last
+    uint64_t word = 0;  // the slot's current or last word
     std::atomic<uint64_t> taken{0};
     std::atomic<uint32_t> users{0};
     uint32_t bucket = kNoBucket;
-    uint32_t next = kNone;  // in its bucket
+    uint32_t next = kNone;  // next entry in its bucket
   };
 
   static uint64_t WordOf(catalogue::Found found) {
     return holds::WordOf(found.slot, catalogue::GenerationOf(found.state));
   }
-  // Of the name, not of the slot's word: the processor reads the bucket while it waits for the catalogue.
+  // Computed from the name, not from the slot's word, so that the processor reads the bucket while it waits for the
+  // catalogue.
   static uint32_t BucketOf(const Hash128& hash) { return static_cast<uint32_t>(hash.low % kBuckets); }
   const catalogue::Record& RecordOf(uint32_t index) const {
     return catalogue_->record((entries_[index].word >> catalogue::kGenerationBits) - 1);
   }
 
-  // The usual case, which needs no lock: the share was held before, and its entry is the first of its bucket and has no
-  // user. kNone: any other case.
+  // The usual case, without a lock: the share was held before, and its entry is the first of its bucket and has no
+  // user. Returns kNone in any other case.
   uint32_t TakeAgain(const Hash128& hash, catalogue::Found found) {
     const uint32_t index = buckets_[BucketOf(hash)].load(std::memory_order_relaxed);
     if (index == kNone || !Own(index)) return kNone;
@@ -137,7 +141,7 @@ class BasicHazardTable {
     return kNone;
   }
 
-  // The page's `high` and the buckets change with the lock only: an entry gets its first word, and another word, here.
+  // The general case. The page's `high`, the buckets and the words of entries change only here, with the lock held.
   uint32_t TakeLocked(const Hash128& hash, catalogue::Found found) AB_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     for (unsigned retry = 0; found && retry < catalogue::kRetriesMax; ++retry) {
@@ -156,8 +160,8 @@ class BasicHazardTable {
     return kNone;
   }
 
-  // True: one more user of `index`, an entry with this word that has users. False: the caller owns `index`, which has
-  // this word and had no user, or there is none and it is kNone.
+  // Returns true if an entry with this word had users and has one more now; `index` is that entry. Otherwise the caller
+  // owns `index`, which has this word and no user, or `index` is kNone.
   bool JoinOrOwn(const Hash128& hash, uint64_t word, uint32_t& index) AB_REQUIRES(mutex_) {
     uint32_t i = buckets_[BucketOf(hash)].load(std::memory_order_relaxed);
     for (; i != kNone; i = entries_[i].next) {
@@ -174,7 +178,7 @@ class BasicHazardTable {
     }
     return false;
   }
-  // The lowest: the broker looks at no more words than were ever needed at a time.
+  // Takes the lowest free entry, so that the broker reads no more words than were ever in use at the same time.
   uint32_t OwnLowest() AB_REQUIRES(mutex_) {
     for (uint32_t i = 0; i < holds::kWords; ++i) {
       if (Own(i)) return i;
@@ -182,7 +186,7 @@ class BasicHazardTable {
     return kNone;
   }
 
-  // False: it has users, or an owner.
+  // Returns false if the entry has users or an owner.
   bool Own(uint32_t index) {
     uint32_t none = 0;
     auto& users = entries_[index].users;
@@ -190,7 +194,7 @@ class BasicHazardTable {
            users.compare_exchange_strong(none, kOwned, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void Disown(uint32_t index) { entries_[index].users.store(0, std::memory_order_release); }
-  // REQUIRES: the caller owns `index`, as of SetWord and Use.
+  // REQUIRES: the caller owns `index`. The same holds for SetWord and Use.
   bool Claim(uint32_t index, catalogue::Found found) {
     return holds::Claim<Order>(page_, index, found.slot, found.state, catalogue_->record(found.slot).state);
   }
@@ -211,7 +215,7 @@ class BasicHazardTable {
     while (entries_[at].next != index) at = entries_[at].next;
     entries_[at].next = entries_[index].next;
   }
-  // Its owner becomes its first user.
+  // The owner becomes the first user.
   uint32_t Use(uint32_t index) {
     Count(index);
     entries_[index].users.store(1, std::memory_order_release);
@@ -222,7 +226,7 @@ class BasicHazardTable {
     taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // Needs no lock. True: it was the last user, and the record has changed since.
+  // Needs no lock. Returns true if this was the last user and the record has changed since.
   bool Release(uint32_t index) {
     Entry& entry = entries_[index];
     uint32_t users = entry.users.load(std::memory_order_relaxed);
@@ -233,7 +237,8 @@ class BasicHazardTable {
     const uint64_t generation = entry.word & catalogue::kGenerationMax;
     const uint64_t& state = RecordOf(index).state;
     holds::Clear(page_, index);
-    // Not fenced: a withdrawal that comes just now may find the slot set and no hint; the broker looks again by itself.
+    // No fence: a withdrawal at this moment may find the slot set and get no hint. The broker then checks again by
+    // itself.
     const bool live =
         Load(state, std::memory_order_relaxed) == catalogue::StateOf(generation, catalogue::RecordState::kLive);
     Disown(index);
@@ -245,7 +250,7 @@ class BasicHazardTable {
   holds::Page& page_;
   Mutex mutex_;
   std::array<Entry, holds::kWords> entries_;
-  std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock
+  std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock held
 };
 
 using HazardTable = BasicHazardTable<holds::Ordering>;

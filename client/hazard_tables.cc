@@ -24,7 +24,7 @@ void HazardTables::Prefetch(std::string_view ns) {
   Ask();
 }
 
-// Both questions are sent at once. Their answers come in the same order, before the answers to later requests.
+// Sends both requests at once. Their answers arrive in this order, before the answers to later requests.
 void HazardTables::Ask() {
   Status asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kCatalogue),
                                [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
@@ -36,7 +36,7 @@ void HazardTables::Ask() {
 }
 
 void HazardTables::HaveCatalogue(const Result<Answer>& answer) {
-  if (!answer.ok()) return;  // then there is no page either
+  if (!answer.ok()) return;  // the request for the page fails as well
   auto mapped = ReadCatalogue::Map(answer->descriptor);
   const MutexLock lock(mutex_);
   catalogue_ = mapped.ok() ? *std::move(mapped) : nullptr;
@@ -49,7 +49,7 @@ void HazardTables::HavePage(const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
     if (catalogue_ == nullptr) {
-      ask_with_ = kNever;  // what came is nothing that this client can read
+      ask_with_ = kNever;  // the answer is not a catalogue that this client can read
       return;
     }
     tables_.push_back(std::make_unique<HazardTable>(std::move(catalogue_), *std::move(page)));
@@ -57,14 +57,15 @@ void HazardTables::HavePage(const Result<Answer>& answer) {
     ask_with_ = kFirst;
     now_.store(tables_.back().get(), std::memory_order_release);
   }
-  // The page is safe without the seal, too: a broker that is busy right now is told nothing.
+  // The seal is optional, so the message is dropped if the broker is busy.
   static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
 }
 
 void HazardTables::Refused(const Status& why) {
   const MutexLock lock(mutex_);
   catalogue_.reset();
-  if (why.code() == Code::kUnimplemented || why.code() == Code::kFailedPrecondition) return;  // and always will be
+  // a retry would fail as well
+  if (why.code() == Code::kUnimplemented || why.code() == Code::kFailedPrecondition) return;
   ask_with_ = acquires_ + pause_;
   pause_ *= 2;
 }

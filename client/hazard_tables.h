@@ -1,6 +1,6 @@
-// HazardTables are how a session reads its namespace without calls. It asks the broker for the catalogue and a hazard
-// page with its second Acquire, beside it, and takes slots from then on. There is one table for each namespace of that
-// name that came and went.
+// HazardTables lets a session read its namespace without requests. With the session's second Acquire it asks the broker
+// for the catalogue and a hazard page, and from then on it takes hazard slots. It has one table for each namespace that
+// existed under the session's name.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace arraybridge {
 
-// Thread-safe. What it has given out lives as long as the session. REQUIRES: the Lifeline ends before it does.
+// Thread-safe. Its tables live as long as the session. REQUIRES: the Lifeline ends before it does.
 class HazardTables {
  public:
   HazardTables(std::string ns, bool wanted, Lifeline& lifeline)
@@ -26,16 +26,16 @@ class HazardTables {
   HazardTables(const HazardTables&) = delete;
   HazardTables& operator=(const HazardTables&) = delete;
 
-  // Nothing: it has to be asked for by a call.
+  // Returns an empty slot if a request is needed.
   HazardSlot Take(std::string_view ns, std::string_view name);
-  // An Acquire in this namespace is about to be asked. Asks for the pages, once it is worth it; waits for nothing.
+  // Called before an Acquire request in this namespace. Asks for the pages once that is worth it. Never waits.
   void Prefetch(std::string_view ns) AB_EXCLUDES(mutex_);
-  // Slots taken so far.
+  // The number of slots taken so far.
   uint64_t taken() const AB_EXCLUDES(mutex_);
 
  private:
-  static constexpr uint64_t kTablesMax = 64;  // of namespaces of this name that came and went
-  static constexpr uint64_t kFirst = 2;       // which Acquire is worth a catalogue
+  static constexpr uint64_t kTablesMax = 64;  // successive namespaces of this name
+  static constexpr uint64_t kFirst = 2;       // the Acquire that asks for a catalogue
   static constexpr uint64_t kNever = UINT64_MAX;
 
   void Ask();
@@ -48,11 +48,11 @@ class HazardTables {
   Lifeline& lifeline_;
   std::atomic<HazardTable*> now_{nullptr};
   mutable Mutex mutex_;
-  uint64_t acquires_ AB_GUARDED_BY(mutex_) = 0;  // by calls, since there was a table
+  uint64_t acquires_ AB_GUARDED_BY(mutex_) = 0;  // sent as requests while there is no table
   uint64_t ask_with_ AB_GUARDED_BY(mutex_) = kFirst;
-  uint64_t pause_ AB_GUARDED_BY(mutex_) = 16;  // acquires until a refusal is asked about again, doubling
-  std::unique_ptr<const ReadCatalogue> catalogue_ AB_GUARDED_BY(mutex_);    // whose page is on its way
-  std::vector<std::unique_ptr<HazardTable>> tables_ AB_GUARDED_BY(mutex_);  // the last is the one of now
+  uint64_t pause_ AB_GUARDED_BY(mutex_) = 16;  // Acquires from a refusal to the next attempt; doubles
+  std::unique_ptr<const ReadCatalogue> catalogue_ AB_GUARDED_BY(mutex_);    // its hazard page is on the way
+  std::vector<std::unique_ptr<HazardTable>> tables_ AB_GUARDED_BY(mutex_);  // the last one is current
 };
 
 }  // namespace arraybridge

@@ -47,7 +47,7 @@ bool IsCompact(const std::vector<int64_t>& shape, const std::vector<int64_t>& st
 }
 
 void FillCompactStrides(const std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
-  uint64_t stride = 1;  // unsigned: the strides of an array without elements may wrap, nobody follows them
+  uint64_t stride = 1;  // unsigned, because the strides of an empty array may wrap and are never used
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = static_cast<int64_t>(stride);
     stride *= static_cast<uint64_t>(std::max<int64_t>(shape[i], 1));

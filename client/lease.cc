@@ -20,7 +20,7 @@ Lease::Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held) : Lease(std::mov
 Lease::~Lease() = default;
 
 bool Lease::EndAtOnce() noexcept {
-  // The last owner of a session leaves its end to the reclaimer's thread.
+  // The reclaimer's thread destroys a session whose last reference this is.
   if ((!hazard_ && !road_) || private_mapping || Waits() || releases.use_count() == 1) return false;
   if (road_) {
     if (road_.use_count() == 1) return false;
@@ -45,7 +45,7 @@ void Lease::GiveBack(codec::Release& release) {
     return;
   }
   release.leases.push_back(id);
-  // Another thread may have mapped it since.
+  // Another thread may have mapped the arena since.
   if (unmapped && !releases->read().Find(arena_id, arena_generation)) release.unmapped.push_back(arena_id);
 }
 

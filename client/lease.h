@@ -1,5 +1,5 @@
-// A Lease keeps one share readable in this process, with the memory in which it lies: a lease of the broker's, a hold,
-// or a slot on a road.
+// A Lease keeps one share readable in this process, together with the memory that contains it. It is a lease of the
+// broker, a hazard slot, or a slot on a road.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,27 @@ class Lease final : public SessionRelease {
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
   Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
   ~Lease() override;
-  // A hold or a slot ends where the last array goes, without a message, if there is nothing to unmap and the broker
-  // does not wait for it.
+  // The last drop of an array ends a hazard slot or a road slot at once, without a message, if there is nothing to
+  // unmap and the broker does not wait for it.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
   Mapping& Waited() override { return *arena->shared; }
 
-  const uint64_t id;  // 0: it is a hold, or a slot
+  const uint64_t id;  // 0: a hazard slot or a road slot
   std::shared_ptr<ReadArena> arena;
-  bool unmapped = false;  // the share's arena could not be mapped: the broker is told so after the lease
+  bool unmapped = false;  // the share's arena could not be mapped; reported after the lease
   uint64_t arena_id = 0;
   uint64_t arena_generation = 0;
   uint64_t offset = 0;                       // of the share, in the arena
   uint64_t size = 0;                         // of the share
-  std::unique_ptr<Mapping> private_mapping;  // copy-on-write, of the share alone
+  std::unique_ptr<Mapping> private_mapping;  // copy-on-write mapping of the share only
 
  private:
   HazardSlot hazard_;
   const std::shared_ptr<TakenRoad> road_;
   const uint64_t slot_ = 0;
-  bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
+  bool withdrawn_ = false;  // the hazard slot has ended, and the broker must be notified
 };
 
 }  // namespace arraybridge

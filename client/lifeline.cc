@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// A listener whose queue is full is asked again so often.
+// The interval between attempts to connect to a listener whose queue is full.
 constexpr int kConnectPauseMs = 5;
 
 Result<sockaddr_un> AddressOf(const std::string& address) {
@@ -41,11 +41,11 @@ Result<sockaddr_un> AddressOf(const std::string& address) {
 
 Status ConnectFailed(int error) {
   if (error == EACCES || error == EPERM) return PermissionDenied("the broker's socket may not be used by this user");
-  if (error == EAGAIN) return DeadlineExceeded("the broker accepts no connection in time");
+  if (error == EAGAIN) return DeadlineExceeded("the broker did not accept the connection in time");
   return Unavailable("no broker answers at the address: ", std::strerror(error));
 }
 
-// A process may have closed its standard descriptors. What it tells them must not go to the broker.
+// A process may have closed its standard descriptors. Output that it writes to them must not reach the broker.
 UniqueFd AboveStandard(UniqueFd socket) {
   if (!socket.valid() || socket.get() > STDERR_FILENO) return socket;
   return UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -56,7 +56,7 @@ bool OneProcessor() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
-// No secret: an error of another connection, or of another process, must only not be taken for one of this.
+// Not a secret. It only keeps an error of another connection or process from being mistaken for one of this connection.
 uint64_t Nonce() {
   const auto now = static_cast<uint64_t>(steady_clock::now().time_since_epoch().count());
   return (now << 20) ^ static_cast<uint64_t>(::getpid());
@@ -70,7 +70,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
   if (!name.ok()) return name.status();
   std::shared_ptr<Lifeline> lifeline;
   {
-    // A child that inherited the socket without knowing of it would keep the session alive.
+    // No fork until the socket is registered. A child that inherited it unknowingly would keep the session alive.
     NoForkHere here;
     UniqueFd socket = AboveStandard(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!socket.valid()) return NoDescriptor("a connection to the broker", errno);
@@ -85,7 +85,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     if (lifeline->interrupted_ && lifeline->interrupted_()) return Cancelled();
     ::poll(nullptr, 0, kConnectPauseMs);
   }
-  // From here on each call says whether it waits.
+  // The socket becomes blocking; from here on each call states whether it waits.
   if (lifeline->alone_) ::fcntl(lifeline->socket_.get(), F_SETFL, 0);
   return lifeline;
 }
@@ -110,7 +110,7 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
     auto answer = CallByQueue(*queue, waiter, payload, deadline, handler);
-    // Late answers to earlier requests are handled before this answer is returned.
+    // Handles late answers to earlier requests before this answer is returned.
     if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
     return answer;
   }
@@ -152,7 +152,8 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, CompletionHandler hand
   return sent;
 }
 
-// A frame is sent under the lock: once the queue is there, no frame is sent that a request in the queue could overtake.
+// The frame is sent under the lock. Once the queue exists, requests go through the queue, so that they cannot overtake
+// a frame.
 Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
   while (!has_queue()) {
@@ -179,7 +180,7 @@ bool Lifeline::alive() {
   const int64_t now = CoarseNow().time_since_epoch().count();
   if (last_look_.load(std::memory_order_relaxed) == now) return true;
   last_look_.store(now, std::memory_order_relaxed);
-  pollfd look{socket_.get(), 0, 0};  // the end of the stream alone
+  pollfd look{socket_.get(), 0, 0};  // POLLHUP and POLLERR only
   if (::poll(&look, 1, 0) <= 0) return true;
   ReadArrived();
   return false;
@@ -191,7 +192,7 @@ void Lifeline::ReadArrived() {
   while (!lost() && ::poll(&look, 1, 0) > 0) {
     MutexLock lock(mutex_);
     if (reading_) return;
-    Read(Deadline{}, false);  // long past: nothing is waited for
+    Read(Deadline{}, false);  // in the past, so it does not wait
     RunHandlers();
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
@@ -222,7 +223,7 @@ Status Lifeline::TooLarge(size_t bytes) {
 }
 
 Status Lifeline::AwaitWritable(Deadline deadline) {
-  if (steady_clock::now() >= deadline) return DeadlineExceeded("the broker takes no request in time");
+  if (steady_clock::now() >= deadline) return DeadlineExceeded("the broker did not take the request in time");
   pollfd wait{socket_.get(), POLLOUT, 0};
   if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
   return Ok();
@@ -247,7 +248,7 @@ Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payl
 }
 
 void Lifeline::LoseByBroker(Status why) {
-  // Answers that the broker wrote before it ended.
+  // Delivers the answers that the broker wrote before it ended.
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) Reap(*queue);
   if (lost()) return;
   lost_by_broker_ = true;
@@ -259,7 +260,8 @@ void Lifeline::Lose(Status why) {
   why_lost_ = std::move(why);
   is_lost_.store(true, std::memory_order_release);
   unawaited_.clear();
-  // The session ends now, not when the last array of it has gone. Closed later: another thread may be polling it.
+  // The session must end now, not when its last array is dropped. The descriptor is closed later, because another
+  // thread may be polling it.
   ::shutdown(socket_.get(), SHUT_RDWR);
   changed_.NotifyAll();
 }

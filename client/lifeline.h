@@ -1,5 +1,5 @@
-// The Lifeline is the socket whose life is the session's life: requests go out, answers come back in any order. No
-// thread of its own: whoever waits reads for all, by request id.
+// The Lifeline is the socket whose end ends the session. It sends requests and receives answers in any order. It has no
+// thread of its own: one of the waiting threads reads the answers for all of them, and matches them by request id.
 #pragma once
 
 #include <atomic>
@@ -28,24 +28,26 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 struct Answer {
   std::string payload;
-  UniqueFd descriptor;  // rides along with some
+  UniqueFd descriptor;  // comes with some answers
 };
 
 // Thread-safe.
 class Lifeline : public ForkParticipant {
  public:
-  // Takes an answer that nobody waits for, or not any more: what it granted must be given back. Runs without a lock on
-  // whichever thread reads, before later answers are read; must not wait for one.
+  // Takes an answer that no thread waits for, or whose caller has given up. It must give back the memory that the
+  // answer granted. It runs without a lock, on the thread that reads, before later answers are read, and must not wait
+  // for one.
   using CompletionHandler = std::function<void(Result<Answer>)>;
 
-  // Both peers asleep on two processors cost eight times a round trip in which they spin. Never without yielding: the
-  // scheduler likes to put both on one processor.
+  // A round trip in which both peers sleep, on two processors, takes eight times as long as one in which they spin. A
+  // spinning thread always yields as well, because the scheduler tends to put both peers on one processor.
   static constexpr std::chrono::microseconds kSpin{30};
 
-  // Whether the thread that asks shall wait no longer. Asked ten times a second by each that waits, without a lock.
+  // Returns true if the calling thread must stop waiting. Each waiting thread calls it ten times a second, without a
+  // lock.
   using Interrupted = std::function<bool()>;
 
-  // `address`: a directory with lifeline.sock in it, or a socket. UNAVAILABLE: nobody answers there.
+  // `address`: a socket, or a directory that contains lifeline.sock. UNAVAILABLE: no broker answers there.
   static Result<std::shared_ptr<Lifeline>> Connect(const std::string& address, Deadline deadline,
                                                    Interrupted interrupted = {},
                                                    std::chrono::microseconds spin = kSpin);
@@ -54,73 +56,75 @@ class Lifeline : public ForkParticipant {
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  // One request, one answer. The broker's own error; DEADLINE_EXCEEDED, or CANCELLED when interrupted, with kUnanswered
-  // as the reason if the broker may act on it yet, and the metadata kRequestKey if that changes what others find;
-  // UNAVAILABLE when the connection is lost, with kNotSent as the reason if the broker cannot have seen the request.
-  // An Allocate is waited for longer while the broker tells of progress: the deadline is as far away again then.
+  // Sends a request and waits for its answer. Returns the broker's own error, or one of these:
+  // - DEADLINE_EXCEEDED, or CANCELLED if interrupted. The reason is kUnanswered if the broker may still serve the
+  // request; the metadata has kRequestKey if that would change what other clients find.
+  // - UNAVAILABLE if the connection is lost. The reason is kNotSent if the broker cannot have seen the request.
+  // For an Allocate, each progress report of the broker restarts the timeout.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const CompletionHandler& handler = {});
-  // One request without an answer. Waits until `deadline` for room for it; without one it never waits. Any error: it
-  // was not sent. A completion handler must not give a deadline: no thread reads until the handler returns.
+  // Sends a request that has no answer. Waits for room until `deadline`, or not at all without one. On any error the
+  // request was not sent. A completion handler must not give a deadline, because no thread reads until it returns.
   Status Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline = {});
-  // One request whose answer nobody waits for: it goes to `handler`. Never waits, as Post.
+  // Sends a request whose answer goes to `handler`. Never waits.
   Status Ask(Verb verb, std::string_view payload, CompletionHandler handler);
-  // Reads what has arrived, without waiting: late answers are given back by whoever calls this.
+  // Reads the answers that have arrived, without waiting, and runs the handlers of late ones on this thread.
   void ReadArrived();
 
-  // Requests state their deadlines from now on: the broker does not begin them later. `ahead`: of this process's clock
-  // is the broker's, in another time namespace. REQUIRES: no other thread has the Lifeline yet.
+  // From now on each request states its deadline, after which the broker does not begin it. `ahead`: how far the
+  // broker's clock is ahead of this process's, if it runs in another time namespace. REQUIRES: no other thread uses the
+  // Lifeline yet.
   void StateDeadlines(std::chrono::milliseconds ahead) { broker_ahead_ = ahead; }
-  // Called with every answer to a request that its caller had given up, before its handler. REQUIRES: as
-  // StateDeadlines.
+  // Sets a function that is called, before the handler, with every answer to a request whose caller has given up.
+  // REQUIRES: as for StateDeadlines.
   using Observer = std::function<void(uint64_t request, Verb verb, const Result<Answer>& answer)>;
   void ObserveLate(Observer observer) { observer_ = std::move(observer); }
   // Reads until the answer to a request that was given up has been handled, or the connection is lost.
-  // DEADLINE_EXCEEDED, CANCELLED: it has not come.
+  // DEADLINE_EXCEEDED, CANCELLED: the answer has not arrived.
   Status AwaitLate(uint64_t request, Deadline deadline);
-  // What tells its requests from those of other Lifelines, of this process and of others.
+  // Distinguishes this Lifeline's requests from those of all other Lifelines, in this process and in others.
   uint64_t nonce() const { return nonce_; }
 
-  // The session may have a queue, whose unwaited publishes go to `ns`; it is opened after a few calls. REQUIRES: as
-  // StateDeadlines.
+  // Allows the session a queue, which is opened after a few calls. Its unwaited publishes go to namespace `ns`.
+  // REQUIRES: as for StateDeadlines.
   void OfferQueue(std::string ns) {
     queue_ns_ = std::move(ns);
     queue_offered_ = true;
   }
-  // Opens the queue; waits for nothing.
+  // Asks the broker to open the queue. Never waits.
   void WantQueue();
-  // Requests go through the queue.
+  // True once requests go through the queue.
   bool has_queue() const { return queue_.load(std::memory_order_acquire) != nullptr; }
   struct Submitted {
     uint64_t request = 0;
-    uint64_t end = 0;  // slots of the queue, up to and with this request
+    uint64_t end = 0;  // total slots of the queue, including this request
   };
   struct Failed {
     uint64_t request;
     Status why;
   };
   struct Confirmed {
-    uint64_t served = 0;         // slots of the queue: the publishes up to here are dealt with
-    std::vector<Failed> failed;  // since the last time, in order
+    uint64_t served = 0;         // slots of the queue whose publishes have been served
+    std::vector<Failed> failed;  // since the last call, in order
   };
   Confirmed TakeConfirmed() AB_EXCLUDES(mutex_);
   struct Submission {
-    std::optional<Submitted> submitted;  // none: nothing was sent
+    std::optional<Submitted> submitted;  // nothing: the publish was not sent
     Confirmed confirmed;                 // of earlier publishes
   };
-  // Publishes without waiting, neither for an answer nor for room.
+  // Publishes without waiting for an answer or for room.
   Submission SubmitPublish(std::string_view message) AB_EXCLUDES(mutex_);
 
-  // Not lost; asks the kernel at most once a tick of its clock. For those who send nothing.
+  // False if the connection is lost. Asks the kernel at most once per tick of its clock. For callers that send nothing.
   bool alive();
-  // For who polls for its end, and reads nothing.
+  // For callers that only poll for the end of the connection.
   int socket() const { return socket_.get(); }
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
-  // The broker speaks nonsense: the connection ends, and with it whatever it granted.
+  // Ends the connection, and with it all grants, because the broker sent an invalid answer.
   void Break(Status why) {
     MutexLock lock(mutex_);
     Lose(std::move(why));
   }
-  // Somebody waits for memory. Taken: true once since the broker last said so.
+  // The broker has reported that a client waits for memory. TakeMemoryWanted returns true once per report.
   bool memory_wanted() const { return memory_wanted_.load(std::memory_order_relaxed); }
   bool TakeMemoryWanted() { return memory_wanted_.exchange(false, std::memory_order_relaxed); }
 
@@ -135,23 +139,23 @@ class Lifeline : public ForkParticipant {
   static constexpr size_t kUnawaitedMax = 1024;
 
  private:
-  // Lies on its caller's stack and in the list of those who wait.
+  // A waiting call: an object on the caller's stack that is linked into `waiting_`.
   struct Waiter {
     Verb verb() const { return Verb{header.verb}; }
 
     FrameHeader header;
-    std::optional<Deadline::duration> patience{};  // that progress gives anew; nothing: it has none
-    bool advanced = false;                         // since somebody looked
+    std::optional<Deadline::duration> patience{};  // renewed by each progress report; nothing: not renewable
+    bool advanced = false;                         // since the last check
     Waiter* next = nullptr;
     std::optional<Result<Answer>> answer{};
-    std::atomic<bool> done{false};       // the answer is there; the Waiter is in no list any more
-    std::atomic<bool> on_socket{false};  // the answer is a frame
+    std::atomic<bool> done{false};       // the answer has been set, and the Waiter is in no list
+    std::atomic<bool> on_socket{false};  // the answer is a frame on the socket
   };
   struct Unawaited {
     Verb verb;
     CompletionHandler handler;
-    bool given_up;         // by its caller; otherwise it was asked so
-    bool arrived = false;  // it stands in late_, or is being handled
+    bool given_up;         // the caller gave up; false: the request was never waited for
+    bool arrived = false;  // in late_, or being handled
   };
   struct LateAnswer {
     uint64_t request;
@@ -159,30 +163,30 @@ class Lifeline : public ForkParticipant {
     Result<Answer> answer;
   };
 
-  // So often a waiting thread looks whether it is interrupted. On one processor recvmsg itself waits, in steps of this;
-  // it returns early enough for the deadline to be kept.
+  // How often a waiting thread checks whether it is interrupted. On one processor recvmsg waits in steps of this
+  // length, and returns early enough to keep the deadline.
   static constexpr std::chrono::milliseconds kBlock{100};
   static int Milliseconds(Deadline deadline);
   static Status Cancelled();
 
-  // Known before it is asked: the answer may come, read by another thread, before send returns.
+  // Registers the waiter before its request is sent, because another thread may read the answer before send returns.
   Status Register(Waiter& waiter);
   Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
-  // A frame, or an unwaited request in the queue. `deadline`: as for Post.
+  // Sends a frame, or an unwaited request through the queue. `deadline`: as for Post.
   Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
       AB_EXCLUDES(mutex_);
   FrameHeader HeaderOf(Verb verb, Deadline deadline);
   static Status TooLarge(size_t bytes);
-  // Waits until the socket takes more. DEADLINE_EXCEEDED, CANCELLED.
+  // Waits until the socket is writable. DEADLINE_EXCEEDED, CANCELLED.
   Status AwaitWritable(Deadline deadline);
-  // The queue (lifeline_queue.cc).
+  // A request for the queue (lifeline_queue.cc).
   struct Request {
     const FrameHeader& header;
-    uint8_t flags;  // of the entry, beside those of the header
+    uint8_t flags;  // the entry's flags beyond those of the header
     std::string_view payload;
-    std::optional<Deadline> deadline;  // none: it must not wait for room
-    Waiter* waiter;                    // none: no thread waits for the answer
-    Confirmed* confirmed = nullptr;    // taken under the same lock
+    std::optional<Deadline> deadline;  // nothing: must not wait for room
+    Waiter* waiter;                    // null: no thread waits for the answer
+    Confirmed* confirmed = nullptr;    // filled under the same lock
   };
   struct Turn {
     Deadline begun;
@@ -193,46 +197,46 @@ class Lifeline : public ForkParticipant {
   void HaveCompletions(const Result<Answer>& answer);
   Result<Answer> CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
                              const CompletionHandler& handler);
-  // The slots of the queue up to and with this request. Any error: nothing was sent.
+  // Returns the total number of slots of the queue, including this request. On any error nothing was sent.
   Result<uint64_t> Submit(QueuePages& queue, const Request& request) AB_EXCLUDES(mutex_);
   SendOutcome SendQueued(const Request& request) AB_REQUIRES(mutex_);
   void SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) AB_EXCLUDES(mutex_);
-  // `slots`: of the queue; 0: of the socket. The lock is free meanwhile.
+  // Waits for room for `slots` slots in the queue, or on the socket if 0. Releases the lock while it waits.
   Status AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
   Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
   void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
   Confirmed TakeConfirmed(QueuePages& queue) AB_REQUIRES(mutex_);
   bool Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) AB_EXCLUDES(mutex_);
   void NoteTurn(const Turn& turn, Deadline now);
-  // Announces that this process sleeps. False: something came.
+  // Announces that this process is about to sleep. False: something has arrived.
   bool MaySleep(QueuePages& queue) AB_REQUIRES(mutex_);
-  // A deadline that is not given has passed: nothing is waited for.
+  // Without a deadline it does not wait.
   Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) AB_REQUIRES(mutex_);
-  // Reads, or waits for the thread that does, until `is_over`, which is asked with the lock held and may move the
-  // deadline. OK: it is over, or the connection is lost; DEADLINE_EXCEEDED, CANCELLED.
+  // Reads, or waits for the thread that reads, until `is_over` returns true. `is_over` is called with the lock held and
+  // may move the deadline. OK: it is over, or the connection is lost. DEADLINE_EXCEEDED, CANCELLED.
   template <class IsOver>
   Status ReadUntil(const Deadline& deadline, const IsOver& is_over) AB_REQUIRES(mutex_);
   Status GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) AB_REQUIRES(mutex_);
-  // The lock is free meanwhile.
+  // Releases the lock during the call.
   bool IsInterrupted() AB_REQUIRES(mutex_);
-  // How long to sleep at most before somebody asks whether this thread is interrupted.
+  // The latest time to sleep to before checking again whether this thread is interrupted.
   Deadline Step(Deadline deadline) const;
-  // One frame at most; the lock is free meanwhile. `spin`: before it sleeps. REQUIRES: !reading_.
+  // Reads at most one frame. Releases the lock while it waits. `spin`: spin before sleeping. REQUIRES: !reading_.
   void Read(Deadline deadline, bool spin) AB_REQUIRES(mutex_);
   ReceiveOutcome Receive(Deadline deadline, bool spin, Frame& frame);
   ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
   void Deliver(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
-  // Handles what stands in late_, unless another thread does; the lock is free meanwhile.
+  // Runs the handlers of late_, unless another thread does. Releases the lock while a handler runs.
   void RunHandlers() AB_REQUIRES(mutex_);
   Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
-  // Null if nobody waits for this request (any more).
+  // Null if no thread waits for this request.
   Waiter* FindWaiter(uint64_t request) AB_REQUIRES(mutex_);
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
   void Lose(Status why) AB_REQUIRES(mutex_);
-  // The broker ended it: it does nothing more for this session.
+  // Called if the broker ended the connection and serves no further request of this session.
   void LoseByBroker(Status why) AB_REQUIRES(mutex_);
 
   UniqueFd socket_;
@@ -241,7 +245,7 @@ class Lifeline : public ForkParticipant {
   Observer observer_;
   const Interrupted interrupted_;
   const std::chrono::microseconds spin_;
-  const bool alone_;  // this process has one processor: the broker answers when this thread yields or sleeps
+  const bool alone_;  // one processor only: the broker runs when this thread yields or sleeps
   std::atomic<bool> is_lost_{false};
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
@@ -249,14 +253,14 @@ class Lifeline : public ForkParticipant {
   std::string queue_ns_;
   bool queue_offered_ = false;
   std::atomic<bool> queue_asked_{false};
-  std::atomic<uint32_t> calls_{0};  // by the socket, as long as there is no queue
-  UniqueFd queue_requests_;         // whose completions' page is on its way
+  std::atomic<uint32_t> calls_{0};  // calls on the socket, before there is a queue
+  UniqueFd queue_requests_;         // received; the completions' page is on the way
   std::unique_ptr<QueuePages> mapped_queue_;
-  std::atomic<QueuePages*> queue_{nullptr};  // once the broker takes requests from it
-  SpinBackoff backoff_;                      // of one processor
-  std::atomic<uint64_t> completed_{0};       // requests, through the queue
-  std::atomic<int64_t> noted_until_{0};      // by NoteTurn: waits that began earlier have been counted
-  std::unique_ptr<std::byte[]> buffer_;      // of the one who reads
+  std::atomic<QueuePages*> queue_{nullptr};  // set once the broker takes requests from it
+  SpinBackoff backoff_;                      // for one processor
+  std::atomic<uint64_t> completed_{0};       // requests completed through the queue
+  std::atomic<int64_t> noted_until_{0};      // waits that began before this time have been counted
+  std::unique_ptr<std::byte[]> buffer_;      // of the thread that reads
 
   Mutex mutex_;
   ConditionVariable changed_;
@@ -267,11 +271,11 @@ class Lifeline : public ForkParticipant {
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
   std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in order
-  std::atomic<bool> has_late_{false};                  // it is not empty
-  std::atomic<bool> has_frame_{false};                 // the socket has the answer to an unawaited request
-  bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread is in RunHandlers
+  std::atomic<bool> has_late_{false};                  // late_ is not empty
+  std::atomic<bool> has_frame_{false};                 // the answer to an unawaited request is on the socket
+  bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread runs RunHandlers
   session_queue::Entry entry_ AB_GUARDED_BY(mutex_){};
-  std::vector<Failed> failed_ AB_GUARDED_BY(mutex_);  // unwaited publishes
+  std::vector<Failed> failed_ AB_GUARDED_BY(mutex_);  // of unwaited publishes
 };
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// Requests that go through the session's queue: from the moment that the broker takes them there, all do.
+// Requests through the session's queue. Once the broker serves the queue, all requests go through it.
 #include <sched.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ using session_queue::Format;
 using std::chrono::steady_clock;
 
 constexpr FrameHeader kDoorbell{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
-constexpr uint32_t kCallsBefore = 16;     // a process that asks once needs no pages
-constexpr unsigned kPausesPerYield = 64;  // about two microseconds: longer than most answers take
+constexpr uint32_t kCallsBefore = 16;     // a process with few calls needs no queue
+constexpr unsigned kPausesPerYield = 64;  // about two microseconds, longer than most answers take
 
 uint8_t FlagsOf(const FrameHeader& header) {
   uint8_t flags = 0;
@@ -33,7 +33,8 @@ void Lifeline::CountCall() {
   if (calls_.fetch_add(1, std::memory_order_relaxed) == kCallsBefore) WantQueue();
 }
 
-// What a busy broker does not take now is not asked again: the socket does as well. The broker answers in order.
+// If a busy broker does not take these requests, they are not sent again, because the socket also works. The broker
+// answers them in order.
 void Lifeline::WantQueue() {
   if (!queue_offered_ || queue_asked_.exchange(true, std::memory_order_relaxed)) return;
   const Status asked = Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueueRequests),
@@ -54,7 +55,7 @@ void Lifeline::HaveCompletions(const Result<Answer>& answer) {
   if (!mapped.ok()) return;
   mapped_queue_ = *std::move(mapped);
   static_cast<void>(Ask(Verb::kMapped, codec::EncodeQueueMapped(), [this](const Result<Answer>& sealed) {
-    // Under the lock: a frame that nobody waits for is sent before this, or goes through the queue.
+    // The lock orders this with unawaited frames: each is sent before, or goes through the queue.
     const MutexLock lock(mutex_);
     if (sealed.ok()) queue_.store(mapped_queue_.get(), std::memory_order_release);
   }));
@@ -62,7 +63,7 @@ void Lifeline::HaveCompletions(const Result<Answer>& answer) {
 
 Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
                                      const CompletionHandler& handler) {
-  // On several processors the daemon alone judges whether to yield: its yields are what costs there.
+  // On several processors only the daemon decides whether to yield, because there its yields are the cost.
   const bool skip = alone_ && backoff_.SkipTurn();
   const uint8_t backed_off = skip || spin_.count() == 0 ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
   const auto submitted = Submit(queue, {waiter.header, backed_off, payload, deadline, &waiter});
@@ -73,13 +74,13 @@ Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::str
   MutexLock lock(mutex_);
   auto answer = Await(waiter, deadline, handler);
   if (kept_away) NoteTurn(turn, steady_clock::now());
-  // A daemon that has gone cannot say so: its page still does. A child that was forked meanwhile has no page.
+  // The page still tells whether a daemon that has gone took the request. A child forked meanwhile has no page.
   const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
   if (!has_ended || queue_.load() != &queue || queue.taken() >= *submitted) return answer;
   return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
 }
 
-// Where the queue is full, or the socket for a request that is too long for it, waits until the deadline.
+// Waits until the deadline if the queue is full, or if the socket is full and the request is too long for the queue.
 Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
   if (request.payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(request.payload.size());
   const bool is_long = request.payload.size() > Format::kPayloadBytesMax;
@@ -90,13 +91,13 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
   {
     MutexLock lock(mutex_);
     for (;;) {
-      const bool has_pages = queue_.load(std::memory_order_relaxed) == &queue;  // not in a forked child
+      const bool has_pages = queue_.load(std::memory_order_relaxed) == &queue;  // false in a forked child
       if (has_pages && request.confirmed != nullptr) *request.confirmed = TakeConfirmed(queue);
       if (has_pages && queue.completions.HasEntry()) Reap(queue);
       if (!has_pages || lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       auto sent = SendOutcome::kAgain;
       const bool has_room = queue.requests.HasRoom(slots);
-      if (queue.requests.broken()) Lose(Unavailable("the broker counts requests that were never made"));
+      if (queue.requests.broken()) Lose(Unavailable("the broker counts requests that were never sent"));
       if (has_room) sent = is_long ? SendQueued(request) : SendOutcome::kSent;
       if (sent == SendOutcome::kSent) break;
       if (sent != SendOutcome::kAgain) LoseByBroker(Unavailable("the connection to the broker is lost"));
@@ -120,15 +121,15 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
   return end;
 }
 
-// The frame first: then it is there when the daemon comes to the entry that stands for it. The lock keeps frames and
-// entries in the same order.
+// Sends the frame before its entry in the queue, so that it has arrived when the daemon reads the entry. The lock keeps
+// frames and entries in the same order.
 SendOutcome Lifeline::SendQueued(const Request& request) {
   FrameHeader header = request.header;
   header.flags |= kFrameQueued;
   return SendFrame(socket_.get(), header, request.payload, -1, false);
 }
 
-// A daemon that does not take it now has frames of ours to read, and is awake.
+// If the daemon does not take the doorbell now, it has other frames of this session to read, so it is awake.
 void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) {
   if (SendFrameUntil(kDoorbell, {}, deadline).ok()) return;
   MutexLock lock(mutex_);
@@ -137,7 +138,7 @@ void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline)
 
 Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) {
   if (!deadline) return DeadlineExceeded("the broker has not taken earlier requests");
-  if (slots == 0) {  // of the socket
+  if (slots == 0) {  // room on the socket
     mutex_.unlock();
     Status writable = AwaitWritable(*deadline);
     mutex_.lock();
@@ -145,10 +146,10 @@ Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Dead
   }
   const Status waited = ReadUntilRoom(queue, slots, *deadline);
   if (waited.ok() || waited.code() == Code::kCancelled) return waited;
-  return DeadlineExceeded("the broker takes no request in time");
+  return DeadlineExceeded("the broker did not take the request in time");
 }
 
-// All completions that stand in the queue go to the threads that wait for them.
+// Delivers all completions in the queue to the threads that wait for them.
 void Lifeline::Reap(QueuePages& queue) {
   bool any = false;
   for (; !lost() && queue.completions.Copy(entry_) != 0; any = true) {
@@ -164,7 +165,7 @@ void Lifeline::Reap(QueuePages& queue) {
     }
     if ((header.flags & session_queue::kUnwaited) != 0) {
       failed_.push_back({header.id, codec::DecodeError(header.status, payload)});
-      if (failed_.size() > Format::kSlots) Lose(Unavailable("the broker refused publishes that were never made"));
+      if (failed_.size() > Format::kSlots) Lose(Unavailable("the broker refused publishes that were never sent"));
       continue;
     }
     const bool wanted = (header.flags & session_queue::kMemoryWanted) != 0;
@@ -173,14 +174,15 @@ void Lifeline::Reap(QueuePages& queue) {
     frame.payload = payload;
     Deliver(frame);
   }
-  if (queue.completions.broken()) Lose(Unavailable("the broker wrote a completion that cannot be"));
+  if (queue.completions.broken()) Lose(Unavailable("the broker wrote an invalid completion"));
   if (any && followers_ > 0) changed_.NotifyAll();
-  // The daemon may have stopped for want of room for completions.
+  // The daemon may have stopped because the completion queue was full.
   if (!any || queue.taken() == queue.requests.filled() || !queue.doorbell.IsDue()) return;
   if (SendFrame(socket_.get(), kDoorbell, {}, -1, false) != SendOutcome::kSent) queue.doorbell.Repeat();
 }
 
-// Looks for the answer, yielding, for as long as it is cheaper than to sleep. Whether it has come, or is on the socket.
+// Polls for the answer, and yields, as long as that is cheaper than sleeping. Returns true if the answer has arrived or
+// is on the socket.
 bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) {
   for (auto now = turn.begun;;) {
     for (unsigned i = 0; i < (alone_ ? 1 : kPausesPerYield); ++i) {
@@ -192,15 +194,15 @@ bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) {
       if (waiter.on_socket.load(std::memory_order_acquire) || lost()) return true;
       if (!alone_) Pause();
     }
-    // After a look: one yield may have taken milliseconds.
+    // Checked after polling, because one yield may have taken milliseconds.
     if (now - turn.begun >= spin_) return false;
     ::sched_yield();
     now = steady_clock::now();
   }
 }
 
-// Of the session, not of the thread: a thread that waits for its siblings' answers is not kept from the processor by
-// others, and a gap in which several of them waited counts once.
+// Counts per session, not per thread. A thread that waits for answers to its siblings is not being kept off the
+// processor by other processes, and a gap in which several threads waited counts once.
 void Lifeline::NoteTurn(const Turn& turn, Deadline now) {
   if (!alone_) return;
   const auto answers = static_cast<int64_t>(completed_.load(std::memory_order_relaxed) - turn.completed);
@@ -212,7 +214,8 @@ void Lifeline::NoteTurn(const Turn& turn, Deadline now) {
   backoff_.Waited(each);
 }
 
-// The last look happens with the lock, under which answers are delivered: what another thread reaps it has delivered.
+// The last check holds the lock, under which answers are delivered, so a completion that another thread took has been
+// delivered.
 bool Lifeline::MaySleep(QueuePages& queue) {
   queue.doorbell.Announce();
   ThreadFence(std::memory_order_seq_cst);
@@ -240,8 +243,8 @@ Lifeline::Confirmed Lifeline::TakeConfirmed() {
 
 Lifeline::Confirmed Lifeline::TakeConfirmed(QueuePages& queue) {
   Confirmed confirmed;
-  confirmed.served = queue.served();  // before the failures are read: these are written by then
-  if (confirmed.served > queue.requests.filled()) Lose(Unavailable("the broker served requests that were never made"));
+  confirmed.served = queue.served();  // read before the failures, which are written earlier
+  if (confirmed.served > queue.requests.filled()) Lose(Unavailable("the broker served requests that were never sent"));
   if (queue.completions.HasEntry()) Reap(queue);
   confirmed.failed = std::exchange(failed_, {});
   return confirmed;

@@ -1,4 +1,4 @@
-// How a Lifeline reads: any thread that waits reads for all, until its own answer is there.
+// Reading answers: any waiting thread reads for all threads until its own answer has arrived.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,16 +19,16 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr unsigned kSpinsPerLook = 8;  // at the clock
+constexpr unsigned kSpinsPerLook = 8;  // spins between two reads of the clock
 
-// Others find what these have done.
+// True if the request changes what other clients find.
 bool ChangesWhatOthersFind(Verb verb) { return verb == Verb::kPublish || verb == Verb::kWithdraw; }
 
-// The peer may have sent more descriptors than this process may open.
+// One cause is that the broker sent more descriptors than this process may open.
 Status WhyMalformed() {
   UniqueFd probe(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
   if (!probe.valid() && errno == EMFILE) return NoDescriptor("the memory that the broker sent", errno);
-  return Unavailable("the broker sent a frame that makes no sense");
+  return Unavailable("the broker sent a malformed frame");
 }
 
 }  // namespace
@@ -60,9 +60,10 @@ Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
 template <class IsOver>
 Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
   constexpr Deadline kNever = Deadline::max();
-  Deadline look = kNever;  // when to ask whether this thread is interrupted
+  Deadline look = kNever;  // when to check whether this thread is interrupted
   for (bool first = true; !is_over() && !lost(); first = false) {
-    // Not before the first look: most answers come long before any deadline, and a clock has its price.
+    // The clock is read only after the first attempt, because most answers arrive long before a deadline and reading
+    // the clock is not free.
     const auto now = first ? Deadline::min() : steady_clock::now();
     if (now >= deadline) return Status(Code::kDeadlineExceeded, {});
     if (!first && look == kNever) look = now + kBlock;
@@ -107,9 +108,9 @@ Status Lifeline::GiveUp(Waiter& waiter, const CompletionHandler& handler, Status
   const bool changes = ChangesWhatOthersFind(waiter.verb());
   if (why.code() == Code::kDeadlineExceeded) {
     why = DeadlineExceeded("the broker did not answer ", NameOf(waiter.verb()), " in time",
-                           waiter.patience ? ", and told of no progress" : "",
+                           waiter.patience ? " and reported no progress" : "",
                            ": it is stopped, busy or hangs; a larger timeout_s= waits longer",
-                           changes ? "; outcome() of this error tells what became of it" : "");
+                           changes ? "; outcome() of this error returns its result" : "");
   }
   why = std::move(why).Because(std::string(kUnanswered));
   if (!changes) return why;
@@ -122,7 +123,7 @@ void Lifeline::Read(Deadline deadline, bool spin) {
   Frame frame;
   const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
   mutex_.lock();
-  // Awake before anything is delivered: what comes from now on sends no doorbell.
+  // Marks this side as awake before it delivers, so that later completions send no doorbell.
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
     queue->doorbell.Wake();
     Reap(*queue);
@@ -216,13 +217,13 @@ void Lifeline::Deliver(Frame& frame) {
       waiter->done.store(true, std::memory_order_release);
       return;
     }
-    waiter->next = std::exchange(waiting_, waiter);  // learns that the connection is lost
-    return Lose(Unavailable("the broker answered another request than was asked"));
+    waiter->next = std::exchange(waiting_, waiter);  // so that the caller gets the error of the lost connection
+    return Lose(Unavailable("the broker answered with another verb than the request's"));
   }
   const auto found = unawaited_.find(header.request);
   const bool is_known = found != unawaited_.end() && !found->second.arrived;
   if (!is_known || static_cast<uint16_t>(found->second.verb) != header.verb) {
-    return Lose(Unavailable("the broker answered a request that nobody made"));
+    return Lose(Unavailable("the broker answered a request that was never sent"));
   }
   found->second.arrived = true;
   Unawaited of{found->second.verb, std::move(found->second.handler), found->second.given_up};
@@ -232,9 +233,9 @@ void Lifeline::Deliver(Frame& frame) {
 
 void Lifeline::Advance(uint64_t request) {
   if (Waiter* const waiter = FindWaiter(request)) return void(waiter->advanced = true);
-  // Of one that was made it may be late: the answer came by the queue.
+  // Progress of an earlier request may arrive late, because its answer came through the queue.
   const bool made = request < next_request_.load(std::memory_order_relaxed);
-  if (!made) Lose(Unavailable("the broker told of progress with a request that nobody made"));
+  if (!made) Lose(Unavailable("the broker reported progress of a request that was never sent"));
 }
 
 Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor) {

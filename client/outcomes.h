@@ -1,6 +1,6 @@
-// Outcomes are what became of requests that their callers gave up: the broker's answer comes all the same, and a caller
-// that was told that time was up finds it here. What a late answer granted is given back elsewhere
-// (Lifeline::CompletionHandler).
+// Outcomes keeps the results of requests whose callers gave up. The broker answers such a request all the same, and a
+// caller that got a timeout finds the answer here. A completion handler gives back the memory that a late answer
+// granted (Lifeline::CompletionHandler).
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace arraybridge {
 // Thread-safe.
 class Outcomes {
  public:
-  // The latest so many are remembered.
+  // Only the latest entries are kept, up to this number.
   static constexpr size_t kRememberedMax = 256;
 
-  // Lifeline::nonce, and the request's number there.
+  // Lifeline::nonce and the number of the request.
   struct Key {
-    // Nothing: the status says of no request that it may have been served.
+    // Returns nothing if `status` does not say that a request may still be served.
     static std::optional<Key> Of(const Status& status);
 
     uint64_t nonce = 0;
@@ -33,11 +33,12 @@ class Outcomes {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  // The share that a request would have made, if `why` says that it may yet. Before `why` is told to the caller.
+  // Records the share that a request will make if it is still served, as `why` says. Called before `why` is returned to
+  // the caller.
   void Expect(const Status& why, Share asked) AB_EXCLUDES(mutex_);
-  // The broker's answer to a request that was given up.
+  // Records the broker's answer to a request whose caller gave up.
   void Answered(const Key& key, Verb verb, const Result<Answer>& answer) AB_EXCLUDES(mutex_);
-  // Nothing: it was not answered, or so many were since that it is forgotten.
+  // Returns nothing if the request has not been answered, or has been displaced by later ones.
   std::optional<Outcome> Find(const Key& key) AB_EXCLUDES(mutex_);
 
  private:

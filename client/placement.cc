@@ -26,12 +26,12 @@ const std::vector<View>& Placement::views() const {
 
 namespace {
 
-// Times that the broker may answer "ranges came back" and they do not fit, before we say so.
+// How many times the broker may answer with returned ranges that do not fit, before the call fails.
 constexpr int kCarvesMax = 8;
-// While receivers have ranges of which they tell nobody when they let go, who waits for memory looks so often.
+// The poll interval of a thread that waits for memory while receivers hold ranges that they return without a message.
 constexpr uint64_t kRoadLookMs = 10;
 
-// Bytes that the array takes in its range: whole granules, none if it is empty. 0 too if that overflows.
+// The bytes that the array occupies in its range, in whole granules. 0 if it is empty or if the size overflows.
 uint64_t Room(const View& array) {
   const uint64_t bytes = array.nbytes();
   return bytes == 0 ? 0 : Carver::Granules(bytes);
@@ -40,7 +40,7 @@ uint64_t Room(const View& array) {
 }  // namespace
 
 Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
-  if (arrays.empty()) return InvalidArgument("a share has at least one array");
+  if (arrays.empty()) return InvalidArgument("a share needs at least one array");
   uint64_t bytes = 0;
   for (const View& array : arrays) {
     const uint64_t room = Room(array);
@@ -59,11 +59,11 @@ uint64_t MillisecondsLeft(Deadline deadline) {
   return left > 0 ? static_cast<uint64_t>(left) : 0;
 }
 
-// One Allocate. Nothing, if ranges came back instead.
+// Sends one Allocate. Returns nothing if the broker returned ranges instead.
 Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
                                   uint64_t timeout_ms, Deadline deadline) {
   const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
-  // The handler ends before the session does.
+  // The session outlives the handler.
   const auto handler = [&session](const Result<Answer>& answer) {
     const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
     if (!allocated.ok()) return;
@@ -86,11 +86,11 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
-    return Internal("the broker gave ", handle.arena_size, " bytes where ", bytes, " were asked for");
+    return Internal("the broker allocated ", handle.arena_size, " bytes instead of ", bytes);
   }
   if (handle.device.type != device.type || handle.device.uuid != device.uuid) {
     give_back();
-    return Internal("the broker gave memory of another device than was asked for");
+    return Internal("the broker allocated memory on a device that was not requested");
   }
   handle.device = device;
   const auto mapper = session.mappers().Of(handle.kind);
@@ -100,15 +100,16 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
     give_back();
     return mapping.status();
   }
-  // Only a mapping may be left when the broker seals.
+  // When the broker seals the arena, this process may have a mapping only.
   handle.descriptor.reset();
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
-  // The next Publish comes after it and reports what went wrong. Other threads' unwaited publishes may fill the queue.
+  // The next Publish follows this message and reports its errors. The deadline is needed because unwaited publishes of
+  // other threads may fill the queue.
   AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
   return session.written().Add(std::move(arena), bytes);
 }
 
-// The ladder: what is there; a new arena; local reclaim and a new arena; waiting for one.
+// Tries in order: an existing arena; a new arena; a new arena after a local reclaim; waiting for memory.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
                                      const Device& device, uint64_t bytes, bool own, Deadline deadline) {
   bool reclaimed = false;
@@ -122,7 +123,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     const bool looks = session.roads().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
     const uint64_t wait = looks ? std::min(left, kRoadLookMs) : left;
-    // The broker decides when time is up; this side only watches that it answers.
+    // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
       return MapAndCarve(session, std::move(**handle), device, bytes, own, deadline);
@@ -166,7 +167,7 @@ codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
 
 namespace {
 
-// Nobody but the placement itself may still look at bytes that are about to be unmapped.
+// Fails unless the placement holds the only references to the bytes, which are about to be unmapped.
 Status UnmapForSealing(const Placement& placement) {
   const auto& range = placement.range();
   if (!range->arena->own) return FailedPrecondition("only a placement with an arena of its own can be sealed");
@@ -176,7 +177,7 @@ Status UnmapForSealing(const Placement& placement) {
   return Ok();
 }
 
-// The streams that readers have to come after.
+// The streams whose work readers must wait for.
 std::vector<uintptr_t> StreamsOf(const Placement& placement) {
   std::vector<uintptr_t> streams;
   const auto add = [&](uintptr_t stream) {
@@ -189,9 +190,9 @@ std::vector<uintptr_t> StreamsOf(const Placement& placement) {
   return streams;
 }
 
-// What readers have to wait for; null: it is done, since events do not work, or all are in use, and this thread waited.
-// `may_be_late`: a channel takes finished bytes only. Recorded before the share is told to anybody: an event that was
-// never recorded counts as happened.
+// Records the event that readers wait for. Returns null if the work is finished: events do not work or all are in use,
+// and this thread has waited. `may_be_late`: false for a channel, which takes finished bytes only. The event is
+// recorded before the share is visible, because an event that was never recorded counts as completed.
 Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Placement& placement, bool may_be_late) {
   const std::vector<uintptr_t> streams = StreamsOf(placement);
   const Device& device = placement.range()->arena->device;
@@ -209,8 +210,8 @@ Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Pla
   return std::unique_ptr<RecordedEvent>();
 }
 
-// An event that the broker may have told others. Unless somebody says that it has not, or looks after the share, it is
-// never recorded again.
+// An event whose handle the broker may have passed on. Unless the share is tracked by Fences, or the broker is known
+// not to have passed it on, the event is never recorded again.
 struct EmittedEvent {
   explicit EmittedEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
   ~EmittedEvent() {
@@ -222,7 +223,7 @@ struct EmittedEvent {
   std::unique_ptr<RecordedEvent> event;
 };
 
-// The broker has the share: until its bytes are there somebody has to look after it.
+// The broker has the share. Fences tracks it until its bytes are written.
 void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::unique_ptr<RecordedEvent> event) {
   const auto queued = std::exchange(range.queued, {});
   if (!event) return;
@@ -285,12 +286,12 @@ void Expect(Session& session, const Status& why, std::string_view ns, codec::Pub
 
 namespace {
 
-// Without a call, for host memory that the broker knows to be mapped.
+// Publishes through the queue, for host memory that the broker knows to be mapped.
 bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
   if (range->arena->device.type != kDeviceCpu) return false;
   session.lifeline().WantQueue();
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
-  const std::string_view ns = std::exchange(request.ns, {});  // the queue's
+  const std::string_view ns = std::exchange(request.ns, {});  // the queue has a namespace of its own
   const bool submitted = session.unwaited().Submit(codec::Encode(request), request.name, range);
   request.ns = ns;
   return submitted;
@@ -309,7 +310,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     auto session = connection.Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
-    if (device.type != kDeviceCpu) (*session)->SayGpus();  // it was looked for among those that are seen
+    if (device.type != kDeviceCpu) (*session)->SayGpus();  // the device was found among the GPUs of this process
     auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
@@ -347,13 +348,13 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (options.sealed) {
     if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
   }
-  // The range stays with the broker until the answer says otherwise, even if that comes too late.
+  // The broker holds the range until an answer says otherwise, even a late one.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
     of.releases->written().DropForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
-  // The lifeline, and what waits in it, dies with the session.
+  // The session owns the lifeline and therefore outlives its handlers.
   const auto heard = [&session, range, emitted, sealed = options.sealed](const codec::Published& published) {
     session.written().Return(published.returned);
     range->arena->published_of.store(true, std::memory_order_relaxed);
@@ -362,7 +363,8 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   };
   const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
     if (!answer.ok()) return emitted->event.reset(), refused(*range);
-    // Published all the same: without us the broker never learns that the bytes have come.
+    // The share was published although the caller has given up. Only this process can report that its bytes are
+    // written.
     if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
@@ -372,7 +374,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
       Expect(session, why, ns, std::move(request), *range->arena);
       return why;
     }
-    // A broker that refused told nobody; of one that has gone nobody knows.
+    // A broker that refused has passed the event to no client. If the broker is gone, that is unknown.
     if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) emitted->event.reset();
     return refused(*range), why;
   }

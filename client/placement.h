@@ -1,4 +1,4 @@
-// Placements: room for arrays in the arenas of a session, and the way from a placement to a share.
+// Placements: room for arrays in the arenas of a session, and their publication as shares.
 #pragma once
 
 #include <memory>
@@ -15,42 +15,44 @@ namespace arraybridge {
 
 class WrittenArena;
 
-// Room for compact arrays of these types and shapes in one range on `device`, a local one, out of what is there or out
-// of a new arena; address, strides, device and owner are filled in. Waits for room until the deadline, then
-// RESOURCE_EXHAUSTED. A share that Publish, with these `options`, would refuse for a limit is refused before.
+// Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
+// an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until the deadline,
+// then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
                            bool own, const Broker::PublishOptions& options, Deadline deadline);
 
-// Bytes that arrays take in a range of their own: whole granules. INVALID_ARGUMENT: none, or too many.
+// The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
+// bytes.
 Result<uint64_t> RoomOfAll(std::span<const View> arrays);
 
-// What a view says of its bytes. `start`: of the range in which they lie.
+// The description of a view. `start`: the first byte of the range that contains it.
 codec::PublishedArray SpecOf(const View& view, const std::byte* start);
 
-// What is asked for these bytes of an arena; namespace and arrays are the caller's to add.
+// A Publish request for these bytes of an arena. The caller adds the namespace and the arrays.
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
                           uint64_t offset, uint64_t size);
 
-// Whether it may go as an unwaited request: it is a new name.
+// True if the publish may go as an unwaited request: it is not waited for, and its name is new.
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
 
-// What is published, in the words of who asked for it.
+// The published share, built from the request and the answer.
 Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
               const Session& session);
 
-// Remembers what was asked for, if `why` says that the broker may yet publish it.
+// If `why` says that the broker may still publish the share, remembers the request.
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
             const WrittenArena& arena);
 
-// Where a share goes that gets no name: an end of a channel, and how long the broker waits for room there.
+// The destination of an unnamed share: the sending end of a channel, and how long the broker waits for room there.
 struct IntoChannel {
-  uint64_t channel = 0;  // 0: it gets a name
+  uint64_t channel = 0;  // 0: the share gets a name
   uint64_t timeout_ms = 0;
 };
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
 
-// NOT_FOUND: not all of them lie, aligned and compact, in one unpublished placement of the session.
+// Finds the placement that contains these views. NOT_FOUND: they do not all lie, aligned and compact, in one
+// unpublished placement of the session.
 Result<Placement> FindPlacement(Session& session, std::span<const View> views);
 
 }  // namespace arraybridge

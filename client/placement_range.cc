@@ -10,7 +10,7 @@ Placement::Range::Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<Writte
 
 bool Placement::Range::EndAtOnce() noexcept {
   std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
-  // The last owner of a session leaves its end to the reclaimer's thread.
+  // The reclaimer's thread destroys a session whose last reference this is.
   if (left == nullptr || releases.use_count() == 1) return false;
   left->store(true, std::memory_order_release);
   return true;
@@ -22,7 +22,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
     std::vector<Queued> queued;
   };
   if (undrained()) return releases->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
-  // This claim on the mapping ends first: a thread that finds the arena empty unmaps it.
+  // Drops this reference to the mapping first, because another thread unmaps an arena that it finds empty.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
   if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
     return left->store(true, std::memory_order_release);

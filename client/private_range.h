@@ -1,4 +1,4 @@
-// A PrivateRange is a copy-on-write mapping of one share for one consumer, beside the mapping that its Lease has.
+// A PrivateRange is a copy-on-write mapping of one share for one consumer, in addition to the mapping of its Lease.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A page that nobody wrote to is the file's own page, and shows what the file holds now, also when the range has been
-// recycled for another share meanwhile: so a kept range is known by its place alone.
+// A page of a private mapping that was never written is the file's own page. It always shows the current content of the
+// file, also after the range was reused for another share. Therefore the key of a kept mapping is its position only.
 #include "client/private_ranges.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 namespace arraybridge {
 namespace {
 
-// More than an ArraySpec's numbers and tags can take, beside its name and its shape.
+// An upper bound of the numbers and tags of an ArraySpec, without its name and its shape.
 constexpr uint64_t kSpecBytesMost = 64;
 constexpr uint64_t kExtentBytesMost = 10;
 
@@ -48,7 +48,7 @@ Status CheckPublish(const ShareLimits& limits, std::string_view ns, std::span<co
   share.structure_bytes = options.structure.size();
   share.metadata_bytes = options.metadata.size();
   share.spec_bytes = SpecBytesMost(arrays);
-  // Counted exactly only where it matters.
+  // The exact size is computed only if the upper bound exceeds a limit.
   if (!CheckShare(limits, share).ok()) {
     share.spec_bytes = SpecBytes(arrays);
     AB_RETURN_IF_ERROR(CheckShare(limits, share));

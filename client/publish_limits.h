@@ -1,4 +1,4 @@
-// The broker's limits on a Publish, checked here before room is carved and a byte is copied.
+// Checks a Publish against the broker's limits, before room is carved and any byte is copied.
 #pragma once
 
 #include <span>
@@ -11,7 +11,8 @@
 
 namespace arraybridge {
 
-// INVALID_ARGUMENT, as the broker says it. `arrays`: types and shapes. REQUIRES: their bytes do not overflow.
+// INVALID_ARGUMENT, with the broker's message. `arrays`: types and shapes. REQUIRES: their sizes in bytes do not
+// overflow.
 Status CheckPublish(const ShareLimits& limits, std::string_view ns, std::span<const View> arrays,
                     const Broker::PublishOptions& options);
 

@@ -12,7 +12,7 @@
 namespace arraybridge {
 namespace {
 
-// The broker's range, until somebody has asked it to publish that.
+// A range that the broker holds. The destructor frees it unless a publish request was sent.
 class Unpublished {
  public:
   Unpublished(Session& session, const WrittenArenas::Carving& carving)
@@ -31,7 +31,7 @@ class Unpublished {
   bool kept_ = false;
 };
 
-// The array in a range, at this offset of it.
+// The description of an array at this offset in a range.
 codec::PublishedArray PlaceOf(const View& source, uint64_t bytes, uint64_t offset) {
   codec::PublishedArray array;
   array.spec.type = source.type;
@@ -54,11 +54,11 @@ void Fill(codec::Publish& request, std::span<const View> sources, std::byte* ran
   }
 }
 
-// Nothing: the request was not sent.
+// Returns nothing if the request was not sent.
 std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::Publish request,
                                   const std::shared_ptr<WrittenArena>& arena, Unpublished& range,
                                   std::chrono::milliseconds timeout) {
-  // The lifeline, and what waits in it, dies with the session.
+  // The session owns the lifeline and therefore outlives its handlers.
   const auto heard = [&session, arena](const codec::Published& published) {
     session.written().Return(published.returned);
     arena->published_of.store(true, std::memory_order_relaxed);
@@ -70,7 +70,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   };
   request.ns = ns;
   const std::string message = codec::Encode(request);
-  // Until the answer says otherwise, even if that comes too late.
+  // The broker holds the range until an answer says otherwise, even a late one.
   range.Keep();
   auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, handler);
   if (!answer.ok()) {
@@ -104,7 +104,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   codec::Publish request = RequestFor(session, options, *arena, carving->offset, *size);
   Fill(request, sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
-  // An unwaited request cannot say that an arena is mapped.
+  // An unwaited request cannot report that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;
   if (!session.unwaited().Submit(codec::Encode(request), options.name, arena->id, carving->offset)) {
     return std::nullopt;

@@ -1,5 +1,4 @@
-// A put whose memory this process never names: carved, filled and published in one step, without a Placement that
-// somebody could hold.
+// A put in one step: carve, fill and publish, without a Placement that a caller could keep.
 #pragma once
 
 #include <chrono>
@@ -13,9 +12,9 @@
 
 namespace arraybridge {
 
-// Copies of host arrays, published: through the ring if nobody waits, else in one call, which is waited for as long as
-// `timeout` says, however long the copy took. Nothing: it was not done, and takes the long way, Place and Publish,
-// which also says what may be wrong with it.
+// Copies host arrays and publishes them: through the session queue if the publish is not waited for, otherwise by one
+// request. The timeout of that request starts after the copy. Returns nothing if the put was not done; the caller then
+// uses Place and Publish, which also report any error in the arguments.
 std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns, std::span<const View> sources,
                                           const Broker::PublishOptions& options, std::chrono::milliseconds timeout);
 

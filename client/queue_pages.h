@@ -1,6 +1,5 @@
-// QueuePages are a session's queue as this process maps it (proto/boundary/layouts/session_queue.h): the page of
-// requests writable, the page of completions read-only. Not mapped in a forked child, which must not ask for its
-// parent.
+// QueuePages maps a session's queue (proto/boundary/layouts/session_queue.h): the page of requests writable, the page
+// of completions read-only. Not mapped in forked children, which must not send requests for their parent.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace arraybridge {
 
-// Thread-safe as its parts are.
+// As thread-safe as its members.
 class QueuePages {
  public:
   // FAILED_PRECONDITION: another layout, or a file that could shrink. RESOURCE_EXHAUSTED: no address space.
@@ -21,7 +20,8 @@ class QueuePages {
   QueuePages(const QueuePages&) = delete;
   QueuePages& operator=(const QueuePages&) = delete;
 
-  // Slots of requests that the daemon has taken; of these, the slots of unwaited publishes that are dealt with.
+  // The slots of requests that the daemon has taken, and the slots of the unwaited publishes among them that it has
+  // served.
   uint64_t taken() const { return Load(theirs_.progress.taken, std::memory_order_acquire); }
   uint64_t served() const { return Load(theirs_.progress.served, std::memory_order_acquire); }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kBatchTime{2};
 constexpr uint64_t kBatchCount = 256;
 constexpr std::chrono::milliseconds kForever{-1};
-// Between two looks at a device: as long as it has taken already, within these.
+// The poll interval for devices. It doubles with each poll, within these bounds.
 constexpr std::chrono::microseconds kDeviceStepMin{50};
 constexpr std::chrono::microseconds kDeviceStepMax{20000};
 
@@ -33,7 +33,7 @@ std::shared_ptr<Reclaimer> Reclaimer::Make(Reclaim reclaim) {
   return reclaimer;
 }
 
-// Reclaimed or never adopted: nothing is left in the list, because everything adopted owns this reclaimer.
+// The list is empty here, because each adopted object owns this reclaimer until it is reclaimed.
 Reclaimer::~Reclaimer() { LeaveForkGuard(this); }
 
 Status Reclaimer::Prepare(DeferredRelease& deferred) {
@@ -54,11 +54,12 @@ Status Reclaimer::Start() {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Signals are the host program's business: its handlers never run here.
+  // Blocks all signals, so that the host program's handlers never run on this thread.
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   Status status;
   try {
-    // Detached, and owning what it uses: the process may exit, or the Broker go, while arrays live.
+    // The thread is detached and owns what it uses, because the process may exit, or the Broker be destroyed, while
+    // arrays live.
     std::thread([self = shared_from_this()] { self->Run(); }).detach();
     started_ = true;
   } catch (const std::system_error&) {
@@ -69,9 +70,10 @@ Status Reclaimer::Start() {
 }
 
 void Reclaimer::Drop(DeferredRelease* deferred) {
-  // In a forked child it is the parent's to give back; the child forgets it.
+  // In a forked child the object belongs to the parent, which gives it back.
   if (deferred->fork_generation_ != ForkGeneration()) return;
-  // Held here: once linked, it may be reclaimed at once, and with them the last reference to the reclaimer.
+  // Once linked, the object may be reclaimed at once, and with it the last reference to the reclaimer. This reference
+  // keeps it alive.
   const std::shared_ptr<Reclaimer> reclaimer = std::move(deferred->reclaimer_);
   const bool own = deferred->serial_ > reclaimer->inherited_.load(std::memory_order_seq_cst);
   if (own && deferred->EndAtOnce()) return reclaimer->Forget(deferred);
@@ -80,7 +82,7 @@ void Reclaimer::Drop(DeferredRelease* deferred) {
 
 void Reclaimer::Forget(DeferredRelease* deferred) {
   delete deferred;
-  // Who retires looks at what lives after saying so: one of the two sees the other.
+  // Retire sets `retired_` before the thread reads `living_`, so that one of the two threads sees the other's write.
   if (living_.fetch_sub(1, std::memory_order_seq_cst) == 1 && retired_.load(std::memory_order_seq_cst)) Wake();
 }
 
@@ -96,7 +98,7 @@ void Reclaimer::Push(DeferredRelease* deferred) {
 void Reclaimer::Wake() {
   asleep_.store(false, std::memory_order_seq_cst);
   const uint64_t one = 1;
-  // Full means awake.
+  // If the eventfd is full, the thread is awake anyway.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
@@ -114,7 +116,7 @@ void Reclaimer::Retire() {
 
 Reclaimer::Batch Reclaimer::Take(bool waiting) {
   Batch batch;
-  // What waits has been deferred by whoever took the rest.
+  // Take(false) has moved the objects that wait for a device to `deferred_`.
   DeferredRelease* next = waiting ? nullptr : dropped_.exchange(nullptr, std::memory_order_acquire);
   while (next != nullptr) {
     DeferredRelease* const one = std::exchange(next, next->next_);
@@ -149,7 +151,7 @@ void Reclaimer::ReclaimNow(Batch batch) {
 void Reclaimer::CollectReady() {
   MutexLock one_at_a_time(reclaiming_);
   ReclaimNow(Take(false));
-  // A private range that was reclaimed has dropped its lease.
+  // A reclaimed private range has dropped its lease.
   if (dropped_.load(std::memory_order_seq_cst) != nullptr) ReclaimNow(Take(false));
 }
 
@@ -178,11 +180,11 @@ DeviceEvent::State Reclaimer::CollectPassed() {
   CollectReady();
   MutexLock one_at_a_time(reclaiming_what_waits_);
   AskAboutMore();
-  ReclaimPassed(UINT64_MAX);  // the first look only says until where, for all that look together
+  ReclaimPassed(UINT64_MAX);  // the first poll only asks the devices, for all objects together
   return ReclaimPassed(UINT64_MAX);
 }
 
-// Others reclaim between the looks, too: who waits for a device keeps nobody else waiting.
+// Releases the lock between polls, so that a caller that waits for a device does not delay other callers.
 bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
   CollectReady();
   uint64_t count = 0;
@@ -190,7 +192,7 @@ bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
   {
     MutexLock one_at_a_time(reclaiming_what_waits_);
     count = AskAboutMore();
-    ReclaimPassed(count);  // as above
+    ReclaimPassed(count);  // as in CollectPassed
     left = ReclaimPassed(count);
   }
   const auto in_time = [until] { return std::chrono::steady_clock::now() < until; };
@@ -200,7 +202,7 @@ bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
     MutexLock one_at_a_time(reclaiming_what_waits_);
     left = ReclaimPassed(count);
   }
-  // The reclaimer may have looked before these were there.
+  // The reclaimer's thread may have polled before these objects were added.
   if (left != DeviceEvent::State::kPassed) Wake();
   return left != DeviceEvent::State::kPending;
 }
@@ -210,7 +212,7 @@ void Reclaimer::Run() {
   auto device_step = kDeviceStepMin;
   while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
     Sleep(pause);
-    // More will follow: one message for all of them.
+    // More drops are likely to follow; one message then covers all of them.
     if (dropped_.load(std::memory_order_relaxed) != nullptr && pending() < kBatchCount) {
       pollfd wait{wake_.get(), POLLIN, 0};
       ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
@@ -233,7 +235,7 @@ void Reclaimer::Sleep(std::chrono::milliseconds timeout) {
     for (const ChildHold& hold : holds_) waits.push_back({hold.life.get(), POLLIN, 0});
   }
   asleep_.store(true, std::memory_order_seq_cst);
-  // A drop between the last look and the flag saw nobody asleep: look again.
+  // A drop before `asleep_` was set sent no wake-up, so check again.
   const bool work = dropped_.load(std::memory_order_seq_cst) != nullptr || nudged_.load(std::memory_order_seq_cst) ||
                     (retired_.load(std::memory_order_seq_cst) && living() == 0);
   if (!work) ::poll(waits.data(), waits.size(), static_cast<int>(timeout.count()));
@@ -242,7 +244,7 @@ void Reclaimer::Sleep(std::chrono::milliseconds timeout) {
   static_cast<void>(!::read(wake_.get(), &count, sizeof count));
 }
 
-// Nothing ends at once until it is known what the child has.
+// No object ends at once until it is known which objects the child inherits.
 void Reclaimer::BeforeFork() noexcept { inherited_.store(UINT64_MAX, std::memory_order_seq_cst); }
 
 void Reclaimer::NoteHolds() {

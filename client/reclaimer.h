@@ -1,6 +1,6 @@
-// The Reclaimer gives back what arrays no longer need. The last drop of an array may happen on any thread, without the
-// interpreter, during exit: it only links a DeferredRelease into a list. One thread, started with the first, does the
-// rest.
+// The Reclaimer gives back the memory that arrays no longer need. The last drop of an array may happen on any thread,
+// without the interpreter, or during exit, so it only links a DeferredRelease into a list. One thread, started with the
+// first array, does the rest.
 #pragma once
 
 #include <atomic>
@@ -20,20 +20,20 @@ namespace arraybridge {
 
 class Reclaimer;
 
-// What is left when the last view has gone: a lease to end, a range to carve again. Made together with what it stands
-// for, so that dropping needs no memory.
+// The work that remains when the last view is dropped: a lease to end, or a range to free. It is created together with
+// the object that it releases, so that dropping allocates no memory.
 class DeferredRelease {
  public:
   virtual ~DeferredRelease() = default;
-  // It can only be reclaimed when a device has come so far.
+  // True if it can be reclaimed only after a device has finished its work.
   virtual bool Waits() const { return false; }
-  // Whether it has, of what waits; what does not yet is asked again, until it has. Where nobody can tell it is
-  // reclaimed too, and must know that. Never waits; one thread at a time.
+  // Polls the device, if Waits(). The reclaimer polls again until the work has passed. If the device's state cannot be
+  // known, the object is reclaimed too, and must handle that case. Never waits. Called by one thread at a time.
   virtual DeviceEvent::State PollDevice() { return DeviceEvent::State::kPassed; }
-  // Asked by the last drop, on its thread. True: it has been given back, and its destructor is all that is left. Takes
-  // no lock, makes no system call. Not asked for what a forked child may still read.
+  // Called by the last drop, on its thread. Returns true if the object has given everything back and only needs
+  // deleting. Takes no lock and makes no system call. Not called for an object that a forked child may still read.
   virtual bool EndAtOnce() noexcept { return false; }
-  // A parent process made it: its reclaimer does not run here.
+  // True if a parent process made it; the parent's reclaimer does not run in this process.
   bool inherited() const { return fork_generation_ != ForkGeneration(); }
   // REQUIRES: a Reclaimer has adopted it.
   Reclaimer& reclaimer() const { return *reclaimer_; }
@@ -43,17 +43,17 @@ class DeferredRelease {
   DeferredRelease* next_ = nullptr;
   std::shared_ptr<Reclaimer> reclaimer_;
   uint64_t fork_generation_ = 0;
-  uint64_t serial_ = 0;  // in the order of Adopt
+  uint64_t serial_ = 0;  // counts calls of Adopt
 };
 
 // Thread-safe.
 class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Reclaimer> {
  public:
   using Batch = std::vector<std::unique_ptr<DeferredRelease>>;
-  // Runs on the reclaimer's thread or a caller of Collect; at most one that waits, and one that does not, at a time.
-  // Gives back what the batch stands for.
+  // Gives back the objects of a batch. Runs on the reclaimer's thread or in a caller of Collect. At most one call for
+  // objects that wait for a device, and one for the others, run at the same time.
   using Reclaim = std::function<void(Batch)>;
-  // Runs on the reclaimer's thread every so often; returns when it wants to run again.
+  // Runs periodically on the reclaimer's thread. Returns the time until the next run.
   using Idle = std::function<std::chrono::milliseconds()>;
 
   static std::shared_ptr<Reclaimer> Make(Reclaim reclaim);
@@ -61,24 +61,25 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   Reclaimer(const Reclaimer&) = delete;
   Reclaimer& operator=(const Reclaimer&) = delete;
 
-  // REQUIRES: before the first Adopt.
+  // REQUIRES: no call of Adopt yet.
   void SetIdle(Idle idle) { idle_ = std::move(idle); }
 
-  // An owner whose last drop, on any thread, takes no lock and allocates nothing. RESOURCE_EXHAUSTED: no thread.
+  // Returns an owner whose last drop, on any thread, takes no lock and allocates nothing. RESOURCE_EXHAUSTED: no thread
+  // can be started.
   template <class T>
   Result<std::shared_ptr<T>> Adopt(std::unique_ptr<T> deferred) {
     if (Status started = Prepare(*deferred); !started.ok()) return started;
     return std::shared_ptr<T>(deferred.release(), [](T* dropped) { Drop(dropped); });
   }
 
-  // Reclaims what was dropped until now; then all of that is reclaimed but what a capture of a graph holds up. False:
-  // not in time, some device has not done with its part, which is left to the reclaimer's thread.
+  // Reclaims everything dropped until now, except objects held up by a graph capture. Returns false on timeout: a
+  // device has not finished, and the reclaimer's thread continues with the rest.
   bool Collect(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
-  // As Collect, but what waits for a device is left to the reclaimer's thread.
+  // As Collect, but leaves objects that wait for a device to the reclaimer's thread.
   void CollectReady();
-  // Runs the idle work soon.
+  // Makes the idle work run soon.
   void Nudge();
-  // No idle work any more; the thread ends when the last adopted has been reclaimed.
+  // Stops the idle work. The thread ends when the last adopted object has been reclaimed.
   void Retire();
 
   uint64_t living() const { return living_.load(std::memory_order_relaxed); }
@@ -88,7 +89,7 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   void AfterForkInParent(int child_life) noexcept override;
 
  private:
-  // What a child inherited stays whole until the child has gone.
+  // Keeps the objects that a child inherited until the child has exited or called exec.
   struct ChildHold {
     UniqueFd life;
     uint64_t serial;
@@ -102,15 +103,15 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   void Forget(DeferredRelease* deferred);
   void NoteHolds() AB_REQUIRES(mutex_);
   void Wake();
-  // What was dropped and nobody reads any more: what waits for a device, or what does not.
+  // Takes the dropped objects that no child reads: those that wait for a device, or the others.
   Batch Take(bool waiting);
   void ReclaimNow(Batch batch);
-  // What was dropped and waits joins what is asked about; the number of the last.
+  // Adds the dropped objects that wait for a device to `at_devices_`. Returns the number of the last one.
   uint64_t AskAboutMore() AB_REQUIRES(reclaiming_what_waits_);
-  // Reclaims what its device has done with. What is left of the first `count`: nothing (kPassed), only what is held up,
-  // or more.
+  // Reclaims the objects whose device has finished. The result tells what remains of the first `count` objects: none
+  // (kPassed), only ones that are held up, or others as well.
   DeviceEvent::State ReclaimPassed(uint64_t count) AB_REQUIRES(reclaiming_what_waits_);
-  // The reclaimer's own round, which waits for nothing.
+  // One round of the reclaimer's thread; never waits.
   DeviceEvent::State CollectPassed();
   void Run();
   // Sleeps until a drop, a nudge, a child's end or the timeout.
@@ -124,23 +125,23 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   std::atomic<uint64_t> living_{0};
   std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> adopted_{0};
-  std::atomic<uint64_t> inherited_{0};  // up to this serial a child may read what is dropped here
+  std::atomic<uint64_t> inherited_{0};  // a child may read dropped objects up to this serial
   std::atomic<bool> asleep_{false};
   std::atomic<bool> nudged_{false};
   std::atomic<bool> retired_{false};
-  // One at a time: who has collected knows that everything dropped before is reclaimed.
+  // Serialises Collect: when it returns, everything dropped before the call has been reclaimed.
   Mutex reclaiming_;
   Mutex reclaiming_what_waits_;
   struct AtDevice {
     std::unique_ptr<DeferredRelease> deferred;
     uint64_t number;
   };
-  std::vector<AtDevice> at_devices_ AB_GUARDED_BY(reclaiming_what_waits_);  // dropped, and maybe still used there
+  std::vector<AtDevice> at_devices_ AB_GUARDED_BY(reclaiming_what_waits_);  // dropped; a device may still use them
   uint64_t asked_about_ AB_GUARDED_BY(reclaiming_what_waits_) = 0;
   Mutex mutex_;
-  std::atomic<bool> started_{false};  // set under the lock
+  std::atomic<bool> started_{false};  // set with the lock held
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);
-  Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped, and maybe still read in a child, or waiting
+  Batch deferred_ AB_GUARDED_BY(mutex_);  // dropped; a child may still read them, or they wait for a device
 };
 
 }  // namespace arraybridge

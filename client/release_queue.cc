@@ -33,7 +33,7 @@ void Append(codec::Release& to, codec::Release from) {
   if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
 
-// The part of `release` that fits into one message.
+// Moves a part of `release` that fits into one message.
 codec::Release TakeMessage(codec::Release& release) {
   codec::Release message;
   size_t room = kReleaseNumbersMax;
@@ -56,7 +56,7 @@ codec::Release TakeMessage(codec::Release& release) {
   return message;
 }
 
-// The part of a message to which the answer refers.
+// The fences of a message, which its answer refers to.
 codec::Release FencesOf(const codec::Release& message) {
   codec::Release told;
   told.done = message.done;
@@ -72,7 +72,8 @@ codec::Release ReleaseQueue::WithUnsent(codec::Release release) {
   return std::exchange(unsent_, {});
 }
 
-// The answer lists, once, the ranges that the released leases free: a session that writes arenas must read it.
+// The answer lists the ranges that the released leases free, once only. A session that writes arenas must therefore
+// read it.
 Status ReleaseQueue::Send(const codec::Release& message) {
   const std::string payload = codec::Encode(message);
   const bool frees = (!message.leases.empty() || message.holds) && written_.count() > 0;
@@ -94,7 +95,7 @@ void ReleaseQueue::Post(codec::Release release) {
   while (!release.empty()) {
     codec::Release message = TakeMessage(release);
     if (Send(message).ok()) continue;
-    // The end of the connection gives everything back.
+    // The end of the connection releases everything.
     if (lifeline_.lost()) return;
     const MutexLock lock(mutex_);
     Append(unsent_, std::move(message));

@@ -1,5 +1,5 @@
-// The ReleaseQueue of a session tells the broker what this process no longer needs: leases, arenas, mappings, fences
-// whose work has ended. A message that a busy broker does not take is kept, and sent with the next one.
+// The ReleaseQueue of a session tells the broker which leases, arenas and mappings this process no longer needs, and
+// which fences have ended. A message that a busy broker does not take is kept and sent with the next one.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace arraybridge {
 
-// Thread-safe. REQUIRES: its parts outlive it, and the Lifeline ends before it does.
+// Thread-safe. REQUIRES: the objects that it refers to outlive it, and the Lifeline ends before it does.
 class ReleaseQueue {
  public:
   ReleaseQueue(Lifeline& lifeline, WrittenArenas& written, ArenaCache& read, Fences& fences)
@@ -30,19 +30,20 @@ class ReleaseQueue {
   WrittenArenas& written() { return written_; }
   ArenaCache& read() { return read_; }
 
-  // Sends it without waiting, or keeps it.
+  // Sends the release without waiting, or keeps it.
   void Post(codec::Release release) AB_EXCLUDES(mutex_);
-  // Sends it, and returns when the broker has answered: then the ranges that it let go of are free here.
+  // Sends the release and waits for the broker's answer. On return, the ranges that the broker released are free in
+  // this process.
   Status Sync(codec::Release release, Deadline deadline) AB_EXCLUDES(mutex_);
-  // Waits, until the deadline, for the bytes of published shares that are not there yet, and tells the broker of all
-  // that have come.
+  // Waits, until the deadline, for the unfinished bytes of published shares, and reports the finished ones to the
+  // broker.
   Status SyncFences(Deadline deadline) AB_EXCLUDES(mutex_);
-  // Unmaps the arenas that nothing has used since `before`: the message that tells the broker.
+  // Unmaps the arenas that have not been used since `before`. Returns the message that reports them to the broker.
   codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
-  // A device may still use `memory`, and no driver can tell: it stays for as long as the session.
+  // Keeps `memory` for the life of the session, because a device may still use it and no driver can tell.
   void KeepUndrained(std::shared_ptr<const void> memory) AB_EXCLUDES(mutex_);
 
-  // Leases that exist, and are not in any message yet.
+  // Counts the leases that exist and are not in a message yet.
   void AddLease() { leases_.fetch_add(1, std::memory_order_relaxed); }
   void EndLease() { leases_.fetch_sub(1, std::memory_order_relaxed); }
   uint64_t leases() const { return leases_.load(std::memory_order_relaxed); }

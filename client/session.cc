@@ -21,8 +21,8 @@ int64_t ClockMs() {
   return std::chrono::floor<std::chrono::milliseconds>(now).count();
 }
 
-// Reads the broker's clock again until the offset is close enough. A reading that fails is left out: the next request
-// meets what it failed of.
+// Reads the broker's clock again until the offset is precise enough. Ignores a failed reading, because the next request
+// reports the same error.
 ClockOffset ReadClock(Lifeline& lifeline, ClockOffset offset, Deadline deadline) {
   for (int more = kClockReadings - 1; more > 0 && !offset.is_close(); --more) {
     const int64_t asked_ms = ClockMs();

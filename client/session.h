@@ -1,8 +1,8 @@
-// A Session is one connection to one life of the broker, with everything granted on it: the arenas it writes, the
-// arenas it reads, its leases. It lives as long as one of them is in use; a new connection is a new Session.
+// A Session is one connection to one life of the broker, with everything granted on it: the arenas that it writes, the
+// arenas that it reads, and its leases. It lives as long as one of them is in use. A new connection is a new Session.
 //
-// It makes its parts and hands them out. Each part is given in its constructor the other parts that it uses; none knows
-// the Session.
+// The Session makes its parts and gives access to them. Each part gets the parts that it uses in its constructor; none
+// refers to the Session.
 #pragma once
 
 #include <atomic>
@@ -32,14 +32,14 @@ namespace arraybridge {
 // Thread-safe.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // What all sessions of one Connection share.
+  // The objects that all sessions of one Connection share.
   struct Shared {
     std::shared_ptr<Reclaimer> reclaimer;
     std::shared_ptr<const MapperTable> mappers;
     std::shared_ptr<DeferredErrors> deferred_errors = std::make_shared<DeferredErrors>();
     std::shared_ptr<Outcomes> outcomes = std::make_shared<Outcomes>();
   };
-  // UNAVAILABLE: no broker answers. FAILED_PRECONDITION: no protocol in common.
+  // UNAVAILABLE: no broker answers. FAILED_PRECONDITION: client and broker have no protocol version in common.
   static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, const Shared& shared, Deadline deadline);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -51,7 +51,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ArenaCache& read() { return read_; }
   ShareCache& known() { return known_; }
   ReleaseQueue& releases() { return releases_; }
-  // Keeps the session alive, for releases that are sent on it.
+  // A reference that keeps the session alive, for releases that are sent on it later.
   std::shared_ptr<ReleaseQueue> shared_releases() { return {shared_from_this(), &releases_}; }
   HazardTables& hazards() { return hazards_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
@@ -61,18 +61,20 @@ class Session : public std::enable_shared_from_this<Session> {
   Outcomes& outcomes() { return *shared_.outcomes; }
   const codec::Server& server() const { return server_; }
 
-  // Lifeline::Call; and if the broker wants memory back, the reclaimer looks for some.
+  // As Lifeline::Call. If the broker wants memory back, it also nudges the reclaimer.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline,
                       const Lifeline::CompletionHandler& handler = {});
-  // Carves anew the ranges that receivers have read without telling the broker.
+  // Frees the ranges whose receivers have finished reading without notifying the broker.
   void LookAtRoads();
-  // Whether this process waits for events of others: until one could not be opened; then only for finished bytes.
+  // True if this process opens the events of other processes. Once an event could not be opened, the session asks for
+  // finished bytes only.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
-  // Tells the broker which GPUs this process sees, if the session was opened before it used one: the broker offers no
-  // memory of other GPUs from then on. To be called where a GPU has just been used; waits for nothing.
+  // Reports this process's GPUs to the broker if the session was opened before a GPU was used. From then on the broker
+  // offers no memory of other GPUs. To be called after the first use of a GPU. Never waits.
   void SayGpus();
-  // As much of the note as the broker takes, in whole characters. The broker refuses one longer than any note may be.
+  // The note, cut at a character boundary to the broker's limit. A note above the API's limit is passed on, and the
+  // broker refuses it.
   std::string_view NoteFor(std::string_view note) const;
   // How long unused arenas are kept.
   std::chrono::milliseconds arena_idle() const;
@@ -83,7 +85,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   const Shared shared_;
   const codec::Server server_;
-  // The connection ends before the mappings go, so nothing is given back twice.
+  // The connection ends before the mappings are removed, so that nothing is given back twice.
   WrittenArenas written_;
   ArenaCache read_;
   ShareCache known_;
@@ -94,7 +96,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Roads roads_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
-  // Last: completion handlers that wait in it use the parts above.
+  // The last member, because its completion handlers use the members above.
   const std::shared_ptr<Lifeline> lifeline_;
 };
 

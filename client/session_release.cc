@@ -8,17 +8,17 @@ DeviceEvent::State SessionRelease::PollDevice() {
   if (event_ == nullptr) {
     event_ = Waited().Now();
     if (event_ == nullptr) return DeviceEvent::State::kPassed;
-    // One question serves all that joined the event before it is asked.
+    // The first poll only joins the event, so that one query serves all objects that joined it.
     return DeviceEvent::State::kPending;
   }
   const auto state = event_->Poll();
-  // An error that ends all work on a device ends this work, too.
+  // ABORTED means that the device does no more work, so this work has ended as well.
   undrained_ = !state.ok() && state.status().code() != Code::kAborted;
   return state.ok() ? *state : DeviceEvent::State::kPassed;
 }
 
 void ReclaimSessionReleases(Reclaimer::Batch batch) {
-  // Mostly there is one session.
+  // Usually there is only one session.
   std::sort(batch.begin(), batch.end(), [](const auto& one, const auto& other) {
     return static_cast<SessionRelease&>(*one).releases < static_cast<SessionRelease&>(*other).releases;
   });

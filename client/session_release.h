@@ -1,4 +1,4 @@
-// SessionRelease are DeferredRelease that are given back on the connection from which it came.
+// A SessionRelease is a DeferredRelease that is given back on the connection that granted it.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@ namespace arraybridge {
 
 class SessionRelease : public DeferredRelease {
  public:
-  // `of`: keeps its session alive.
+  // `of` keeps the session alive.
   explicit SessionRelease(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
-  // Adds what the broker must be told.
+  // Adds this object to the message for the broker.
   virtual void GiveBack(codec::Release& release) = 0;
   DeviceEvent::State PollDevice() final;
 
   const std::shared_ptr<ReleaseQueue> releases;
 
  protected:
-  // The memory on which the device works. REQUIRES: Waits().
+  // The memory that the device uses. REQUIRES: Waits().
   virtual Mapping& Waited() = 0;
-  // The device is not known to have ended its work: the bytes must not be given back.
+  // True if the device is not known to have finished. The bytes must then not be given back.
   bool undrained() const { return undrained_; }
 
  private:
@@ -32,7 +32,7 @@ class SessionRelease : public DeferredRelease {
   bool undrained_ = false;
 };
 
-// The Reclaim of a Reclaimer that adopts SessionReleases alone: one message for each connection.
+// The Reclaim function for a Reclaimer that adopts only SessionReleases. Sends one message per connection.
 void ReclaimSessionReleases(Reclaimer::Batch batch);
 
 }  // namespace arraybridge

@@ -25,7 +25,7 @@ void ShareCache::Add(std::shared_ptr<const KnownShare> known) {
   const size_t place = PlaceOf(known->description);
   MutexLock lock(mutex_);
   if (by_id_.empty()) by_id_.resize(kIdsMax);
-  std::swap(by_id_[known->share.id % kIdsMax], by_id);  // what was there dies outside the lock
+  std::swap(by_id_[known->share.id % kIdsMax], by_id);  // the displaced entry is destroyed outside the lock
   if (described) std::swap(known_[place], known);
 }
 

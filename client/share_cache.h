@@ -1,5 +1,5 @@
-// The shares that this process acquired lately, known by the very bytes in which the broker describes them: the same
-// bytes again cost a comparison, and neither parsing nor checks nor strings.
+// A cache of the shares that this process acquired lately. The key is the broker's encoded description, so a
+// description that is already known costs one comparison, and no parsing, checks or strings.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ namespace arraybridge {
 struct KnownArray {
   View view;            // without address and owner
   uint64_t offset = 0;  // from the start of the share
-  bool empty = false;   // has no address
+  bool empty = false;   // the array has no address
 };
 
-// Checked: may be pointed into, once its arena is mapped.
+// A share that has been checked. Its bytes may be accessed once its arena is mapped.
 struct KnownShare {
-  std::string description;  // the broker's bytes; empty: found without an answer of the broker
+  std::string description;  // the broker's encoding; empty: not from an answer of the broker
   Share share;
   Handle handle;  // without its descriptor
   Fence fence;
@@ -36,17 +36,17 @@ struct KnownShare {
 // Thread-safe.
 class ShareCache {
  public:
-  // Null if it is not known (any more).
+  // Null if it is not in the cache.
   std::shared_ptr<const KnownShare> Find(std::string_view description) const;
-  // By its id, of which there is one in the broker's life.
+  // Finds a share by its id, which is unique within one life of the broker.
   std::shared_ptr<const KnownShare> Find(uint64_t share) const;
-  // Takes the place of others.
+  // Adds a share, which may displace others.
   void Add(std::shared_ptr<const KnownShare> known);
 
  private:
   static constexpr size_t kSharesMax = 64;
   static constexpr size_t kIdsMax = 1024;
-  static constexpr size_t kDescriptionBytesMax = 4096;  // a longer one is not kept
+  static constexpr size_t kDescriptionBytesMax = 4096;  // a longer description is not kept
 
   static size_t PlaceOf(std::string_view description) {
     return std::hash<std::string_view>()(description) % kSharesMax;
@@ -54,7 +54,8 @@ class ShareCache {
 
   mutable Mutex mutex_;
   std::array<std::shared_ptr<const KnownShare>, kSharesMax> known_ AB_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<const KnownShare>> by_id_ AB_GUARDED_BY(mutex_);  // kIdsMax, from the first on
+  // kIdsMax entries, allocated with the first share
+  std::vector<std::shared_ptr<const KnownShare>> by_id_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

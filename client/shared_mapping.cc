@@ -14,7 +14,7 @@ Result<SharedMapping> SharedMapping::Map(const UniqueFd& file, uint64_t bytes, i
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (::fstat(file.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) != bytes || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0) {
-    return FailedPrecondition("what came as ", what, " is none");
+    return FailedPrecondition("the file that the broker sent is not ", what);
   }
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) return ResourceExhausted("mapping ", what, ": ", std::strerror(errno));

@@ -1,5 +1,5 @@
-// Pages that a session of this process shares with the broker and with nobody else: a forked child has them not, since
-// it must not speak for its parent.
+// A SharedMapping is memory that a session shares with the broker only. Not mapped in forked children (MADV_DONTFORK),
+// which must not act for their parent.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 
 namespace arraybridge {
 
-// Mapped as long as it lives.
+// Unmapped by the destructor.
 class SharedMapping {
  public:
-  // Maps all of `file`, shared. `protection`: as of mmap; `what`: "a page of holds". FAILED_PRECONDITION: it has not
-  // just so many bytes, or could shrink, or cannot be kept from children. RESOURCE_EXHAUSTED: no address space.
+  // Maps all of `file`, shared. `protection`: as for mmap. `what`: for messages, such as "a hazard page".
+  // FAILED_PRECONDITION: the file does not have exactly `bytes` bytes, could shrink, or cannot be kept from children.
+  // RESOURCE_EXHAUSTED: no address space.
   static Result<SharedMapping> Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what);
   SharedMapping() = default;
   SharedMapping(SharedMapping&& other) noexcept { *this = std::move(other); }

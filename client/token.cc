@@ -20,12 +20,12 @@ Result<std::string> FindToken(const std::string& file) {
   std::ifstream from(path, std::ios::binary);
   std::string token(kTokenBytesMax + 3, '\0');
   if (!from || (!from.read(token.data(), static_cast<std::streamsize>(token.size())) && from.bad())) {
-    return InvalidArgument("the token's file ", path, " cannot be read");
+    return InvalidArgument("the token file ", path, " cannot be read");
   }
   token.resize(static_cast<size_t>(from.gcount()));
   while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
   if (!token.empty() && token.size() <= kTokenBytesMax) return token;
-  return InvalidArgument("the file ", path, " holds no token: 1 to ", kTokenBytesMax, " bytes");
+  return InvalidArgument("the token file ", path, " must have 1 to ", kTokenBytesMax, " bytes");
 }
 
 }  // namespace arraybridge

@@ -19,9 +19,9 @@ bool UnwaitedPublishes::Submit(std::string_view message, std::string_view name, 
 bool UnwaitedPublishes::Submit(std::string_view message, Sent sent, const WrittenArena* arena) {
   if (!lifeline_.has_queue() || !lifeline_.alive()) return false;
   const MutexLock lock(mutex_);
-  // Slots are free again before their publishes are known to be served.
+  // The daemon frees slots before their publishes are known to be served.
   if (sent_.size() >= session_queue::Format::kSlots) ConfirmLocked();
-  // A publish that is submitted after the others were given up would never be confirmed.
+  // After GiveUp a new publish would never be confirmed.
   if (given_up_ || sent_.size() >= session_queue::Format::kSlots) return false;
   if (arena != nullptr) written_.HoldForBroker(*arena, sent.offset);
   const Lifeline::Submission submission = lifeline_.SubmitPublish(message);
@@ -71,7 +71,7 @@ void UnwaitedPublishes::GiveUp(const Status& why) {
   const MutexLock lock(mutex_);
   given_up_ = true;
   ConfirmLocked();
-  // Their bytes may be read yet: the arena goes with the session, and nobody carves it again.
+  // Their bytes may still be read, so their ranges are not freed; the arena ends with the session.
   for (const Sent& sent : sent_) errors_->Add(sent.name, why);
   sent_.clear();
 }

@@ -1,5 +1,5 @@
-// UnwaitedPublishes are what a session published without waiting for the answer: a request in the session's queue, and
-// a completion only if it failed. A publish that cannot go this way is sent as a waited request instead.
+// UnwaitedPublishes tracks the publishes that a session does not wait for. Each is a request in the session's queue,
+// and has a completion only if it fails. A publish that cannot go this way is sent as a waited request instead.
 #pragma once
 
 #include <atomic>
@@ -29,20 +29,20 @@ class UnwaitedPublishes {
   UnwaitedPublishes(const UnwaitedPublishes&) = delete;
   UnwaitedPublishes& operator=(const UnwaitedPublishes&) = delete;
 
-  // `message`: a PublishRequest, without its namespace, for `range`, which the broker holds from now on. False: nothing
-  // was done; publish it by a waited request.
+  // Submits a publish. `message`: a PublishRequest without its namespace, for `range`, which the broker holds from now
+  // on. Returns false if nothing was done; the caller then sends a waited request.
   bool Submit(std::string_view message, std::string_view name, const std::shared_ptr<Placement::Range>& range)
       AB_EXCLUDES(mutex_);
-  // The same for bytes that the broker holds already, and nobody else.
+  // The same for a range that only the broker holds.
   bool Submit(std::string_view message, std::string_view name, uint64_t arena, uint64_t offset) AB_EXCLUDES(mutex_);
-  // Learns what became of those that the daemon has served: a failed one is noted among the errors, and its range is
-  // free again.
+  // Handles the publishes that the daemon has served. The error of a failed one is recorded, and its range is free
+  // again.
   void Confirm() AB_EXCLUDES(mutex_);
-  // The connection is lost: those that the daemon is not known to have served were not published.
+  // Called when the connection is lost: the publishes that are not known to be served are recorded as failed.
   void GiveUp(const Status& why) AB_EXCLUDES(mutex_);
-  // Those that the daemon is not known to have served.
+  // The number of publishes that are not known to be served.
   uint64_t unconfirmed() AB_EXCLUDES(mutex_);
-  // All so far.
+  // The number of publishes submitted so far.
   uint64_t submitted() const { return submitted_.load(std::memory_order_relaxed); }
   bool in(std::string_view ns) const { return ns == ns_; }
 
@@ -66,10 +66,10 @@ class UnwaitedPublishes {
   const std::shared_ptr<DeferredErrors> errors_;
   std::atomic<uint64_t> submitted_{0};
   Mutex mutex_;
-  std::deque<Sent> sent_ AB_GUARDED_BY(mutex_);  // in order; as many as there are slots in the queue, at most
-  // Of publishes that are not known to be served; in order.
+  std::deque<Sent> sent_ AB_GUARDED_BY(mutex_);  // in order; at most as many as the queue has slots
+  // Failures that belong to publishes not known to be served, in order.
   std::vector<Lifeline::Failed> failed_ AB_GUARDED_BY(mutex_);
-  bool given_up_ AB_GUARDED_BY(mutex_) = false;  // with the connection
+  bool given_up_ AB_GUARDED_BY(mutex_) = false;  // set when the connection is lost
 };
 
 }  // namespace arraybridge

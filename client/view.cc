@@ -1,5 +1,5 @@
-// Copies. A strided source is walked as few contiguous runs as possible: dimensions that continue each other are
-// merged, then the innermost one is copied by memcpy (stride 1) or element by element, the outer ones count like an
+// Copying views. A strided source is copied in as few contiguous runs as possible. Contiguous dimensions are merged.
+// The innermost dimension is copied by memcpy (stride 1) or element by element, and the outer ones count like an
 // odometer.
 #include <arraybridge/view.h>
 
@@ -19,7 +19,8 @@ struct Dimension {
   int64_t stride;  // bytes
 };
 
-// Outermost first, without dimensions of size 1, neighbours merged where the outer continues the inner.
+// The dimensions, outermost first, without those of size 1. Neighbours are merged if the outer one continues the inner
+// one.
 std::vector<Dimension> Merged(const View& view, int64_t item) {
   std::vector<Dimension> merged;
   for (size_t i = 0; i < view.shape.size(); ++i) {
@@ -45,7 +46,7 @@ std::byte* CopyRun(const std::byte* from, Dimension run, int64_t item, std::byte
     std::memcpy(to, from, static_cast<size_t>(run.size * item));
     return to + run.size * item;
   }
-  switch (item) {  // a constant size is one move instead of a call
+  switch (item) {  // with a constant size memcpy is one move, not a call
     case 1:
       return CopyItems<1>(from, run, to);
     case 2:
@@ -86,10 +87,10 @@ void CopyCompact(const View& source, void* destination) {
     std::memcpy(destination, source.data, bytes);
     return;
   }
-  AB_CHECK(source.type.bits % 8 == 0);  // Describe lets no packed strided array in
+  AB_CHECK(source.type.bits % 8 == 0);  // Describe rejects strided arrays of packed elements
   const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;
   std::vector<Dimension> outer = Merged(source, item);
-  const Dimension run = outer.back();  // not empty: an array of one element is compact
+  const Dimension run = outer.back();  // not empty, because an array of one element is compact
   outer.pop_back();
 
   const auto* from = static_cast<const std::byte*>(source.data);
@@ -133,7 +134,7 @@ Result<View> CopyToHeap(const View& source) {
   copy.data = nullptr;
   const uint64_t bytes = source.nbytes();
   if (bytes == 0) return copy;
-  // REQUIRED by aligned_alloc: a size that is a multiple of the alignment. bytes < 2^62, so this does not overflow.
+  // aligned_alloc requires a size that is a multiple of the alignment. bytes < 2^62, so the sum does not overflow.
   const uint64_t rounded = (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
   copy.data = std::aligned_alloc(kArrayAlignment, rounded);
   if (copy.data == nullptr) return ResourceExhausted("no memory for a private copy of ", bytes, " bytes");

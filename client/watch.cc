@@ -1,5 +1,5 @@
-// A wait of any length is made of requests as long as the broker takes. What comes for a caller who is gone
-// (interrupted, or out of time) is kept for the next one: each event is told once.
+// A wait consists of requests that are as long as the broker allows. Events that arrive after their caller has given up
+// (interrupted or timed out) are kept for the next call, so that each event is returned once.
 #include "client/watch.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kSliceMost{60000};  // of a broker that does not say
-// While an earlier request has no answer, what comes may come for that one: it is looked for so often.
+constexpr milliseconds kSliceMost{60000};  // if the broker states no limit
+// While an earlier request is unanswered, new events may be in its answer. The client checks for it at this interval.
 constexpr milliseconds kSliceBehind{20};
 
 }  // namespace
@@ -51,7 +51,7 @@ Watch::Feed::Feed(std::shared_ptr<Session> session, const Broker::Options& optio
 
 Watch::Feed::~Feed() {
   if (is_inherited()) {
-    // The parent's: neither its socket nor its locks are this process's to touch.
+    // The session belongs to the parent. The child leaks its reference, and touches neither the socket nor the locks.
     static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
     return;
   }
@@ -59,7 +59,7 @@ Watch::Feed::~Feed() {
 }
 
 void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
-  // The end of the connection closes what a broker did not take in time.
+  // If the broker does not take the message in time, the end of the connection closes the watch.
   static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch), deadline));
 }
 
@@ -67,11 +67,12 @@ bool Watch::Feed::is_inherited() const { return forks_ != ForkGeneration(); }
 
 Status Watch::Feed::CheckHere() const {
   if (is_inherited()) {
-    return Unavailable("this watch is the parent's: open one in a forked child").Because("WATCH_LOST");
+    return Unavailable("this watch belongs to the parent process: open a new one in the forked child")
+        .Because("WATCH_LOST");
   }
   if (closed_.load()) return NotFound("this watch was closed").Because("WATCH_NOT_OPEN");
   if (!session_->lifeline().lost()) return Ok();
-  return Unavailable("the watch went with the connection to the broker: open it again").Because("WATCH_LOST");
+  return Unavailable("the watch ended with the connection to the broker: open it again").Because("WATCH_LOST");
 }
 
 milliseconds Watch::Feed::Slice(const std::optional<Deadline>& until) const {
@@ -95,7 +96,7 @@ Status Watch::Feed::Ask(milliseconds slice) {
   }
   {
     const MutexLock lock(mutex_);
-    ++unanswered_;  // Arrived counts it
+    ++unanswered_;  // Arrived decrements it
   }
   Arrived(answer);
   return Ok();
@@ -104,7 +105,7 @@ Status Watch::Feed::Ask(milliseconds slice) {
 void Watch::Feed::Arrived(const Result<Answer>& answer) {
   auto events = answer.ok() ? codec::DecodeEvents(answer->payload) : answer.status();
   const MutexLock lock(mutex_);
-  --unanswered_;  // below zero for a moment if this is quicker than who gave up
+  --unanswered_;  // may be negative for a moment, before Ask counts the request
   if (!events.ok()) {
     failed_ = events.status();
     return;
@@ -136,12 +137,12 @@ Result<Event> Watch::Feed::Next(std::optional<milliseconds> timeout) {
     const bool behind = is_behind();
     if (behind) session_->lifeline().ReadArrived();
     if (auto kept = TakeKept()) {
-      // Whatever failed because the connection did is the end of this watch.
+      // An error caused by the lost connection ends this watch.
       if (!kept->ok() && session_->lifeline().lost()) return CheckHere();
       return *std::move(kept);
     }
     if (!first && until && steady_clock::now() >= *until) {
-      return DeadlineExceeded("nothing happened in time").Because("NO_EVENT");
+      return DeadlineExceeded("no event arrived in time").Because("NO_EVENT");
     }
     AB_RETURN_IF_ERROR(Ask(behind ? std::min(Slice(until), kSliceBehind) : Slice(until)));
   }
@@ -163,7 +164,7 @@ Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   const std::string request = codec::EncodeOpenWatch(this->options().ns, options.name_prefix, options.kinds);
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {
-    // A watch that nobody waits for any more would fill up and be cut.
+    // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();

@@ -1,5 +1,5 @@
-// A Watch::Feed is what the copies of a Watch share: an open watch, on the session on which it was opened, and what has
-// come of it.
+// A Watch::Feed is the state that copies of a Watch share: an open watch, the session on which it was opened, and the
+// events received.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,15 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
   Result<Event> Next(std::optional<std::chrono::milliseconds> timeout);
   Status Close();
 
-  // Closes one that no Watch has. `deadline`: as for Lifeline::Post.
+  // Closes a watch that no Watch object refers to. `deadline`: as for Lifeline::Post.
   static void Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline);
 
  private:
   bool is_inherited() const;
   Status CheckHere() const;
   std::chrono::milliseconds Slice(const std::optional<Deadline>& until) const;
-  // Keeps what came; the status of what did not, but for CANCELLED, in which the answer is yet to come.
+  // Requests events and keeps those that arrive. Returns an error only if it stops waiting for the answer, which then
+  // arrives later.
   Status Ask(std::chrono::milliseconds slice);
   void Arrived(const Result<Answer>& answer);
   bool is_behind();
@@ -47,9 +48,9 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
   std::atomic<bool> closed_{false};
 
   Mutex mutex_;
-  uint64_t unanswered_ AB_GUARDED_BY(mutex_) = 0;  // requests whose caller has gone
+  uint64_t unanswered_ AB_GUARDED_BY(mutex_) = 0;  // requests whose callers gave up
   std::deque<Event> kept_ AB_GUARDED_BY(mutex_);
-  Status failed_ AB_GUARDED_BY(mutex_);  // after what is kept
+  Status failed_ AB_GUARDED_BY(mutex_);  // reported after the kept events
 };
 
 }  // namespace arraybridge

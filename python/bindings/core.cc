@@ -21,7 +21,7 @@ namespace {
 
 PyObject* g_status_error = nullptr;  // set once, under the import lock
 
-constexpr char kRequest[] = "request";  // of a Status's metadata
+constexpr char kRequest[] = "request";  // key in a Status's metadata
 
 py::object ErrorOf(const Status& status) {
   const std::string message = Printable(status.message());  // it may quote text of another client
@@ -82,7 +82,7 @@ std::vector<View> ViewsOf(const py::sequence& objects) {
   return views;
 }
 
-// A wait of more than a week has no limit; not-a-number is refused.
+// A timeout of more than a week is treated as no limit. NaN is rejected.
 constexpr double kLongestWait = 7 * 24 * 3600.0;
 constexpr double kLongestLife = 100 * 365 * 24 * 3600.0;
 
@@ -91,7 +91,7 @@ std::chrono::milliseconds Milliseconds(double seconds, const char* name, double 
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, longest) * 1000)));
 }
 
-// DLPack's device type, and the device's ordinal in this process.
+// The DLPack device type, and the ordinal of the device in this process.
 using Where = std::pair<int32_t, int32_t>;
 
 Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
@@ -102,11 +102,11 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 
 // The options of a put, beside the name and the arrays.
 struct PutOptions {
-  Broker::PublishOptions said;  // without a name
-  std::string note_in_place;    // the note of arrays that are published where they were born
+  Broker::PublishOptions said;  // no name is set
+  std::string note_in_place;    // note for arrays that are published without a copy
 };
 
-// `options`: null: the default ones.
+// `options`: null for the defaults.
 Broker::PublishOptions Named(const PutOptions* options, std::string name) {
   Broker::PublishOptions named = options == nullptr ? Broker::PublishOptions{} : options->said;
   named.name = std::move(name);
@@ -132,7 +132,7 @@ class Core {
                  .roads = roads,
                  .token = std::move(token)}) {}
 
-  // Of Empty and Place: `name` and `options` are those of the publish that will follow.
+  // `name` and `options` are those of the publish that follows. The same holds for Place.
   Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device) {
     const Broker::PublishOptions publish = Named(options, std::move(name));
     std::vector<ArraySpec> specs;
@@ -160,14 +160,14 @@ class Core {
     Raise(found.status());
   }
 
-  // None, if the options say that nobody waits.
+  // Returns None if the options say that the publish is not waited for.
   py::object Publish(const Placement& placement, std::string name, const PutOptions* options) {
     const Broker::PublishOptions named = Named(options, std::move(name));
     return InfoOf(Ask([&] { return broker_.Publish(placement, named); }), named.wait);
   }
 
-  // As Publish gives it; and whether the arrays were born in one placement of this connection, where they are published
-  // then. Others are copied.
+  // Returns the result of Publish, and true if the arrays already lay in one placement of this connection and were
+  // published without a copy. Otherwise they are copied.
   py::tuple Put(std::string name, const py::sequence& arrays, const PutOptions& options) {
     const std::vector<View> views = ViewsOf(arrays);
     Broker::PublishOptions named = Named(&options, std::move(name));
@@ -219,7 +219,7 @@ class Core {
     WithoutGil([&, share = *share] { return broker_.Note(share, note), true; });
   }
 
-  // For a failed call: the share that it has made after all and no error, or no share and the reason.
+  // For a failed call: the share that it published after all and no error, or no share and the error.
   py::tuple OutcomeOf(uint32_t code, std::string message, std::string reason, std::string request, double timeout_s) {
     Status failed(Code{code}, std::move(message), std::move(reason));
     if (!request.empty()) failed = std::move(failed).With(kRequest, std::move(request));

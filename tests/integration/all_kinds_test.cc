@@ -1,5 +1,5 @@
-// What a client may rely on wherever its arrays lie: in host memory, and on the simulated GPU, shared by descriptor or
-// by cudaIpcMemHandle. What needs clients of its own is in two_processes_test and cuda_processes_test.
+// Guarantees that hold for every kind of memory: host memory, and memory of the simulated GPU, shared by descriptor or
+// by cudaIpcMemHandle. Tests that need special clients are in two_processes_test and cuda_processes_test.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -22,10 +22,10 @@ const std::string& Library() {
 
 struct Kind {
   HandleKind kind;
-  bool holds;  // shares are acquired without calls where that is possible, or never
+  bool holds;  // true: shares are acquired without requests if possible
 };
 
-// Of the daemon; the test's own process has a driver that can do everything.
+// The daemon's machine. The driver of the test's own process can do everything.
 struct Machine {
   explicit Machine(HandleKind kind) {
     ::setenv("SIMULATED_CUDA", kind == HandleKind::kCudaIpc ? "devices=1;off=103" : "devices=1", 1);
@@ -39,9 +39,9 @@ class AllKindsTest : public ::testing::WithParamInterface<Kind>, Machine, public
   void SetUp() override {
     if (kind() == HandleKind::kMemfd) return;
 #if defined(ARRAYBRIDGE_FOREIGN_DAEMON)
-    GTEST_SKIP() << "the daemon is another build's, which cannot load the simulated driver of this one";
+    GTEST_SKIP() << "the daemon of another build cannot load the simulated driver of this one";
 #endif
-    if (!IsSimulated(Library())) GTEST_SKIP() << "cuda_processes_test is what runs on a card";
+    if (!IsSimulated(Library())) GTEST_SKIP() << "on a card run cuda_processes_test instead";
   }
 
   static HandleKind kind() { return GetParam().kind; }
@@ -176,7 +176,8 @@ TEST_P(AllKindsTest, AChannelBringsThemInOrder) {
 }
 
 TEST_P(AllKindsTest, ArraysOutliveTheDaemonAndTheNextCallReconnects) {
-  if (kind() == HandleKind::kCudaIpc) GTEST_SKIP() << "what its handles open is the daemon's, and goes with it";
+  if (kind() == HandleKind::kCudaIpc)
+    GTEST_SKIP() << "memory opened by its handles belongs to the daemon and ends with it";
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "old", 100000, 7).ok());
   auto shared = broker.Acquire({.name = "old"});
@@ -210,7 +211,7 @@ TEST_P(AllKindsTest, APlacementOfALostConnectionSaysSo) {
   EXPECT_FALSE(broker.Publish(*placed, {.name = "x"}).ok());
   const auto again = broker.Publish(*placed, {.name = "x"});
   EXPECT_EQ(again.status().reason(), "PLACEMENT_LOST");
-  if (kind() == HandleKind::kCudaIpc) return;  // they were the daemon's
+  if (kind() == HandleKind::kCudaIpc) return;  // the daemon owned the bytes
   EXPECT_TRUE(IsFilled(placed->views()[0], 1000, 1)) << "the bytes stay";
 }
 
@@ -225,7 +226,7 @@ TEST_P(AllKindsTest, ReplacedRangesAreCarvedAgain) {
     ASSERT_TRUE(array.ok()) << array.status().ToString();
     ASSERT_TRUE(IsFilled(array->views[0], kBytes, fill));
     array->views.clear();
-    // What is let go of goes back from a thread of its own, which a busy machine keeps waiting.
+    // The reclaimer's thread gives the ranges back, which may be late on a busy machine.
     if (round % 10 == 9) {
       ASSERT_TRUE(broker.Flush().ok());
     }

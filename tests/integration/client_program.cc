@@ -1,5 +1,6 @@
-// A client process that a test execs: "put" and "get" print "ok" or the error, then wait for the end of their input, so
-// that the test decides how long a session lives. "fork" and "leave" check one thing and exit with 0 if it holds.
+// A client process that a test execs. "put" and "get" print "ok" or the error, and then wait for the end of their
+// input, so that the test decides how long the session lives. "fork" and "leave" check one property and exit with 0 if
+// it holds.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,10 +47,10 @@ int Answer(const Status& status) {
   return status.ok() ? 0 : 1;
 }
 
-// What must hold in a child, as the number of the first thing that does not.
+// Checks a forked child. Returns the number of the first property that does not hold.
 int InChild(Broker& broker, Acquired& inherited, Placement& placement, uint64_t parents_sessions) {
   if (!Check(inherited.views[0], 5).ok()) return 1;
-  if (broker.client_stats().live_leases != 0) return 2;  // nothing inherited is its own
+  if (broker.client_stats().live_leases != 0) return 2;  // the child owns nothing that it inherited
   if (broker.Publish(placement, {}).ok()) return 3;
   const auto stats = broker.GetStats();
   if (!stats.ok() || stats->sessions != parents_sessions + 1) return 4;
@@ -57,13 +58,13 @@ int InChild(Broker& broker, Acquired& inherited, Placement& placement, uint64_t 
   inherited.views.clear();
   if (!broker.Flush().ok()) return 5;
   const auto after = broker.GetStats();
-  if (!after.ok() || after->leases != leases) return 6;  // the parent's lease is the parent's
+  if (!after.ok() || after->leases != leases) return 6;  // the parent still has its lease
   auto own = broker.Acquire({.name = "fork"});
   if (!own.ok() || !Check(own->views[0], 5).ok()) return 7;
   return 0;
 }
 
-// A child's write succeeds, and its parent never sees it.
+// A write in a child succeeds, and the parent never sees it.
 int WriteInChild(Placement& placement) {
   auto* const word = static_cast<volatile uint64_t*>(placement.views()[0].data);
   *word = 1;
@@ -93,9 +94,9 @@ int Fork(Broker& broker) {
   }
   if (WriteInChild(*placement) != 0) return 13;
   if (!Check(array->views[0], 5).ok()) return 14;
-  *static_cast<volatile uint64_t*>(placement->views()[0].data) = 1;  // the parent still may
+  *static_cast<volatile uint64_t*>(placement->views()[0].data) = 1;  // the parent may still write
   array->views.clear();
-  // The children have gone: nothing holds the lease any more. The reclaimer sees their end before it collects.
+  // The children have ended, so no process uses the lease. The reclaimer notices their end before it collects.
   for (auto now = broker.GetStats(); now.ok(); now = broker.GetStats()) {
     if (now->leases == 0) return 0;
     if (!broker.Flush().ok()) return 15;
@@ -103,7 +104,7 @@ int Fork(Broker& broker) {
   return 16;
 }
 
-// An array that was acquired without a call: of the third attempt on.
+// An array acquired without a request, which works from the third attempt on.
 Result<Acquired> Held(Broker& broker, const std::string& name) {
   for (int i = 0; i < 3; ++i) {
     auto array = broker.Acquire({.name = name});
@@ -112,7 +113,7 @@ Result<Acquired> Held(Broker& broker, const std::string& name) {
   return Internal("no share is held without a call");
 }
 
-// What must hold in a child whose parent holds a share.
+// Checks a forked child whose parent holds a share in a hazard slot.
 int HoldInChild(Broker& broker, Acquired& inherited) {
   if (!Check(inherited.views[0], 8).ok()) return 1;
   inherited.views.clear();
@@ -122,7 +123,7 @@ int HoldInChild(Broker& broker, Acquired& inherited) {
   return broker.Withdraw({.name = "held"}).ok() ? 0 : 3;
 }
 
-// A child that drops what it inherited, and withdraws the share, takes nothing from its parent.
+// A child drops the arrays that it inherited and withdraws the share. The parent loses nothing.
 int ForkHeld(Broker& broker) {
   if (!Put(broker, "held", 8).ok()) return 30;
   auto array = Held(broker, "held");
@@ -148,7 +149,7 @@ int ForkHeld(Broker& broker) {
   return 37;
 }
 
-// Arrays that are alive when the process ends, in the worst place.
+// Arrays that live until the process ends, as global variables.
 Acquired* Global() {
   static Acquired array;
   return &array;

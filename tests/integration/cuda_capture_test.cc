@@ -1,6 +1,6 @@
-// What happens to a graph that somebody captures while arrays are put and read, and to them: a stream that is being
-// captured records what is queued to it and does nothing, so nothing may be made to depend on it. In this process,
-// through a real arraybridged, on the simulated driver.
+// Puts and reads of arrays while a stream is being captured into a graph. A stream under capture records the work
+// queued to it and does not run it, so no array may depend on that work. The tests run in this process, through a real
+// arraybridged, on the simulated driver.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,12 +30,12 @@ const std::string& Library() {
   return library;
 }
 
-// Work happens only when somebody waits for it.
+// Work runs only when a thread waits for it.
 struct Machine {
   Machine() { ::setenv("SIMULATED_CUDA", "devices=1;held", 1); }
 };
 
-// Code and reason of what went wrong.
+// Matches the code and reason of an error.
 auto FailsWith(Code code, const std::string& reason) {
   return testing::AllOf(testing::Property(&Status::code, code), testing::Property(&Status::reason, reason));
 }
@@ -45,13 +45,13 @@ Function Find(const char* name) {
   return reinterpret_cast<Function>(::dlsym(::dlopen(Library().c_str(), RTLD_NOW | RTLD_NOLOAD), name));
 }
 
-// How an array of this process's own is put that lies on the GPU.
+// The ways in which an array in this process's GPU memory is put.
 enum class Way : uint8_t {
-  kQueued,   // its stream's later work comes after the copy
-  kCopied,   // it is waited for, as for an array that says its stream alone
-  kLegacy,   // the default stream, which would have to wait for the captured one
+  kQueued,   // later work of its stream is ordered after the copy
+  kCopied,   // the copy is waited for, because the array states only its stream
+  kLegacy,   // on the default stream, which would wait for the captured one
   kToHost,   // into host memory
-  kInPlace,  // it is the broker's memory already
+  kInPlace,  // it already lies in the broker's memory
 };
 
 class CaptureTest : Machine, public DaemonTest, public ::testing::WithParamInterface<Way> {
@@ -59,7 +59,7 @@ class CaptureTest : Machine, public DaemonTest, public ::testing::WithParamInter
   CaptureTest() : DaemonTest({"--cuda-driver", Library()}) {}
 
   void SetUp() override {
-    if (!IsSimulated(Library())) GTEST_SKIP() << "the strict one tells what a capture did not bear";
+    if (!IsSimulated(Library())) GTEST_SKIP() << "only the strict driver reports calls that break a capture";
     broker_.emplace(Options());
     devices_ = *CudaDevices::OfThisProcess(Library());
     inside_.emplace(*devices_->Enter(0));
@@ -138,7 +138,7 @@ TEST_P(CaptureTest, WhatACapturedStreamMakesIsRefusedAndTheCaptureGoesOn) {
     ASSERT_NO_FATAL_FAILURE(Begin());
     const Status refused = Put();
     EXPECT_THAT(refused, FailsWith(Code::kFailedPrecondition, "STREAM_CAPTURING"));
-    EXPECT_THAT(refused.message(), testing::HasSubstr("before or after the capture")) << "it says what helps";
+    EXPECT_THAT(refused.message(), testing::HasSubstr("before or after the capture")) << "the message names a remedy";
     EXPECT_EQ(End(), cuda::CUDA_SUCCESS);
     EXPECT_THAT(broker_->Acquire({.name = "frame"}).status(), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   }
@@ -181,7 +181,7 @@ TEST_P(OneWayCaptureTest, AStreamThatTakesNoPartIsPutFrom) {
   EXPECT_EQ(End(), cuda::CUDA_SUCCESS);
 }
 
-// A graph depends on nothing outside of it: what it reads is there before it can run.
+// A graph depends on nothing outside of it, so the bytes that it reads must be written before it can run.
 TEST_P(OneWayCaptureTest, WhoReadsInACaptureGetsBytesThatAreThere) {
   const View source = Source(free_, true);
   const auto placement = broker_->Place({&source, 1});
@@ -189,13 +189,13 @@ TEST_P(OneWayCaptureTest, WhoReadsInACaptureGetsBytesThatAreThere) {
   ASSERT_TRUE(broker_->Publish(*placement, {.name = "frame"}).ok());
   const auto frame = broker_->Acquire({.name = "frame"});
   ASSERT_TRUE(frame.ok()) << frame.status().ToString();
-  ASSERT_NE(frame->views[0].fence, nullptr) << "nobody waited yet";
+  ASSERT_NE(frame->views[0].fence, nullptr) << "no thread has waited yet";
   ASSERT_NO_FATAL_FAILURE(Begin());
   const Status ordered = OrderAfterProducer(frame->views[0], reinterpret_cast<uintptr_t>(captured_));
   EXPECT_TRUE(ordered.ok()) << ordered.ToString();
   EXPECT_EQ(Find<cuda::CUresult (*)(cuda::CUstream)>("cuStreamQuery")(free_), cuda::CUDA_SUCCESS)
       << "this thread waited";
-  // The same of an array that no share is.
+  // The same for an array that is not a share.
   const Status foreign = OrderAfterProducer(source, reinterpret_cast<uintptr_t>(captured_));
   EXPECT_TRUE(foreign.ok()) << foreign.ToString();
   EXPECT_EQ(End(), cuda::CUDA_SUCCESS);

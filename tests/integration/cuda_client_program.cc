@@ -1,5 +1,5 @@
 // A client process with arrays in GPU memory: `cuda_client_program <address> <driver>`. Each line of standard input is
-// a command, each answered by one line: what was asked for, "ok", or the error.
+// a command. The program answers each with one line: the result, "ok", or the error.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -71,7 +71,7 @@ class Client {
     const auto view = Describe(content.data(), kSpec.type, kSpec.shape, {}, {}, true, nullptr);
     return Published(broker_.Place({&*view, 1}, false, kFirstGpu), name);
   }
-  // An array of this process's own on the GPU, whose bytes come late. `says_so`: the view names its stream.
+  // Puts an array in this process's GPU memory whose bytes are written late. `says_so`: the view names its stream.
   std::string PutFromStream(const std::string& name, uint8_t byte, bool says_so) {
     const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
     const auto inside = devices.Enter(0);
@@ -90,7 +90,7 @@ class Client {
     devices.driver().StreamDestroy(stream);
     return published;
   }
-  // Work queued into broker memory is done before anybody is told of the share.
+  // Work queued into the broker's memory is finished before the share is visible.
   std::string PublishInPlace(const std::string& name, uint8_t byte) {
     auto placement = broker_.Empty({&kSpec, 1}, false, kFirstGpu);
     if (!placement.ok()) return placement.status().ToString();
@@ -105,8 +105,8 @@ class Client {
     devices.driver().StreamDestroy(stream);
     return published;
   }
-  // An array of this process's own whose bytes come late, and whose stream is its own: nobody waits for it here. It is
-  // freed with its last owner, which the driver forbids while work on it is queued.
+  // Puts an array in this process's GPU memory whose bytes are written late on a stream of its own, without waiting.
+  // The array is freed with its last owner, which the driver forbids while work on it is queued.
   std::string PutLater(const std::string& name, uint8_t byte) {
     const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
     const auto inside = devices.Enter(0);
@@ -129,7 +129,7 @@ class Client {
     if (published != "ok") return published;
     return Waits() == before ? "later" : "waited";
   }
-  // What all bytes are for a stream of this process that is only put in order.
+  // Returns the value of all bytes as read by a stream that is ordered after the producer, without waiting.
   std::string GetInOrder(const std::string& name) {
     auto acquired = broker_.Acquire({.name = name});
     if (!acquired.ok()) return acquired.status().ToString();
@@ -155,22 +155,22 @@ class Client {
     driver.MemFree(memory);
     return waited ? "waited" : bytes;
   }
-  // How often this process has waited for a device so far, but for what its reclaimer does. The simulated driver
-  // counts.
+  // The number of times that this process has waited for a device, without the waits of its reclaimer. The simulated
+  // driver counts them.
   int64_t Waits() const {
     using Counter = long (*)(const char*);
     void* const library = ::dlopen(driver_path_.c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto count = reinterpret_cast<Counter>(::dlsym(library, "simulated_cuda_counter"));
     return count == nullptr ? 0 : count("cuStreamSynchronize") + count("cuEventSynchronize");
   }
-  // Looks at no byte.
+  // Acquires a share without reading its bytes.
   std::string Lease(const std::string& name) {
     auto acquired = broker_.Acquire({.name = name});
     if (!acquired.ok()) return acquired.status().ToString();
     arrays_.insert_or_assign(name, *std::move(acquired));
     return "ok";
   }
-  // What all bytes are; the array stays until it is dropped.
+  // Returns the value of all bytes. The array stays until it is dropped.
   std::string Get(const std::string& name) {
     auto acquired = broker_.Acquire({.name = name}, {.mode = MapMode::kPrivate});
     if (!acquired.ok()) return acquired.status().ToString();
@@ -181,7 +181,7 @@ class Client {
     return answer;
   }
 
-  // Their value, if they have one.
+  // The value that all bytes have, if they have the same.
   static std::string AllBytesOf(const View& view) {
     const auto copy = CopyToHeap(view);
     if (!copy.ok()) return copy.status().ToString();

@@ -1,6 +1,6 @@
-// Shares that are published before their bytes are there, through a real arraybridged, between exec'd processes on the
-// simulated driver. There "held" means that asking changes nothing: bytes come only because somebody waits for them, so
-// who does not wait reads what was there before.
+// Shares published before their bytes are written, through a real arraybridged, between exec'd processes on the
+// simulated driver. With "held" a poll does not advance the work: bytes are written only when a thread waits for them,
+// so a reader that does not wait reads the old bytes.
 #include <csignal>
 #include <string>
 
@@ -38,7 +38,7 @@ class FenceTest : BeforeTheDaemon, public DaemonTest {
     client->Say(command);
     return client->Line();
   }
-  // Nothing here has an upper limit of time.
+  // Repeats without a time limit.
   static void WaitUntil(const std::unique_ptr<Process>& client, const std::string& command, const std::string& answer) {
     for (std::string got = Do(client, command); got != answer; got = Do(client, command)) ASSERT_NE(got, "");
   }
@@ -61,7 +61,7 @@ TEST_F(FenceTest, WhoCopiesToTheHostNeedsNoOrderOfItsOwn) {
   EXPECT_EQ(Do(writer, "put_later frame 61"), "later");
   ASSERT_EQ(Do(reader, "get frame"), "61");
   WaitUntil(writer, "pending", "0");
-  EXPECT_EQ(Do(reader, "get frame"), "61") << "now it is told that there is nothing to wait for";
+  EXPECT_EQ(Do(reader, "get frame"), "61") << "now the broker says that the bytes are written";
 }
 
 TEST_F(FenceTest, TheMakersOwnProcessWaitsForItsOwnEvent) {
@@ -94,7 +94,8 @@ TEST_F(FenceTest, WhenAllEventsAreWaitedForThePutWaits) {
   EXPECT_EQ(Do(reader, "get a0"), "63");
 }
 
-// A reader that has its lease may wait with yet another stream: the event is not recorded for anybody else before.
+// A reader with a lease may let another stream wait for the event, so the event is not recorded for another share
+// before.
 TEST_F(FenceTest, AnEventIsUsedAgainWhenNobodyLeasesItsShareAnyMore) {
   const auto writer = Client("held");
   const auto reader = Client("held");
@@ -154,11 +155,11 @@ TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
   EXPECT_EQ(Do(reader, "get frame"), "70");
 }
 
-// The request states its deadline: a broker that comes to it later does not publish, and the maker's event is let go.
+// The request states its deadline. A broker that serves it later does not publish, and the publisher's event is freed.
 TEST_F(FenceTest, APublishThatComesTooLateIsNotServed) {
   const auto writer = Client("");
   const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
-  EXPECT_EQ(Do(writer, "put first 76"), "ok");  // the arena is there: what follows is a Publish alone
+  EXPECT_EQ(Do(writer, "put first 76"), "ok");  // the arena exists, so the next put is a Publish only
   daemon_->Freeze();
   EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
   daemon_->Signal(SIGCONT);
@@ -175,22 +176,22 @@ TEST_F(FenceTest, APublishThatComesTooLateIsNotServed) {
 
 class LateAnswerTest : public FenceTest {
  protected:
-  // The daemon publishes what has an event, and answers when its caller has given up.
+  // The daemon publishes shares that have an event, and answers after the caller has given up.
   LateAnswerTest() : FenceTest((::setenv("ARRAYBRIDGE_FAILPOINT", "late_answer:error", 1), "")) {
     ::unsetenv("ARRAYBRIDGE_FAILPOINT");
   }
 };
 
-// The broker has the share, and only its maker can say when the bytes have come.
+// The broker has the share, and only its publisher can report that the bytes are written.
 TEST_F(LateAnswerTest, AMakerThatDidNotWaitForTheAnswerLooksAfterItsShareAllTheSame) {
   const auto writer = Client("");
   const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
   EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
-  EXPECT_EQ(Do(reader, "get frame"), "77") << "it waits until the bytes are said to be there";
+  EXPECT_EQ(Do(reader, "get frame"), "77") << "it waits until the bytes are reported as written";
   WaitUntil(writer, "pending", "0");
 }
 
-// What is still being written is given to nobody else, whoever withdraws it.
+// Bytes that are still being written are not given to another client, even if the share is withdrawn.
 TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
   const auto writer = Client("held");
   const auto reader = Client("held");
@@ -202,7 +203,7 @@ TEST_F(FenceTest, BytesOnTheirWayAreNotWrittenOver) {
   EXPECT_EQ(Do(reader, "get next"), "72");
 }
 
-// What is freed under queued work ends the process: the simulated driver sees to that.
+// The simulated driver ends a process that frees memory under queued work.
 TEST_F(FenceTest, AQuestionThatFailedOnceFreesNothingUnderQueuedWork) {
   const auto reader = Client("");
   for (const char* error : {"2", "999"}) {

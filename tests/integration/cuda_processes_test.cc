@@ -1,6 +1,6 @@
-// Arrays in GPU memory through a real arraybridged, between exec'd processes, on the simulated driver: by descriptor
-// and by cudaIpcMemHandle. Freeing what somebody has open, or touching what nobody has mapped, ends the process that
-// does. On a card (build_tree.h) what needs another machine than the one there is left out.
+// Arrays in GPU memory through a real arraybridged, between exec'd processes, on the simulated driver, shared by
+// descriptor and by cudaIpcMemHandle. The driver ends a process that frees memory that is open elsewhere, or that
+// accesses unmapped memory. On a card (build_tree.h), tests that need another machine are skipped.
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,14 +19,14 @@ bool OnACard() {
   return !simulated;
 }
 
-// Of every driver of the test, each in its own process; before the daemon starts.
+// Configures every driver of the test, each in its own process. Set before the daemon starts.
 struct SimulatedMachine {
   explicit SimulatedMachine(std::string without) : off(std::move(without)) { Of("devices=2"); }
   void Of(const std::string& configuration) const { ::setenv("SIMULATED_CUDA", (configuration + off).c_str(), 1); }
   const std::string off;
 };
 
-// A driver that exports no descriptors leaves cudaIpcMemHandle.
+// A driver that cannot export descriptors shares by cudaIpcMemHandle.
 std::string WithoutVmm(bool vmm) { return vmm ? "" : ";off=103"; }
 
 class CudaProcessesTest : public ::testing::WithParamInterface<bool>, SimulatedMachine, public DaemonTest {
@@ -39,7 +39,7 @@ class CudaProcessesTest : public ::testing::WithParamInterface<bool>, SimulatedM
     if (!GetParam() && OnACard()) GTEST_SKIP() << "a card that exports descriptors is shared by them";
   }
 
-  // `arenas`: how many may stay mapped that no array uses.
+  // `arenas`: the number of unused arenas that may stay mapped.
   std::unique_ptr<Process> Client(const std::string& machine = "devices=2", const std::string& arenas = "256") {
     Of(machine);
     return std::make_unique<Process>(
@@ -49,7 +49,7 @@ class CudaProcessesTest : public ::testing::WithParamInterface<bool>, SimulatedM
     client->Say(command);
     return client->Line();
   }
-  // Daemons look every so often; nothing here has an upper limit of time.
+  // Repeats without a time limit, because the daemon polls periodically.
   static void WaitUntil(const std::unique_ptr<Process>& client, const std::string& command, const std::string& answer) {
     for (std::string got = Do(client, command); got != answer; got = Do(client, command)) ASSERT_NE(got, "");
   }
@@ -71,10 +71,10 @@ TEST_P(CudaProcessesTest, APutComesAfterItsProducersStream) {
   EXPECT_EQ(Do(writer, "put_from_stream frame 43"), "ok");
   EXPECT_EQ(Do(reader, "get frame"), "43");
   if (OnACard()) return;
-  // In a process whose reclaimer has nothing to drain: that would make all queues run.
+  // The process must be new: a reclaimer that drains a device would make all queues run.
   const auto unordered = Client();
   EXPECT_EQ(Do(unordered, "put_unordered frame 44"), "ok");
-  EXPECT_NE(Do(reader, "get frame"), "44") << "work happens late here: the stream is what made it right";
+  EXPECT_NE(Do(reader, "get frame"), "44") << "work happens late here, so only the stream makes the bytes right";
 }
 
 TEST_P(CudaProcessesTest, WhatWasWrittenInPlaceIsThereWhenItIsPublished) {
@@ -107,7 +107,7 @@ TEST_P(CudaProcessesTest, AShareOutlivesItsMakerAndGoesWithItsLastReader) {
   WaitUntil(reader, "flush", "OK");
   EXPECT_EQ(Do(reader, "mapped"), "0");
   WaitUntil(reader, "arenas", "0");
-  // The daemon still serves: it freed nothing too early.
+  // The daemon still serves, so it freed nothing too early.
   EXPECT_EQ(Do(reader, "put next 47"), "ok");
 }
 
@@ -137,7 +137,7 @@ TEST_P(CudaProcessesTest, AFullGpuSaysSoAndServesAgain) {
   const auto writer = Client();
   const auto reader = Client();
   int held = 0;
-  std::string said = "ok";  // a machine of 256 MiB, arrays of one
+  std::string said = "ok";  // a machine of 256 MiB, arrays of 1 MiB
   for (; said == "ok" && held < 300; ++held) said = Do(writer, "put a" + std::to_string(held) + " 1");
   EXPECT_EQ(said.substr(0, 18), "RESOURCE_EXHAUSTED") << said;
   EXPECT_GT(held, 100);
@@ -158,7 +158,7 @@ TEST_P(CudaProcessesTest, AShareOnADeviceThatIsNotVisibleIsRefusedWithThoseThatA
 }
 
 TEST_P(CudaProcessesTest, MappedMemoryStaysWhenTheDaemonIsKilled) {
-  if (!GetParam()) GTEST_SKIP() << "a cudaIpcMemHandle's memory is its owner's";
+  if (!GetParam()) GTEST_SKIP() << "memory of a cudaIpcMemHandle belongs to its owner";
   const auto writer = Client();
   EXPECT_EQ(Do(writer, "put frame 50"), "ok");
   EXPECT_EQ(Do(writer, "get frame"), "50");
@@ -170,7 +170,7 @@ TEST_P(CudaProcessesTest, MappedMemoryStaysWhenTheDaemonIsKilled) {
   EXPECT_EQ(Do(writer, "get frame"), "52");
 }
 
-// Nothing is old enough here to be unmapped for its age.
+// Arenas are not unmapped for their age here.
 class CudaKeptArenasTest : public CudaProcessesTest {
  protected:
   CudaKeptArenasTest() : CudaProcessesTest("1h") {}
@@ -190,11 +190,11 @@ TEST_P(CudaKeptArenasTest, NoMoreStayMappedThanTheReaderWants) {
   }
   WaitUntil(frugal, "mapped", "2");
   EXPECT_EQ(Do(plain, "mapped"), "4");
-  EXPECT_EQ(Do(frugal, "get a"), "60") << "what was unmapped is mapped again";
+  EXPECT_EQ(Do(frugal, "get a"), "60") << "an unmapped arena is mapped again";
 }
 
-// Nobody names it any more, and the driver would let a descriptor's memory go, or take a handle's from under the
-// reader.
+// The share has no name any more. The driver would free a descriptor's memory, and would take a handle's memory from
+// the reader.
 TEST_P(CudaKeptArenasTest, WhatAReaderKeepsMappedIsNotFreed) {
   auto writer = Client();
   const auto reader = Client();

@@ -1,5 +1,5 @@
-// What keeps bytes safe on a GPU is taken away, one thing at a time, by a failpoint (proto/boundary/failpoint.h): then
-// the test that looks after it must fail. With everything in place it must pass, or its failing would say nothing.
+// Each test disables one safeguard of bytes on a GPU by a failpoint (proto/boundary/failpoint.h). The test of that
+// safeguard must then fail. It must also pass with the safeguard in place, or its failure would prove nothing.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -15,27 +15,27 @@ namespace {
 using testing::HasSubstr;
 
 struct Safeguard {
-  const char* failpoint;  // where the code goes on as if it were not there
+  const char* failpoint;  // the code at this failpoint skips the safeguard
   const char* program;
   const char* test;
 };
 
-// For messages of GoogleTest.
+// Used in GoogleTest's messages.
 void PrintTo(const Safeguard& safeguard, std::ostream* out) { *out << safeguard.failpoint; }
 
 constexpr Safeguard kSafeguards[] = {
-    // A reader's stream waits for its producer's event.
+    // A reader's stream waits for the producer's event.
     {"event_wait", CUDA_FENCE_TEST, "FenceTest.NeitherSideWaitsAndTheReaderSeesTheBytes"},
     {"event_wait", CUDA_FENCE_TEST, "FenceTest.WhoCopiesToTheHostNeedsNoOrderOfItsOwn"},
-    // Where there is no event, Publish waits for its producer's stream.
+    // Without an event, Publish waits for the producer's stream.
     {"stream_sync", CUDA_FENCE_TEST, "NoFenceTest.ADaemonMayBeToldToOfferNone"},
-    // An event is recorded anew when nobody leases its share any more.
+    // An event is recorded again only when no client leases its share.
     {"event_reuse", CUDA_FENCE_TEST, "FenceTest.AnEventIsUsedAgainWhenNobodyLeasesItsShareAnyMore"},
-    // What is asked for by an old number is not there.
+    // A share is not found by an outdated generation.
     {"share_generation", BROKER_ACQUIRE_TEST, "AcquireTest.FindsByIdAndByGeneration"},
     {"arena_generation", BROKER_PUBLISH_TEST, "PublishTest.RefusesWhatIsNotTheCallers"},
     {"arena_generation", BROKER_ALLOCATE_TEST, "AllocateTest.ExportIsForTheMakerAndForThoseWhoLease"},
-    // What somebody may have mapped is not freed; freeing a block that is open elsewhere ends the daemon.
+    // Memory that a client may have mapped is not freed. Freeing a block that is open elsewhere ends the daemon.
     {"quarantine", CUDA_PROCESSES_TEST, "HandleKinds/CudaKeptArenasTest.WhatAReaderKeepsMappedIsNotFreed/Ipc"},
 };
 

@@ -1,5 +1,5 @@
-// Bytes that their maker never finishes, through a real arraybridged, between exec'd processes on the simulated driver:
-// who waits for them in vain is told whose they are.
+// Bytes that their publisher never finishes, through a real arraybridged, between exec'd processes on the simulated
+// driver. The reader's error names the publisher.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -35,9 +35,9 @@ class UnfinishedTest : public DaemonTest {
   }
 };
 
-// The reader's calls end after three seconds: before the broker's own patience does.
+// The reader's calls end after three seconds, before the broker's own limit.
 TEST_F(UnfinishedTest, WhoWaitsInVainForBytesIsToldWhoMakesThem) {
-  const auto writer = Client("held");  // nobody signals its events
+  const auto writer = Client("held");  // its events are never signalled
   const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
   ASSERT_EQ(Do(writer, "put_later frame 81"), "later");
   const std::string refused = Do(reader, "get frame");

@@ -1,4 +1,4 @@
-// Arrays of one byte over and over, wherever they lie.
+// Arrays in which all bytes have one value, in any kind of memory.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace arraybridge {
 
-// REQUIRES: `bytes` outlive the view.
+// REQUIRES: `bytes` outlives the view.
 inline View ViewOf(const std::vector<uint8_t>& bytes) {
   View view;
   view.data = const_cast<uint8_t*>(bytes.data());

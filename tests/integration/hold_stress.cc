@@ -1,7 +1,8 @@
-// A broker that withdraws shares and writes others into their bytes as soon as nobody holds them, beside processes that
-// hold, read every word, and let go. Prints one line of numbers; stale: a word that was not its share's.
+// A stress test of hazard slots. A broker withdraws shares and overwrites their bytes as soon as no process holds them.
+// Other processes hold shares, read every word, and release them. Prints one line of numbers; stale: words that did not
+// belong to the share.
 //
-//   hold_stress ORDER ACQUISITIONS SECONDS READERS [STOP]
+// hold_stress ORDER ACQUISITIONS SECONDS READERS [STOP]
 // ORDER: safe, or a control that must fail: no_fence, no_hold. Ends after so many acquisitions or seconds, whichever
 // comes first; with STOP also at the first stale word.
 #include <sched.h>
@@ -127,7 +128,7 @@ class Reader {
   std::vector<typename Table::HazardSlot> held_;
 };
 
-// The broker: who withdraws, and reuses what nobody holds.
+// The broker, which withdraws shares and reuses ranges that no process holds.
 class Writer {
  public:
   Writer(Catalogue& catalogue, const std::vector<std::unique_ptr<HoldsPage>>& pages, Shared& shared)
@@ -227,7 +228,7 @@ int Run(const Wish& wish) {
   Writer writer(*catalogue, pages, shared);
   std::vector<pid_t> readers;
   for (uint64_t i = 0; i < wish.readers; ++i) {
-    readers.push_back(::fork());  // this process has one thread
+    readers.push_back(::fork());  // must be called while this process has one thread
     if (readers.back() != 0) continue;
     Reader<Order>(*catalogue, *pages[i], shared, i).Run();
     ::_exit(0);
@@ -238,7 +239,7 @@ int Run(const Wish& wish) {
   }
   shared.stop = true;
   for (const pid_t reader : readers) ::waitpid(reader, nullptr, 0);
-  pages.clear();  // of processes that have gone
+  pages.clear();  // of processes that have ended
   writer.LookAgain();
   const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
   std::printf("order=%s acquired=%" PRIu64 " missed=%" PRIu64 " stale=%" PRIu64 " published=%" PRIu64 " waited=%" PRIu64

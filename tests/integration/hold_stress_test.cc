@@ -1,5 +1,5 @@
-// The hold protocol under stress: nothing stale is ever read, and the very same test sees it when a step is left out.
-// More of it: hold_stress safe 100000000 3600 4.
+// Hazard slots under stress: no stale word is ever read, and the same test detects one if a step of the protocol is
+// left out. For a longer run: hold_stress safe 100000000 3600 4.
 #include <sched.h>
 
 #include <map>
@@ -46,7 +46,7 @@ TEST(HoldStressTest, WithoutHoldsItIs) {
   EXPECT_GT(Number(Stress({"no_hold", "1000000000", "60", "3", "stop"}), "stale"), 0u);
 }
 
-// The store has to be overtaken by a load while the broker looks: that takes two CPUs.
+// A load must overtake the store while the broker looks, which takes two CPUs.
 TEST(HoldStressTest, WithoutTheFenceItIs) {
   if (!HasSeveralCpus()) GTEST_SKIP() << "one CPU sees its own stores in order";
   EXPECT_GT(Number(Stress({"no_fence", "1000000000", "120", "3", "stop"}), "stale"), 0u);

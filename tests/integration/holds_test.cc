@@ -1,5 +1,5 @@
-// Shares that are found and held without calls, between real processes: who holds keeps the bytes, and nothing is left
-// when the last one has let go, has ended or was killed.
+// Shares that are found and held without requests, between real processes. A holder keeps the bytes. No slot is left
+// after the last holder has released it, has ended, or was killed.
 #include <signal.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr size_t kBytes = 400 * 256;  // what a share of so many takes
+constexpr size_t kBytes = 400 * 256;  // the size of a share of this many elements
 constexpr int kPatience = 10000;      // milliseconds, a watchdog
 
 class HoldsTest : public DaemonTest {
@@ -48,7 +48,7 @@ class HoldsTest : public DaemonTest {
     const View& view = array.views[0];
     return view.nbytes() == kBytes && std::memcmp(view.data, expected.data(), kBytes) == 0;
   }
-  // What the broker has is acquired without a call after this.
+  // After this call the shares in the broker are acquired without requests.
   static void Meet(Broker& broker, const std::string& name) {
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(broker.Acquire({.name = name}).ok());
   }
@@ -90,7 +90,7 @@ TEST_F(HoldsTest, BothWaysTellTheSame) {
   const auto called = calls.Acquire({.name = "x"});
   ASSERT_TRUE(held.ok() && called.ok());
   EXPECT_EQ(broker.client_stats().holds_taken, 1u);
-  EXPECT_EQ(calls.client_stats().holds_taken, 0u) << "it was told not to";
+  EXPECT_EQ(calls.client_stats().holds_taken, 0u) << "the options forbid it";
   const Share& one = *held->share;
   const Share& other = *called->share;
   EXPECT_EQ(std::tie(one.id, one.broker_id, one.ns, one.name, one.generation, one.size),
@@ -107,7 +107,7 @@ TEST_F(HoldsTest, ARecordIsEnoughToDescribeAShare) {
   ASSERT_TRUE(Put(writer, "first", 1).ok());
   Broker broker(options());
   Meet(broker, "first");
-  // Published after the catalogue was there: no answer ever described it to this reader.
+  // Published after the catalogue existed, so no answer has described it to this reader.
   ASSERT_TRUE(Put(writer, "second", 2).ok());
   const auto before = writer.GetStats();
   const auto array = broker.Acquire({.name = "second"});
@@ -130,7 +130,7 @@ TEST_F(HoldsTest, TheNewestIsFoundAsSoonAsItIsPublished) {
     ASSERT_TRUE(Holds(*array, static_cast<uint8_t>(round))) << round;
   }
   EXPECT_GT(reader.client_stats().holds_taken, 150u);
-  EXPECT_LE(writer.client_stats().arena_bytes, 16u << 20) << "what readers let go is carved again";
+  EXPECT_LE(writer.client_stats().arena_bytes, 16u << 20) << "ranges that readers release are reused";
 }
 
 TEST_F(HoldsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
@@ -143,7 +143,7 @@ TEST_F(HoldsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
   ASSERT_TRUE(array.ok() && again.ok());
   ASSERT_TRUE(reader.Flush().ok());
   EXPECT_EQ(writer.GetStats()->leases, 0u);
-  EXPECT_EQ(writer.GetStats()->holds, 1u) << "one for a share and process";
+  EXPECT_EQ(writer.GetStats()->holds, 1u) << "one per share and process";
   ASSERT_TRUE(writer.Withdraw({.name = "x"}).ok());
   EXPECT_EQ(reader.Acquire({.name = "x"}).status().code(), Code::kNotFound);
   EXPECT_EQ(writer.GetStats()->pinned_bytes, kBytes);
@@ -162,7 +162,7 @@ TEST_F(HoldsTest, WhoIsKilledHoldsNothing) {
   const auto reader = Client({"hold", "frame", "7"});
   ASSERT_EQ(reader->Line(), "ok");
   Broker broker(options());
-  EXPECT_TRUE(Eventually([&] { return broker.GetStats()->leases == 0; }));  // of the attempts before
+  EXPECT_TRUE(Eventually([&] { return broker.GetStats()->leases == 0; }));  // of the earlier attempts
   ASSERT_TRUE(broker.Withdraw({.name = "frame"}).ok());
   EXPECT_GT(broker.GetStats()->pinned_bytes, 0u);
   reader->Kill();
@@ -218,7 +218,7 @@ TEST_F(HoldsTest, ArraysOutliveTheDaemonAndItsSuccessorIsMet) {
   daemon_->Kill();
   EXPECT_TRUE(Holds(*held, 1));
   EXPECT_TRUE(Eventually([&] { return broker.Acquire({.name = "x"}).status().code() == Code::kUnavailable; }))
-      << "what a daemon that has gone wrote is nobody's word";
+      << "the catalogue of a daemon that has ended is not used";
   Start();
   EXPECT_EQ(broker.Acquire({.name = "x"}).status().code(), Code::kNotFound);
   ASSERT_TRUE(Put(broker, "x", 2).ok());
@@ -234,7 +234,7 @@ TEST_F(HoldsTest, MoreSharesThanAPageHasHolds) {
   Meet(broker, "0");
   std::vector<Acquired> arrays;
   for (int i = 0; i < kMany; ++i) {
-    // The first by a call: that enters what was published before there was a catalogue.
+    // The first Acquire is a request. It registers the share, which is older than the catalogue.
     ASSERT_TRUE(broker.Acquire({.name = std::to_string(i)}).ok());
     auto array = broker.Acquire({.name = std::to_string(i)});
     ASSERT_TRUE(array.ok()) << array.status().ToString();
@@ -264,7 +264,7 @@ TEST_F(HoldsTest, ManyThreadsHoldAndLetGo) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_TRUE(Eventually([&] {  // the reclaimer may be at work
+  EXPECT_TRUE(Eventually([&] {  // the reclaimer's thread may still be working
     const ClientStats stats = broker.client_stats();
     return stats.live_leases == 0 && stats.pending_releases == 0;
   }));
@@ -286,13 +286,15 @@ TEST_F(PinnedTest, WhoKeepsTooMuchFromOthersIsCut) {
   std::vector<Acquired> arrays;
   auto kept = modest.Acquire({.name = "x"});
   ASSERT_TRUE(kept.ok());
-  // The third that it keeps is beyond 250000 bytes. No call of it follows: that would open it a new session.
+  // The third share that it keeps exceeds the limit of 250000 bytes. It sends no request afterwards, which would open a
+  // new session.
   for (uint8_t i = 0; i < 3; ++i) {
     arrays.push_back(*greedy.Acquire({.name = "x"}));
     ASSERT_TRUE(Put(writer, "x", i).ok());
   }
   EXPECT_TRUE(Eventually([&] { return writer.GetStats()->sessions_cut_total == 1; }));
-  EXPECT_TRUE(Eventually([&] { return writer.GetStats()->pinned_bytes == kBytes; })) << "what the modest one holds";
+  EXPECT_TRUE(Eventually([&] { return writer.GetStats()->pinned_bytes == kBytes; }))
+      << "the share that the modest session holds";
   EXPECT_TRUE(Holds(*kept, 0));
   EXPECT_EQ(writer.GetStats()->sessions, 2u);
 }

@@ -1,4 +1,4 @@
-// A program exec'd beside a test: its input and output are pipes, and it does not outlive the test.
+// A program exec'd beside a test. Its input and output are pipes, and it ends with the test.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@
 
 namespace arraybridge {
 
-// It has to end by itself and well, when its input ends at the latest: what the simulated driver or a sanitizer ends it
-// for fails the test. Who expects something else says so, with Wait() or Kill().
+// The program must exit with 0 by itself, at the latest when its input ends. If the simulated driver or a sanitizer
+// ends it, the test fails. A test that expects another end calls Wait() or Kill().
 class Process {
  public:
-  // `inherited` is descriptor 3 there, if it is one.
+  // If `inherited` is a descriptor, the program gets it as descriptor 3.
   explicit Process(const std::vector<std::string>& command, int inherited = -1) : name_(command[0]) {
     int in[2];
     int out[2];
@@ -41,7 +41,7 @@ class Process {
     output_.reset(out[0]);
   }
   ~Process() {
-    // A test that failed may have left it in the middle of something that never ends.
+    // After a failure the program may be in a state that never ends.
     if (::testing::Test::HasFailure()) Kill();
     if (id_ > 0) {
       EXPECT_EQ(Wait(), 0) << name_ << " did not end well";
@@ -50,7 +50,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // One line of its output, or what came before its end.
+  // Reads one line of its output, or the rest before the end.
   std::string Line() {
     std::string line;
     char byte = 0;
@@ -70,14 +70,14 @@ class Process {
   void Signal(int number) const {
     if (id_ > 0) ::kill(id_, number);
   }
-  // Returns when all of its threads have stopped.
+  // Stops the process and returns when all its threads have stopped.
   void Freeze() const {
     Signal(SIGSTOP);
     int status = 0;
     EXPECT_EQ(::waitpid(id_, &status, WUNTRACED), id_);
     EXPECT_TRUE(WIFSTOPPED(status));
   }
-  // It lives until then: what had ended it before is told, too.
+  // Kills the process. The test fails if it had ended before.
   void Kill() {
     if (id_ <= 0) return;
     ::kill(id_, SIGKILL);

@@ -1,4 +1,4 @@
-// A helper process that does not end well fails its test, whether or not the test asks how it ended.
+// A helper process that ends badly fails its test, whether or not the test checks how it ended.
 #include <gtest/gtest-spi.h>
 
 #include "tests/integration/process.h"
@@ -12,7 +12,7 @@ void RunToItsEnd(const std::string& script) { const Process process(Shell(script
 
 void RunUntilItIsKilled(const std::string& script) {
   Process process(Shell(script));
-  process.Line();  // it has come to the end of its script, or to its wait
+  process.Line();  // it has reached the end of its script, or its wait
   process.Kill();
 }
 

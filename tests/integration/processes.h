@@ -1,4 +1,4 @@
-// A real arraybridged in a directory of its own, and programs exec'd beside it.
+// Runs a real arraybridged in a directory of its own, and programs exec'd beside it.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ namespace arraybridge {
 
 class DaemonTest : public ::testing::Test {
  protected:
-  // `options`: the daemon's, beside those that every test gives it.
+  // `options`: options of the daemon, in addition to those of every test.
   explicit DaemonTest(std::vector<std::string> options = {}) : options_(std::move(options)) {
     std::string pattern = ::testing::TempDir() + "/abXXXXXX";
     directory_ = ::mkdtemp(pattern.data());
     Start();
   }
   ~DaemonTest() override {
-    daemon_->Signal(SIGTERM);  // nothing on its input ends it
+    daemon_->Signal(SIGTERM);  // the end of its input does not end it
     daemon_.reset();
     EXPECT_EQ(std::system(("rm -rf '" + directory_ + "'").c_str()), 0);
   }

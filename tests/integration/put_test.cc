@@ -1,4 +1,4 @@
-// Broker::Put, for which somebody waits: in one step, without a Placement, and with nothing lost where it is refused.
+// Waited Broker::Put: in one step, without a Placement, and without losing memory if it is refused.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -86,7 +86,7 @@ TEST_F(WaitedPutTest, ABrokerThatCameBackIsPutTo) {
   EXPECT_TRUE(Holds(writer, "frame", 2));
 }
 
-// The broker has its time from when it is asked, however long it takes to copy what is put.
+// The timeout starts with the request, however long the copy before it takes.
 TEST_F(WaitedPutTest, ASlowCopyTakesNoTimeFromTheCall) {
   using std::chrono::steady_clock;
   Broker::Options hasty = options();
@@ -98,7 +98,8 @@ TEST_F(WaitedPutTest, ASlowCopyTakesNoTimeFromTheCall) {
   transposed.shape = {kSide, kSide};
   transposed.strides = {1, kSide};
   const auto put = [&] { return writer.Put({&transposed, 1}, {.name = "slow", .replace = true}); };
-  // On a busy machine the broker may need longer than that to make memory; from the third on it is there.
+  // On a busy machine the broker may need longer than the timeout to make memory. From the third attempt on the memory
+  // exists.
   for (int made = 0; made < 2;) {
     const auto warmed = put();
     ASSERT_TRUE(warmed.ok() || warmed.status().code() == Code::kDeadlineExceeded) << warmed.status().ToString();

@@ -1,4 +1,5 @@
-// Bytes put in one process and read in another, through a real arraybridged: told apart by content, not by success.
+// Bytes put in one process and read in another, through a real arraybridged. The tests compare contents, not only
+// success.
 #include <thread>
 
 #include <arraybridge/broker.h>
@@ -11,7 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Twice: shares are acquired without calls where that is possible, or never.
+// Runs twice: shares are acquired without requests if possible, or always by request.
 class TwoProcessesTest : public DaemonTest, public ::testing::WithParamInterface<bool> {
  protected:
   std::unique_ptr<Process> Client(std::vector<std::string> words) {

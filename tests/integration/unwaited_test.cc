@@ -1,4 +1,5 @@
-// Unwaited publishes, with a real daemon: every session finds the shares at once, in order; failures are told later.
+// Unwaited publishes with a real daemon. Every session finds the shares at once and in order; errors are reported
+// later.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ using std::chrono::seconds;
 
 constexpr size_t kBytes = 4096;
 
-// Each by both ways: a Placement that is published, and Put, which makes none.
+// Each test runs in two ways: by publishing a Placement, and by Put, which makes none.
 class UnwaitedTest : public DaemonTest, public testing::WithParamInterface<bool> {
  protected:
   explicit UnwaitedTest(std::vector<std::string> options = {}) : DaemonTest(std::move(options)) {}
@@ -48,7 +49,7 @@ class UnwaitedTest : public DaemonTest, public testing::WithParamInterface<bool>
     if (!placed.ok()) return placed.status();
     return broker.Publish(*placed, options).status();
   }
-  // From here on this broker publishes through its queue.
+  // After this call the broker object publishes through its queue.
   static void Meet(Broker& broker) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Put(broker, "meet/" + std::to_string(i), 0).ok());
     ASSERT_GT(broker.client_stats().unwaited_publishes, 0u);
@@ -116,7 +117,7 @@ TEST_P(UnwaitedTest, AWaitForANameEnds) {
       const auto got = reader.Acquire({.name = name}, {.wait = seconds(30)});
       EXPECT_TRUE(got.ok()) << got.status().ToString();
     });
-    // With and without somebody who waits already: both have to end.
+    // With and without a caller that already waits. Both must return.
     if (i % 2 == 0) {
       while (writer.GetStats()->waiting == 0) std::this_thread::yield();
     }
@@ -130,7 +131,7 @@ TEST_P(UnwaitedTest, UnwaitedAndWaitedRequestsKeepTheirOrder) {
   Meet(broker);
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(Put(broker, "x", 1).ok());
-    ASSERT_TRUE(Put(broker, "x", 2, true, true).ok()) << "replaces what stands in the queue";
+    ASSERT_TRUE(Put(broker, "x", 2, true, true).ok()) << "replaces the share in the queue";
     const auto got = broker.Acquire({.name = "x"});
     ASSERT_TRUE(got.ok());
     ASSERT_TRUE(Holds(*got, 2));
@@ -143,7 +144,7 @@ TEST_P(UnwaitedTest, AFailureIsToldByTheNextPublishOrFlush) {
   Broker broker(options());
   Meet(broker);
   ASSERT_TRUE(Put(broker, "there", 1, true).ok());
-  ASSERT_TRUE(Put(broker, "there", 2).ok()) << "nobody has looked yet";
+  ASSERT_TRUE(Put(broker, "there", 2).ok()) << "no call has looked yet";
   const Status flushed = broker.Flush();
   EXPECT_EQ(flushed.code(), Code::kAlreadyExists);
   EXPECT_EQ(flushed.reason(), "NAME_TAKEN");
@@ -151,8 +152,8 @@ TEST_P(UnwaitedTest, AFailureIsToldByTheNextPublishOrFlush) {
   EXPECT_TRUE(broker.Flush().ok()) << "told once";
 
   ASSERT_TRUE(Put(broker, "there", 2).ok());
-  ASSERT_TRUE(broker.GetStats().ok());  // the broker has taken it now
-  ASSERT_TRUE(Put(broker, "fine", 1).ok()) << "it learns of that here";
+  ASSERT_TRUE(broker.GetStats().ok());  // now the broker has served it
+  ASSERT_TRUE(Put(broker, "fine", 1).ok()) << "this call learns of the error";
   const Status next = Put(broker, "not done", 1);
   EXPECT_EQ(next.reason(), "NAME_TAKEN");
   EXPECT_EQ(broker.Acquire({.name = "not done"}).status().code(), Code::kNotFound);
@@ -209,7 +210,7 @@ TEST_P(UnwaitedTest, APublishThatDoesNotFitOrReplacesIsWaitedFor) {
   EXPECT_TRUE(Holds(*broker.Acquire({.name = "x"}), 5));
 }
 
-// Unwaited requests of one slot, of several, and of a frame, in one queue: none overtakes another.
+// Unwaited requests of one slot, of several slots, and with a frame, in one queue: none overtakes another.
 TEST_P(UnwaitedTest, RequestsOfEveryLengthKeepTheirOrder) {
   Broker broker(options());
   Meet(broker);
@@ -340,7 +341,8 @@ TEST_P(PutTest, SeveralArraysOfAnyStridesMakeOneShare) {
   EXPECT_EQ(put->size, got->share->size);
 }
 
-// The broker learns that the last handle of a channel's end, and of a watch, has gone, though the queue was full then.
+// The broker learns that the last handle of a channel's end and of a watch has been dropped, although the queue was
+// full.
 TEST_P(PutTest, AnEndAndAWatchThatAreDroppedInAFullQueueAreClosed) {
   std::atomic<bool> waits{false};
   Broker::Options its = options();
@@ -360,7 +362,7 @@ TEST_P(PutTest, AnEndAndAWatchThatAreDroppedInAFullQueueAreClosed) {
   while (!waits) std::this_thread::yield();
   std::thread channel_dropper([&] { channel = Unavailable("dropped"); });
   std::thread watch_dropper([&] { watch = Unavailable("dropped"); });
-  // Time in which both would return, if they did not wait for room.
+  // Long enough for both to return if they did not wait for room.
   std::this_thread::sleep_for(milliseconds(200));
   daemon_->Signal(SIGCONT);
   filler.join();

@@ -1,4 +1,4 @@
-// Which of the arenas that are mapped for reading stay mapped.
+// The cache of arenas mapped for reading: which ones stay mapped.
 #include "client/arena_cache.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Instant = ArenaCache::Instant;
 
-// Tells when it is unmapped.
+// Records that it has been unmapped.
 class Told final : public Mapping {
  public:
   Told(uint64_t arena, std::multiset<uint64_t>& mapped) : arena_(arena), mapped_(mapped) { mapped_.insert(arena_); }
@@ -40,7 +40,7 @@ class ArenaCacheTest : public testing::Test {
     fresh->shared = std::make_unique<Told>(arena, mapped_);
     return cache.Add(fresh);
   }
-  // Nothing is so old that its age alone would unmap it.
+  // No arena is unmapped for its age.
   static constexpr Instant kLongAgo{};
 
   std::multiset<uint64_t> mapped_;
@@ -60,12 +60,12 @@ TEST_F(ArenaCacheTest, OfMoreThanItsNumberTheLeastRecentlyUsedGoes) {
 TEST_F(ArenaCacheTest, OfMoreThanItsBytesTheLeastRecentlyUsedGo) {
   ArenaCache cache({.arenas = 100, .bytes = 1000});
   for (const uint64_t arena : {1, 2, 3, 4}) Add(cache, arena, 400);
-  Add(cache, 1, 400);  // another thread's, and one too many
+  Add(cache, 1, 400);  // a redundant mapping, as another thread may make it
   cache.Find(2);
   EXPECT_THAT(cache.TakeIdle(kLongAgo), ElementsAre(3, 4));
   EXPECT_THAT(mapped_, ElementsAre(1, 2));
   Add(cache, 5, 2000);
-  EXPECT_THAT(cache.TakeIdle(kLongAgo), ElementsAre(1, 2, 5)) << "one that is too large stays for nobody";
+  EXPECT_THAT(cache.TakeIdle(kLongAgo), ElementsAre(1, 2, 5)) << "an arena above the limit does not stay";
   EXPECT_FALSE(cache.full());
 }
 

@@ -41,7 +41,7 @@ TEST(CarverTest, WhatDoesNotFitIsRefused) {
   EXPECT_FALSE(carver.BestGap(256).has_value());
 }
 
-// A model that marks every granule says what is right.
+// Compared with a model that marks every granule.
 TEST(CarverTest, RandomUseNeitherOverlapsNorLosesAGranule) {
   constexpr uint64_t kGranules = 4096;
   std::mt19937_64 random(7);

@@ -1,4 +1,4 @@
-// Answers of a broker that is not to be trusted: a decoder says an error or a value, whatever comes.
+// Answers of an untrusted broker: every decoder returns an error or a value for any bytes.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace arraybridge {
 namespace {
 
-// Every decoder on every prefix and every changed byte of every answer: an error or a value, never a crash.
+// Runs every decoder on every prefix and every changed byte of every answer: an error or a value, never a crash.
 TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
   v1::OpenSessionResponse opened;
   *opened.mutable_server() = SomeServer();
@@ -76,7 +76,7 @@ TEST(CodecNonsenseTest, SenselessAnswersAreRefused) {
   EXPECT_EQ(DecodeShares(message.SerializeAsString()).status().code(), Code::kDataLoss);
 }
 
-// What a share's maker says of its arrays is no word of the broker's.
+// The publisher of a share describes its arrays; the broker does not vouch for them.
 TEST(CodecNonsenseTest, AnArrayThatCannotBeReadIsAnErrorOfItsShareAlone) {
   for (const auto& spoil : std::vector<std::function<void(v1::ArraySpec&)>>{
            [](auto& spec) { spec.set_lanes(4); }, [](auto& spec) { spec.set_bits(264); },

@@ -1,4 +1,4 @@
-// Every message of the client against libprotobuf, which the daemon uses: what one writes the other reads alike.
+// Compares every message of the client with libprotobuf, which the daemon uses: each side reads the other's encoding.
 #include "client/codec.h"
 
 #include <gtest/gtest.h>
@@ -219,7 +219,7 @@ TEST(CodecTest, ReadingWithoutCalls) {
   EXPECT_FALSE(release.empty());
   EXPECT_TRUE(Parsed<v1::ReleaseRequest>(codec::Encode(release)).holds());
 
-  // What a record of a catalogue holds: a share without a handle.
+  // The content of a catalogue record: a share without a handle.
   v1::Share said = SomeShare();
   said.clear_handle();
   const auto described = codec::DecodeDescription(said.SerializeAsString());

@@ -1,4 +1,4 @@
-// Copies over a GPU, what a client knows of its devices before it needs one, and what protects a reader's memory.
+// Copies to and from GPUs, the devices that a client knows before it uses one, and the protection of a reader's memory.
 #include "client/memory/cuda_copy.h"
 
 #include <arraybridge/device.h>
@@ -62,7 +62,7 @@ TEST_F(CudaClientTest, WithoutALibraryThereIsHostMemoryAlone) {
   EXPECT_EQ(mappers->Local({kDeviceCuda, 0, {}}).status().code(), Code::kUnavailable);
 }
 
-// From memory of the first GPU to a broker's on the second; what that is full of, and the copies it took.
+// Copies from memory of the first GPU to a broker's memory on the second. Returns its bytes and the copies.
 struct Crossed {
   int bytes = -1;
   long to_host = 0;
@@ -75,7 +75,7 @@ Crossed CrossIn(const std::string& machine) {
   const CudaDevices& devices = **CudaDevices::OfThisProcess(kLibrary);
   const cuda::Driver& driver = devices.driver();
   cuda::CUdeviceptr memory = 0;
-  const Device other{kDeviceCuda, 1, {}};  // the owner's block lies on the first, which this process numbers 0
+  const Device other{kDeviceCuda, 1, {}};  // the owner's block lies on the first GPU, this process's device 0
   {
     const auto inside = devices.Enter(other.id);
     EXPECT_EQ(driver.MemAlloc(&memory, kBlock), cuda::CUDA_SUCCESS);
@@ -115,7 +115,7 @@ TEST_F(CudaClientTest, ElseTheyGoByTheHost) {
   });
 }
 
-// Memory of this process on a GPU that sees `machine`, for the life of the object.
+// This process's memory on a GPU that sees `machine`, for the life of the object.
 class OnGpu {
  public:
   OnGpu(const std::string& machine, uint64_t bytes) {
@@ -143,13 +143,13 @@ std::vector<uint8_t> Pattern(uint64_t bytes) {
   return pattern;
 }
 
-// Whether a pattern of so many bytes comes back from the GPU as it went there.
+// True if a pattern of so many bytes survives a copy to the GPU and back.
 bool ComesBack(const OnGpu& gpu, uint64_t bytes) {
   const Device device{kDeviceCuda, 0, {}};
   const std::vector<uint8_t> pattern = Pattern(bytes);
   std::vector<uint8_t> source = pattern;
   EXPECT_TRUE(CopyOverDevice(Bytes(source.data(), Device{}, bytes), gpu.data(), device).ok());
-  std::fill(source.begin(), source.end(), uint8_t{0});  // it is done on return
+  std::fill(source.begin(), source.end(), uint8_t{0});  // the copy has finished on return
   const auto back = CopyToHeap(Bytes(gpu.data(), device, bytes));
   EXPECT_TRUE(back.ok()) << back.status().ToString();
   return std::equal(pattern.begin(), pattern.end(), static_cast<const uint8_t*>(back->data));
@@ -170,8 +170,7 @@ TEST_F(CudaClientTest, LargeCopiesGoByPinnedChunksPieceByPiece) {
   });
 }
 
-// Patterns of these sizes, copied to `gpu` at once, each where the next multiple of 256 bytes begins; whether they are
-// there.
+// Copies patterns of these sizes to `gpu` in one call, each at the next multiple of 256 bytes. True if they arrive.
 bool GoTogether(const OnGpu& gpu, const std::vector<uint64_t>& sizes) {
   const Device device{kDeviceCuda, 0, {}};
   std::vector<std::vector<uint8_t>> patterns;
@@ -280,7 +279,7 @@ TEST_F(CudaClientTest, StridedArraysOnAGpuAreCopiedCompact) {
     const Device device{kDeviceCuda, 0, {}};
     std::vector<uint8_t> pattern = Pattern(kBlock);
     ASSERT_TRUE(CopyOverDevice(Bytes(pattern.data(), Device{}), gpu.data(), device).ok());
-    View columns = Bytes(static_cast<std::byte*>(gpu.data()) + 99, device);  // every second of a row, backwards
+    View columns = Bytes(static_cast<std::byte*>(gpu.data()) + 99, device);  // every second element of a row, backwards
     columns.shape = {100, 50};
     columns.strides = {200, -2};
     const auto on_heap = CopyToHeap(columns);
@@ -309,7 +308,7 @@ TEST_F(CudaClientTest, CopiesComeAfterTheProducersStreamAndNotAfterOthers) {
     ASSERT_CUDA(driver.StreamCreate(&stream, cuda::kStreamNonBlocking));
     ASSERT_CUDA(driver.MemsetD8Async(memory, 'Q', kBlock, stream));
     View view = Bytes(reinterpret_cast<void*>(memory), {kDeviceCuda, 0, {}});
-    EXPECT_NE(static_cast<uint8_t*>(CopyToHeap(view)->data)[0], 'Q') << "late: nobody has asked for that stream";
+    EXPECT_NE(static_cast<uint8_t*>(CopyToHeap(view)->data)[0], 'Q') << "late: no thread has waited for that stream";
     EXPECT_TRUE(WaitForProducer(view).ok());
     EXPECT_NE(static_cast<uint8_t*>(CopyToHeap(view)->data)[0], 'Q');
     view.stream = reinterpret_cast<uintptr_t>(stream);

@@ -12,14 +12,14 @@
 namespace arraybridge {
 namespace {
 
-constexpr char kPath[] = "LD_LIBRARY_PATH";  // read once, when a process begins
+constexpr char kPath[] = "LD_LIBRARY_PATH";  // read once, when the process starts
 
 TEST(CudaDevicesTest, TheLibraryPathIsSearchedAgainAfterALibraryWasLoaded) {
   if (CudaDevices::Present("")) GTEST_SKIP() << "this machine has a CUDA driver";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   std::string folder = ::testing::TempDir() + "driver-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  ASSERT_EQ(::setenv(kPath, folder.c_str(), 0), 0);  // the fresh process keeps its parent's
+  ASSERT_EQ(::setenv(kPath, folder.c_str(), 0), 0);  // the new process keeps its parent's value
   EXPECT_FINE_IN_FRESH_PROCESS({
     EXPECT_FALSE(CudaDevices::Present(""));
     const std::string driver = std::string(::getenv(kPath)) + "/libcuda.so.1";

@@ -1,5 +1,5 @@
-// What a borrower does with GPU memory of another process, on the simulated driver: both kinds of handle, every check,
-// and what is left when a call fails. Each body is a process of its own, with its own driver.
+// A client that maps GPU memory of another process, on the simulated driver: both kinds of handle, every check, and the
+// state after a failed call. Each test body is a process of its own with its own driver.
 #include <sys/wait.h>
 
 #include <optional>
@@ -202,7 +202,7 @@ TEST_P(CudaMapperTest, AnOwnerMayFreeWhenTheLastMappingHasGone) {
       auto second = Mapped(handle);
       first.reset();
       second.reset();
-      EXPECT_EQ(owner.Free(), "0");  // with an importer it would be the owner's end
+      EXPECT_EQ(owner.Free(), "0");  // with an importer it would end the owner
     }
   });
 }
@@ -244,7 +244,7 @@ TEST_P(CudaMapperTest, AnotherInstanceOfAPartitionedGpuIsNamedAsOne) {
   });
 }
 
-// Of a graph, on a stream that waits for the default stream or does not.
+// A capture of a graph, on a stream that does or does not wait for the default stream.
 class Capture {
  public:
   Capture(const cuda::Driver& driver, uint32_t stream_flags) : driver_(driver) {
@@ -253,7 +253,7 @@ class Capture {
     EXPECT_EQ(Find<BeginCapture>("cuStreamBeginCapture_v2")(stream_, cuda::CU_STREAM_CAPTURE_MODE_GLOBAL),
               cuda::CUDA_SUCCESS);
   }
-  // What the driver says of it.
+  // Ends the capture and returns the driver's result.
   cuda::CUresult End() {
     using EndCapture = cuda::CUresult (*)(cuda::CUstream, void**);
     const cuda::CUresult ended = Find<EndCapture>("cuStreamEndCapture")(stream_, nullptr);
@@ -271,7 +271,7 @@ class Capture {
   cuda::CUstream stream_ = nullptr;
 };
 
-// Maps, reads, waits and unmaps in another thread, as the reclaimer is one.
+// Maps, reads, waits and unmaps in another thread, as the reclaimer does.
 void UseMeanwhile(const Handle& handle, Code drained) {
   std::thread([&] {
     auto mapping = MapperOf(handle.kind)->Map(handle, handle.device, Access::kRead);
@@ -288,14 +288,14 @@ TEST_P(CudaMapperTest, ACaptureInTheProcessIsNotDisturbed) {
     const auto inside = devices.Enter(0);
     for (const uint32_t flags : {0u, cuda::kStreamNonBlocking}) {
       std::optional<CaptureScope> declared;
-      if (flags == cuda::kStreamNonBlocking) declared.emplace();  // nobody could see it from outside
+      if (flags == cuda::kStreamNonBlocking) declared.emplace();  // it is not visible from outside
       Capture capture(devices.driver(), flags);
       UseMeanwhile(owner.Share(), Code::kUnavailable);
       EXPECT_EQ(capture.End(), cuda::CUDA_SUCCESS);
       declared.reset();
       UseMeanwhile(owner.Share(), Code::kOk);
     }
-    ExpectNothingLeft();  // what a capture kept from being unmapped has been, with the next
+    ExpectNothingLeft();  // a mapping kept by a capture was unmapped with the next one
   });
 }
 
@@ -344,7 +344,7 @@ TEST_P(CudaMapperTest, WaitingForADeviceBlocksNobody) {
     ASSERT_CUDA(devices.driver().MemcpyDtoHAsync(&byte, address, 1, stream));
     const auto first = mapping->Now();
     const auto second = mapping->Now();
-    EXPECT_EQ(first, second) << "one question for all that came before it";
+    EXPECT_EQ(first, second) << "one query for all earlier work";
     EXPECT_EQ(*first->Poll(), DeviceEvent::State::kPending);
     EXPECT_EQ(*first->Poll(), DeviceEvent::State::kPending);
     EXPECT_NE(mapping->Now(), first) << "work may have been queued since";

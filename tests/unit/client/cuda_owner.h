@@ -1,5 +1,5 @@
-// An owner of simulated GPU memory in a process of its own, and a block of it as a broker would hand it out. The block
-// is full of 'A'.
+// An owner of simulated GPU memory in a process of its own, and a block of it in the form that a broker grants. All
+// bytes of the block are 'A'.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace arraybridge {
 
-// Of the simulated machine's first GPU.
+// The UUID of the simulated machine's first GPU.
 inline constexpr const char* kUuid = "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
 
 using cuda::Counter;
@@ -26,7 +26,7 @@ using cuda::kBlock;
 
 inline const std::string kLibrary = DriverUnderTest(SIMULATED_CUDA_LIBRARY);
 
-// Of the first GPU that there is. REQUIRES on a card: a process of the test's own, which may use the driver.
+// The UUID of the first GPU present. REQUIRES on a card: a process of the test's own, which may use the driver.
 inline std::string FirstUuid() {
   if (IsSimulated(kLibrary)) return kUuid;
   const auto devices = CudaDevices::OfThisProcess(kLibrary);
@@ -34,7 +34,7 @@ inline std::string FirstUuid() {
   return (*devices)->all().at(0).uuid;
 }
 
-// A borrower's machine: its driver is loaded with the first call after this.
+// Configures the client's machine. The driver is loaded by the next call.
 inline void Machine(const std::string& configuration) { ::setenv("SIMULATED_CUDA", configuration.c_str(), 1); }
 
 inline void ExpectNothingLeft() {
@@ -54,7 +54,7 @@ inline View Bytes(void* data, const Device& device, uint64_t size = kBlock) {
   return view;
 }
 
-// What all bytes of a mapping are; -1 if they differ.
+// The value of all bytes of a mapping; -1 if they differ.
 inline int All(const Mapping& mapping, const Device& device) {
   const auto copy = CopyToHeap(Bytes(mapping.data(), device, mapping.size()));
   EXPECT_TRUE(copy.ok()) << copy.status().ToString();
@@ -79,7 +79,7 @@ class CudaOwner {
     for (const char* step : {"create", "fill", "synchronize"}) EXPECT_EQ(Do(step), "0") << step;
   }
 
-  // "A" if every byte is that, else what they are.
+  // Returns "A" if every byte has that value, else their values.
   std::string Read() { return Do("read"); }
   std::string Free() { return Do("free"); }
 
@@ -101,7 +101,7 @@ class CudaOwner {
     handle.kind = kind_;
     handle.arena = 7;
     handle.size = handle.arena_size = cuda::kBlock;
-    handle.device = {kDeviceCuda, 5, FirstUuid()};  // the number is the owner's
+    handle.device = {kDeviceCuda, 5, FirstUuid()};  // the id in the owner's process
     if (kind_ == HandleKind::kCudaIpc) {
       handle.opaque.assign(reinterpret_cast<const char*>(&message.memory), sizeof message.memory);
     } else if (const cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr) {

@@ -12,14 +12,14 @@ TEST(DeferredErrorsTest, TheFirstIsToldOnceWithHowManyMore) {
   const Status one = errors.Take();
   EXPECT_EQ(one.code(), Code::kAlreadyExists);
   EXPECT_EQ(one.reason(), "NAME_TAKEN");
-  EXPECT_EQ(one.message(), "share 'a', which nobody waited for, was not published: it is there");
+  EXPECT_EQ(one.message(), "the unwaited publish of share 'a' failed: it is there");
   EXPECT_TRUE(errors.Take().ok());
   errors.Add("b", Unavailable("gone"));
   errors.Add("c", AlreadyExists("it is there"));
   errors.Add("d", AlreadyExists("it is there"));
   const Status three = errors.Take();
   EXPECT_EQ(three.code(), Code::kUnavailable);
-  EXPECT_EQ(three.message(), "share 'b', which nobody waited for, was not published: gone (and 2 more)");
+  EXPECT_EQ(three.message(), "the unwaited publish of share 'b' failed: gone (and 2 more)");
   EXPECT_TRUE(errors.Take().ok());
 }
 

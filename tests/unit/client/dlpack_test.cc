@@ -19,7 +19,7 @@ constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 float g_floats[64];
 
-// Counts how often it was dropped.
+// Counts how often the owner was dropped.
 std::shared_ptr<const void> Owner(std::atomic<int>& drops) {
   return {&drops, [&drops](const void*) { ++drops; }};
 }
@@ -28,7 +28,7 @@ View Floats(std::vector<int64_t> shape, std::shared_ptr<const void> owner = null
   return *Describe(g_floats, {2, 32, 1}, std::move(shape), {}, {}, false, std::move(owner));
 }
 
-// A producer of tensors whose every field a test may spoil.
+// A producer of tensors in which a test can corrupt any field.
 struct Foreign {
   std::vector<int64_t> shape{2, 3};
   std::vector<int64_t> strides;
@@ -56,7 +56,7 @@ struct Foreign {
     ASSERT_FALSE(view.ok());
     EXPECT_EQ(view.status().code(), Code::kInvalidArgument);
     EXPECT_NE(view.status().message().find(named), std::string::npos) << view.status().message();
-    EXPECT_EQ(deletes, 0) << "a refused tensor stays its producer's";
+    EXPECT_EQ(deletes, 0) << "the producer still owns a refused tensor";
   }
 };
 
@@ -159,11 +159,11 @@ TEST(Deleter, EightThreadsReleaseOnce) {
 }
 
 TEST(Deleter, ReleasedBlocksLiveAgainAndAreBounded) {
-  using Pool = BlockPool<DLManagedTensor, 3>;  // a pool of its own: no other test moves the count
+  using Pool = BlockPool<DLManagedTensor, 3>;  // a pool of its own, so that other tests do not change the count
   std::vector<Block<DLManagedTensor, 3>*> blocks;
   for (size_t i = 0; i <= kReleasedBlocksMax; ++i) blocks.push_back(Pool::Instance().Take());
   auto* oldest = blocks[1];
-  for (auto* block : blocks) Pool::Delete(&block->tensor);  // one more than kept: blocks[0] is given back
+  for (auto* block : blocks) Pool::Delete(&block->tensor);  // one more than is kept, so blocks[0] is freed
   auto* reused = Pool::Instance().Take();
   EXPECT_EQ(reused, oldest);
   Pool::Delete(&reused->tensor);
@@ -308,7 +308,7 @@ TEST(Import, RefusesRankWithoutShapeAndNegativeRank) {
 }
 
 TEST(Import, ForeignMajorReadsNothingAfterFlags) {
-  // Only the head exists: ASan would see a read behind it.
+  // Only the head is allocated, so ASan detects a read behind it.
   const auto head = std::make_unique<std::byte[]>(offsetof(DLManagedTensorVersioned, dl_tensor));
   auto* tensor = reinterpret_cast<DLManagedTensorVersioned*>(head.get());
   tensor->version = {2, 0};
@@ -358,7 +358,7 @@ TEST(Plain, IsNothingElse) {
   };
   EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.version.major = 2; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.flags = 2; })) << "made for one consumer alone";
-  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.flags = uint64_t{1} << 63; })) << "whatever that may mean one day";
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.flags = uint64_t{1} << 63; })) << "an unknown flag";
   EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.deleter = nullptr; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.device = {kDLCUDAHost, 0}; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.tensor.dl_tensor.device.device_id = 1; }));
@@ -414,7 +414,7 @@ TEST(ExportedFrom, IsTheViewThatWasExported) {
       const auto kept = ExportedFrom(*versioned);
       versioned->deleter(versioned);
       legacy->deleter(legacy);
-      EXPECT_EQ(drops, 0) << "what was found keeps the memory";
+      EXPECT_EQ(drops, 0) << "the view keeps the memory";
     }
     EXPECT_EQ(drops.exchange(0), 1);
   }

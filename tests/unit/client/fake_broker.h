@@ -1,4 +1,4 @@
-// The other end of a lifeline, which does what a test says: also what a broker must never do.
+// The broker's end of a lifeline, controlled by a test. It can also violate the protocol.
 #pragma once
 
 #include <gtest/gtest.h>

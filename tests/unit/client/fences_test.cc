@@ -1,4 +1,4 @@
-// What a client does with shares that it published before their bytes were there.
+// Shares that a client published before their bytes were written.
 #include "client/fences.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// What has become of one event.
+// Records the calls of one event.
 struct Fate {
   std::atomic<bool> passed{false};
   std::atomic<bool> failed{false};
@@ -38,7 +38,7 @@ class FakeEvent final : public RecordedEvent {
 
 class FencesTest : public testing::Test {
  protected:
-  // The share `id`; what its bytes are copied from lives as long as the pointer says.
+  // Adds the share `id`. The returned pointer tells whether the source of its copy is still alive.
   std::weak_ptr<const void> Add(uint64_t id, Fate& fate) {
     auto source = std::make_shared<int>(0);
     std::weak_ptr<const void> watched = source;
@@ -66,9 +66,9 @@ TEST_F(FencesTest, SourcesLiveUntilTheWorkHasEndedAndTheEventUntilNobodyWaits) {
   EXPECT_EQ(told.done, std::vector<uint64_t>{7});
   EXPECT_TRUE(source.expired());
   EXPECT_FALSE(fate.destroyed);
-  EXPECT_TRUE(Told(now_).empty()) << "said, and not answered yet";
+  EXPECT_TRUE(Told(now_).empty()) << "reported, and not answered yet";
   fences_->Answered(told, std::vector<uint64_t>{7}, now_);
-  EXPECT_FALSE(fate.destroyed) << "somebody may still wait for it";
+  EXPECT_FALSE(fate.destroyed) << "another process may still wait for it";
   EXPECT_TRUE(Told(now_).empty());
   const codec::Release again = Told(now_ + std::chrono::seconds(1));
   EXPECT_EQ(again.done, std::vector<uint64_t>{7});
@@ -86,11 +86,11 @@ TEST_F(FencesTest, WorkThatFailedIsSaidToBeLost) {
   EXPECT_EQ(told.lost, std::vector<uint64_t>{8});
   EXPECT_TRUE(told.done.empty());
   fences_->Answered(told, {}, now_);
-  EXPECT_TRUE(fate.retired) << "its record means nothing";
+  EXPECT_TRUE(fate.retired) << "its state is meaningless";
   EXPECT_TRUE(fate.destroyed);
 }
 
-// A question that the driver does not answer says nothing of the work: it may still read what it copies from.
+// A failed query of the driver says nothing about the work, which may still read its source.
 TEST_F(FencesTest, WorkThatNobodyCanTellOfKeepsItsSourcesAndIsAskedForAgain) {
   Fate fate;
   const auto source = Add(8, fate);
@@ -126,7 +126,7 @@ TEST_F(FencesTest, AnAnswerAboutOthersChangesNothing) {
   done.passed = true;
   const codec::Release told = Told(now_);
   fences_->Answered({.leases = {}, .arenas = {}, .unmapped = {}, .done = {1, 3}}, {}, now_);
-  EXPECT_FALSE(queued.destroyed) << "its work is still queued, whatever was said";
+  EXPECT_FALSE(queued.destroyed) << "its work is still queued, whatever the broker answered";
   EXPECT_FALSE(done.destroyed);
   fences_->Answered(told, {}, now_);
   EXPECT_TRUE(done.destroyed);
@@ -153,7 +153,7 @@ TEST_F(FencesTest, WhatIsQueuedWhenTheSessionEndsKeepsItsSourcesAndItsEvent) {
   fences_.reset();
   EXPECT_FALSE(source.expired()) << "the device may still read it";
   EXPECT_TRUE(queued.retired);
-  EXPECT_TRUE(done.retired) << "nobody says whether anybody waits for it";
+  EXPECT_TRUE(done.retired) << "it is unknown whether a process waits for it";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A client's side of holds, against the broker's catalogue and page in the same process.
+// The client's side of hazard slots, with the broker's catalogue and page in the same process.
 #include "client/hazard_table.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ TEST_F(HazardTableTest, AHoldIsSeenUntilItsLastUserEnds) {
   EXPECT_EQ(catalogue::Read(one.record()).share, 5u);
   EXPECT_TRUE(page_->Has(entry.hold()));
   HazardSlot two = table_->Take("a");
-  EXPECT_EQ(page_->count(), 1u) << "one for a share and process";
+  EXPECT_EQ(page_->count(), 1u) << "one per share and process";
   EXPECT_FALSE(one.End());
   EXPECT_TRUE(page_->Has(entry.hold()));
   EXPECT_FALSE(two.End());
@@ -85,7 +85,7 @@ TEST_F(HazardTableTest, AFullPageTakesNoMore) {
   }
   Put("more", 1);
   EXPECT_FALSE(table_->Take("more"));
-  EXPECT_TRUE(table_->Take("7")) << "what is held already has room for another user";
+  EXPECT_TRUE(table_->Take("7")) << "a held slot takes another user";
   for (uint32_t i = 0; i < holds::kWords; ++i) EXPECT_EQ(catalogue::Read(held[i].record()).share, i);
   held[9].End();
   EXPECT_TRUE(table_->Take("more"));
@@ -106,7 +106,7 @@ TEST_F(HazardTableTest, HoldsThatWereUsedAreUsedAgain) {
   EXPECT_EQ((*mapped)->page().high, 1u) << "the broker looks at no more than was needed";
 }
 
-// Threads take and end holds of the same few shares: they meet while one claims or clears the hold that another wants.
+// Threads take and end slots of the same few shares, and meet while one claims or clears a slot that another one wants.
 TEST_F(HazardTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
   constexpr uint64_t kTakes = 50000;
   constexpr int kThreads = 4;
@@ -158,15 +158,15 @@ TEST_F(HazardTableTest, WhatIsNoCatalogueIsRefused) {
   header.version = catalogue::kVersion;
   header.record_bytes = sizeof(catalogue::Record);
   header.records_offset = catalogue::kHeaderBytes;
-  header.capacity = 1000000;  // and the file has not the bytes
+  header.capacity = 1000000;  // larger than the file
   ASSERT_EQ(::write(open.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(refused(open), Code::kFailedPrecondition);
   EXPECT_EQ(HazardPage::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
 }
 
-// A broker that withdraws and publishes again all the time, beside threads that hold and let go. What a hold says is
-// checked against what it named.
+// A broker withdraws and republishes shares continuously, while threads take and end slots. The test checks the record
+// of each slot against the name it was taken by.
 TEST_F(HazardTableTest, ThreadsHoldWhileTheBrokerReplaces) {
   constexpr int kNames = 4;
   constexpr int kReaders = 3;
@@ -184,7 +184,7 @@ TEST_F(HazardTableTest, ThreadsHoldWhileTheBrokerReplaces) {
         HazardSlot hold = table_->Take(std::to_string(name));
         if (!hold) continue;
         ++taken;
-        // Its share's number is its name's, in every generation.
+        // A share's id modulo kNames is the number of its name, in every generation.
         ASSERT_EQ(catalogue::Read(hold.record()).share % kNames, name);
         held.push_back(std::move(hold));
         if (held.size() > 3) held.erase(held.begin());

@@ -90,7 +90,7 @@ TEST(HostMapperTest, WhatIsWrittenAfterDetachStaysHere) {
   Handle handle = Memory(0, O_RDWR);
   auto mapping = MakeHostMapper()->Map(handle, Device{}, Access::kWrite);
   ASSERT_TRUE(mapping.ok());
-  // As the broker does once the producer has mapped it.
+  // As the broker does after the producer has mapped the arena.
   ASSERT_EQ(::fcntl(handle.descriptor.get(), F_ADD_SEALS, kNoResize | F_SEAL_FUTURE_WRITE), 0);
   (*mapping)->Detach();
   std::byte* const bytes = (*mapping)->data() + 4096 + 256;

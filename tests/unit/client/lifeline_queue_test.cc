@@ -1,5 +1,5 @@
-// The lifeline and its queue, against the daemon's own pages and a broker of the test's own: requests keep their order,
-// each is answered once, and a broker that sleeps, goes or writes what cannot be loses nothing in silence.
+// The lifeline and its queue, with the daemon's own pages and a test's broker. Requests keep their order and each is
+// answered once. If the broker sleeps, goes away or writes invalid entries, no request is lost silently.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kCallsBefore = 17;  // by the socket
+constexpr int kCallsBefore = 17;  // calls on the socket
 
 class LifelineQueueTest : public ::testing::Test {
  protected:
@@ -31,7 +31,7 @@ class LifelineQueueTest : public ::testing::Test {
   void Connect(std::chrono::microseconds spin, Lifeline::Interrupted interrupted = {}) {
     std::array<int, 2> pair{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
-    lifeline_.reset();  // before: it leaves the guard
+    lifeline_.reset();  // first, because it leaves the fork guard
     {
       NoForkHere here;
       lifeline_ = std::make_unique<Lifeline>(UniqueFd(pair[0]), std::move(interrupted), spin);
@@ -40,7 +40,7 @@ class LifelineQueueTest : public ::testing::Test {
     broker_ = std::make_unique<FakeBroker>(pair[1]);
   }
   static Deadline Far() { return steady_clock::now() + std::chrono::hours(1); }
-  // One call, which the test answers by the socket.
+  // A call that the test answers on the socket.
   void CallBySocket(const std::string& payload = "by the socket") {
     std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
     const Request request = broker_->Next();
@@ -52,7 +52,7 @@ class LifelineQueueTest : public ::testing::Test {
     auto answer = lifeline_->Call(Verb::kList, payload, Far());
     return answer.ok() ? answer->payload : answer.status().ToString();
   }
-  // The lifeline uses it from here on.
+  // Opens the queue, which the lifeline uses from now on.
   void GiveQueue() {
     lifeline_->OfferQueue("mine");
     lifeline_->WantQueue();
@@ -77,7 +77,7 @@ class LifelineQueueTest : public ::testing::Test {
     doorbell.header = {static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
     broker_->Answer(doorbell, "");
   }
-  // Waits until there is one.
+  // Waits for a request and takes it.
   Request Take() {
     session_queue::Entry entry;
     for (;;) {
@@ -102,7 +102,7 @@ class LifelineQueueTest : public ::testing::Test {
     ASSERT_NE(written, SessionQueue::Written::kNo);
     if (written == SessionQueue::Written::kDoorbellIsDue) Doorbell();
   }
-  // One call, which the test answers in the queue.
+  // A call that the test answers through the queue.
   void CallByQueue(const std::string& payload = "by the queue") {
     std::thread caller([&] { EXPECT_EQ(Call(payload), "to " + payload); });
     const Request request = Take();
@@ -300,7 +300,7 @@ TEST_F(LifelineQueueTest, APostWithADeadlineWaitsForRoom) {
   EXPECT_EQ(lifeline_->Post(Verb::kCloseChannel, "in vain", soon).code(), Code::kDeadlineExceeded);
   EXPECT_GE(steady_clock::now(), soon);
   std::thread poster([&] { EXPECT_TRUE(lifeline_->Post(Verb::kCloseChannel, "there is room", Far()).ok()); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it mostly waits already
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it usually waits by then
   for (uint64_t i = 0; i < session_queue::Format::kSlots; ++i) EXPECT_EQ(Take().payload, std::to_string(i));
   queue_->Finish();
   const Request request = Take();
@@ -346,7 +346,7 @@ TEST_F(LifelineQueueTest, AnAnswerThatABrokerWroteBeforeItWentIsHeard) {
   caller.join();
 }
 
-// A broker that lives may take it before it hears that the connection has ended.
+// A live broker may take the request before it notices the end of the connection.
 TEST_F(LifelineQueueTest, ARequestOfAConnectionThatTheClientEndedMayBeServedYet) {
   Connect(std::chrono::microseconds(50));
   GiveQueue();
@@ -373,7 +373,7 @@ TEST_F(LifelineQueueTest, ADeadlineEndsTheWaitAndALateAnswerIsGivenBack) {
   CallByQueue();
 }
 
-// A signal's handler forks while its thread waits: the child has neither the socket nor the pages.
+// A signal handler forks while its thread waits. The child has neither the socket nor the pages.
 TEST_F(LifelineQueueTest, AChildThatIsForkedInACallHearsThatTheConnectionIsLost) {
   const pid_t parent = ::getpid();
   int asked = 0;

@@ -1,4 +1,4 @@
-// The lifeline against a server of the test's own on a socket pair: what a broker must never do, and a broken one does.
+// The lifeline with a test's server on a socket pair, including behaviour that only a broken broker shows.
 #include "client/lifeline.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ class LifelineTest : public ::testing::Test {
     broker_ = std::make_unique<FakeBroker>(pair[1]);
   }
   static Deadline Far() { return steady_clock::now() + hours(1); }
-  // A connection whose callers are told, when they ask the third time, to wait no longer.
+  // A connection whose callers are interrupted at their third check.
   void Interruptible() {
     std::array<int, 2> pair{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
@@ -166,14 +166,14 @@ TEST_F(LifelineTest, ARequestStatesItsDeadlineOnTheBrokersClock) {
     static_cast<void>(lifeline_->Call(verb, "", deadline));
     return broker_->Next().header;
   };
-  EXPECT_EQ(asked(Verb::kPublish, now).flags & kFrameDeadline, 0) << "the broker has not said that it looks at them";
+  EXPECT_EQ(asked(Verb::kPublish, now).flags & kFrameDeadline, 0) << "the broker has not said that it reads deadlines";
   lifeline_->StateDeadlines(kAhead);
   const FrameHeader publish = asked(Verb::kPublish, now);
   EXPECT_NE(publish.flags & kFrameDeadline, 0);
   const auto broker_now = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch() + kAhead);
   EXPECT_EQ(publish.status, static_cast<uint32_t>(broker_now.count()));
   for (const Verb verb : {Verb::kRelease, Verb::kCloseChannel, Verb::kMapped, Verb::kReceive, Verb::kWatch}) {
-    EXPECT_EQ(asked(verb, now).flags & kFrameDeadline, 0) << "what gives something back is served however late";
+    EXPECT_EQ(asked(verb, now).flags & kFrameDeadline, 0) << "releases are served however late";
   }
   std::thread caller([&] { static_cast<void>(lifeline_->Call(Verb::kList, "", now + hours(24 * 365))); });
   const Request far = broker_->Next();
@@ -218,14 +218,14 @@ TEST_F(LifelineTest, WhatChangesNothingForOthersHasNoOutcome) {
   EXPECT_TRUE(given_up.status().metadata().empty());
 }
 
-// The deadline bounds waiting for others, not work of the request's own that gets further.
+// The deadline bounds waiting for others; it does not bound a request that makes progress.
 TEST_F(LifelineTest, ProgressGivesAnAllocateItsTimeAnew) {
   constexpr std::chrono::milliseconds kTimeout{500};
   std::thread server([&] {
     const Request request = broker_->Next();
     EXPECT_NE(request.header.flags & kFrameProgress, 0);
     const auto begun = steady_clock::now();
-    while (steady_clock::now() < begun + 3 * kTimeout) {  // takes three times as long as it may
+    while (steady_clock::now() < begun + 3 * kTimeout) {  // three times the timeout
       broker_->Send({request.header.verb, kFrameProgress, 0, request.header.request}, "");
       std::this_thread::sleep_for(kTimeout / 50);
     }
@@ -247,7 +247,7 @@ TEST_F(LifelineTest, AnAllocateWithoutProgressEndsAndSaysWhatToDo) {
   EXPECT_FALSE(lifeline_->lost()) << "progress of what was given up";
 }
 
-// Each sends something senseless instead of the answer; the caller learns that the connection is lost.
+// Each server sends an invalid answer. The caller gets the error of a lost connection.
 class NonsenseTest : public LifelineTest {
  protected:
   template <class Nonsense>

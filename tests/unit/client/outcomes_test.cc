@@ -1,4 +1,4 @@
-// What is remembered of requests that were given up: the latest of them, each as the broker answered it.
+// The results of requests that were given up: the latest are kept, each with the broker's answer.
 #include "client/outcomes.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(OutcomesTest, WhatWasRefusedSaysWhy) {
   EXPECT_EQ(outcomes.Find({1, 1})->status.code(), Code::kNotFound);
   EXPECT_TRUE(outcomes.Find({1, 2})->status.ok());
   EXPECT_FALSE(outcomes.Find({1, 2})->share);
-  EXPECT_FALSE(outcomes.Find({1, 3})->status.ok()) << "an answer that nobody can read";
+  EXPECT_FALSE(outcomes.Find({1, 3})->status.ok()) << "an answer that does not parse";
   EXPECT_FALSE(outcomes.Find({1, 4})) << "what it granted is given back: nothing of it was done";
   EXPECT_FALSE(outcomes.Find({2, 1})) << "another connection's";
 }

@@ -1,4 +1,4 @@
-// When a range of a written arena may be given back at once, and when only after the device has done what is queued.
+// A range of a written arena is given back at once, or only after the device has finished the queued copies.
 #include "client/placement_range.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_P(RangeTest, WhatIsPublishedAndWasOnlyCopiedIntoHasItsFence) {
   EXPECT_EQ(range_->Waits(), on_device()) << "a framework may use it without our knowing";
 }
 
-// A connection that breaks before the answer leaves the copies with the range: no fence looks after their sources.
+// If the connection breaks before the answer, the range keeps the copies, because no fence tracks their sources.
 TEST_P(RangeTest, WhatIsQueuedYetIsWaitedForWhateverTheBrokerSaid) {
   range_->published = true;
   range_->queued.push_back({0, nullptr});

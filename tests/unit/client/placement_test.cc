@@ -1,4 +1,4 @@
-// Placements against a broker of the test's own: who holds a range, and when its bytes are carved again.
+// Placements with a test's broker: the holders of a range, and when its bytes are free again.
 #include <arraybridge/broker.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -18,9 +18,9 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kArenaBytes = 1 << 20;
-constexpr std::chrono::milliseconds kPatience{1000};  // of a call, for an answer that does not come
+constexpr std::chrono::milliseconds kPatience{1000};  // timeout of a call that gets no answer
 
-// Opens a session, gives one arena, and answers a Publish only when it is told to.
+// Opens a session, grants one arena, and answers a Publish only when the test says so.
 class FakeBroker {
  public:
   FakeBroker() {
@@ -45,9 +45,9 @@ class FakeBroker {
   FakeBroker& operator=(const FakeBroker&) = delete;
 
   const std::string& directory() const { return directory_; }
-  // The answer to the Publish that was left unanswered, before the next answer of any kind.
+  // Refuses the Publish that was left unanswered, before the next answer of any kind.
   void RefuseThePublish() { refuse_.store(true); }
-  // Reads one request more, and no other before Resume.
+  // Reads one more request, and then none before Resume.
   void Stall() { stalled_.store(true); }
   void Resume() {
     stalled_.store(false);
@@ -101,7 +101,7 @@ class FakeBroker {
   template <class Message>
   static void Send(const UniqueFd& client, const FrameHeader& to, Code code, const Message& message, int fd = -1) {
     const FrameHeader header{to.verb, 0, static_cast<uint32_t>(code), to.request};
-    // The client may have gone: a test that stalls this broker ends before it has answered everything.
+    // The client may be gone, because a test that stalls this broker ends before all answers are sent.
     const SendOutcome sent = SendFrame(client.get(), header, message.SerializeAsString(), fd, true);
     EXPECT_TRUE(sent == SendOutcome::kSent || sent == SendOutcome::kClosed);
   }
@@ -157,7 +157,7 @@ TEST_F(PlacementTest, IsNotFoundByForeignOrOffsetMemory) {
   view.data = static_cast<std::byte*>(view.data) + 4;
   EXPECT_EQ(broker_.PlacementOf({&view, 1}).status().code(), Code::kNotFound);
   view = placed.views().front();
-  view.shape = {65};  // one element more than was carved
+  view.shape = {65};  // one element more than the range holds
   view.strides = {1};
   EXPECT_EQ(broker_.PlacementOf({&view, 1}).status().code(), Code::kNotFound);
 }
@@ -165,7 +165,7 @@ TEST_F(PlacementTest, IsNotFoundByForeignOrOffsetMemory) {
 TEST_F(PlacementTest, StaysUnpublishedWhenItsPublishCannotBeSent) {
   const Placement placed = Placed();
   fake_.Stall();
-  // Large requests fill the socket; each caller gives up in its own time.
+  // Large requests fill the socket. Each caller gives up at its own deadline.
   const std::string large(60000, 'x');
   std::vector<std::thread> callers;
   for (int i = 0; i < 20; ++i) {

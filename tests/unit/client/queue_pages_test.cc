@@ -1,4 +1,4 @@
-// A client's side of a session queue, over the pages that the daemon makes.
+// The client's side of a session queue, with pages made by the daemon.
 #include "client/queue_pages.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
-// A session of a client whose broker has opened it and then does nothing but what a test says: for what clients do
-// without calls.
+// A client's session whose broker opens it and then acts only on a test's command. For code that sends no requests.
 #pragma once
 
 #include <sys/socket.h>
@@ -54,16 +53,16 @@ class QuietSession {
   Session& operator*() { return *session_; }
   Session* operator->() { return session_.get(); }
   DeferredErrors& deferred_errors() { return *deferred_errors_; }
-  // What it says to its broker, without waiting. False: nothing.
+  // Receives the session's next message without waiting. False: there is none.
   bool Hears(Frame* frame) { return ReceiveFrame(broker_.get(), buffer_, false, frame) == ReceiveOutcome::kFrame; }
-  // What its broker answers, and the session hears.
+  // Sends the broker's answer, and lets the session read it.
   void Answer(const FrameHeader& asked, Code code, int descriptor = -1) {
     const FrameHeader header{asked.verb, 0, static_cast<uint32_t>(code), asked.request};
     AB_CHECK(SendFrame(broker_.get(), header, {}, descriptor, true) == SendOutcome::kSent);
     session_->lifeline().ReadArrived();
   }
   void HangUp() { broker_.reset(); }
-  // What was dropped is given back, and what was said of it is read.
+  // Gives back the dropped objects, and reads the session's messages about them.
   void Settle() {
     reclaimer_->Collect();
     Frame frame;

@@ -18,7 +18,7 @@ struct Numbered : DeferredRelease {
   const bool waits_for_a_device;
 };
 
-// Counts what was reclaimed, and where.
+// Counts the reclaimed objects and their threads.
 class Graveyard {
  public:
   Reclaimer::Reclaim reclaim() {
@@ -81,7 +81,7 @@ TEST(ReclaimerTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReclaimer) {
     reclaimer->CollectReady();
     EXPECT_EQ(graveyard.numbers().count(2 * i + 1), 1u) << "what is ready is reclaimed when it returns";
   }
-  graveyard.WaitFor(200);  // by the reclaimer, without being asked again
+  graveyard.WaitFor(200);  // by the reclaimer's thread, without another call
   EXPECT_FALSE(waits_reclaimed_here);
   auto last = reclaimer->Adopt(std::make_unique<Numbered>(200, true));
   last->reset();
@@ -89,14 +89,14 @@ TEST(ReclaimerTest, AThreadInAHurryLeavesWhatWaitsForADeviceToTheReclaimer) {
   EXPECT_EQ(graveyard.numbers().count(200), 1u) << "who collects everything waits";
 }
 
-// Its device says when.
+// The test decides when its device has finished.
 struct AtDevice : Numbered {
   AtDevice(int of, const std::atomic<DeviceEvent::State>& says) : Numbered(of, true), state(says) {}
   DeviceEvent::State PollDevice() override { return state; }
   const std::atomic<DeviceEvent::State>& state;
 };
 
-// DeferredRelease 1, at a device that is busy, and 2, at one that has done with them.
+// DeferredRelease 1 waits for a busy device, and 2 for one that has finished.
 class BusyReclaimerTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(first.ok() && second.ok()); }
@@ -143,7 +143,7 @@ TEST(ReclaimerTest, WhoCollectsHasADeadline) {
   EXPECT_FALSE(reclaimer->Collect(std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
   busy = DeviceEvent::State::kPassed;
-  graveyard.WaitFor(1);  // without being asked again
+  graveyard.WaitFor(1);  // without another call
   EXPECT_TRUE(reclaimer->Collect());
 }
 
@@ -157,7 +157,7 @@ TEST(ReclaimerTest, WhoCollectsDoesNotWaitForTheEndOfACapture) {
   reclaimer->Collect();
   EXPECT_EQ(graveyard.numbers().count(1), 0u);
   state = DeviceEvent::State::kPassed;
-  graveyard.WaitFor(1);  // without being asked again
+  graveyard.WaitFor(1);  // without another call
 }
 
 TEST(ReclaimerTest, ReclaimsWhatForeignThreadsDropExactlyOnce) {
@@ -240,7 +240,7 @@ TEST(ReclaimerTest, IdleWorkRunsAfterADropAndWhenNudged) {
   while (reclaimer.use_count() > 1) std::this_thread::yield();  // its thread has ended
 }
 
-// Half a fork: what the parent is told.
+// Half a fork: the callback of the parent.
 TEST(ReclaimerTest, WhatAChildInheritedStaysUntilTheChildIsGone) {
   Graveyard graveyard;
   const auto reclaimer = Reclaimer::Make(graveyard.reclaim());

@@ -1,4 +1,4 @@
-// What a session says to its broker, against a broker of the test's own.
+// The messages of a session to its broker, with a test's broker.
 #include "client/session.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(SessionTest, WhatIsGivenBackComesInMessagesThatTheBrokerTakes) {
   EXPECT_EQ(others, 12u);
 }
 
-// A broker in another time namespace. Its first answers reach the client late, as if that was stopped meanwhile.
+// A broker in another time namespace. Its first answers arrive late, as if the client had been stopped meanwhile.
 class OtherClock {
  public:
   static constexpr milliseconds kAhead{3'600'000};
@@ -76,7 +76,7 @@ class OtherClock {
   static int64_t ReadAt(steady_clock::time_point at) {
     return std::chrono::floor<milliseconds>((at + kAhead).time_since_epoch()).count();
   }
-  // The header of a List for which its caller waits until `deadline`.
+  // The header of a List request whose caller waits until `deadline`.
   FrameHeader HearList(steady_clock::time_point deadline) {
     const Session::Shared shared{
         .reclaimer = Reclaimer::Make(ReclaimSessionReleases),
@@ -105,7 +105,7 @@ class OtherClock {
     }
     v1::GetServerInfoResponse info;
     info.set_clock_ms(static_cast<uint64_t>(ReadAt(steady_clock::now())));
-    // So long the client does not hear what is on its way.
+    // The client gets its answer only after this delay.
     if (++readings_ <= late_) std::this_thread::sleep_for(milliseconds(300));
     if (Verb{asked.verb} == Verb::kGetServerInfo) return info.SerializeAsString();
     v1::OpenSessionResponse opened;
@@ -127,7 +127,7 @@ TEST(SessionTest, AClockThatWasHeardLateIsReadAgain) {
   const auto deadline = steady_clock::now() + std::chrono::minutes(1);
   const FrameHeader list = broker.HearList(deadline);
   EXPECT_GE(broker.readings(), 2);
-  // On a machine so slow that no reading was close it states no deadline.
+  // On a machine so slow that no reading is precise, the client states no deadline.
   if ((list.flags & kFrameDeadline) == 0) return;
   const auto too_early = static_cast<int32_t>(DeadlineOnWire(OtherClock::ReadAt(deadline)) - list.status);
   EXPECT_GE(too_early, 0) << "the broker would begin it when nobody waits any more";

@@ -1,4 +1,4 @@
-// What a broker may answer: one of each message, with something in every field.
+// One example of each answer of a broker, with a value in every field.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ inline v1::AcquireResponse SomeAcquired() {
   return message;
 }
 
-// The last share of an AcquireResponse, if all of them decode.
+// The last share of an AcquireResponse, if all shares decode.
 inline Result<codec::DescribedShare> DecodeShares(std::string_view message) {
   const auto grants = codec::DecodeGrants(message);
   if (!grants.ok()) return grants.status();

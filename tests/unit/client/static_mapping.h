@@ -1,4 +1,4 @@
-// Memory of this process in a mapping's place: what is carved of it lies nowhere else.
+// A mapping of this process's own memory, for tests that carve ranges from it.
 #pragma once
 
 #include <array>

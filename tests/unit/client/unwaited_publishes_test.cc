@@ -1,4 +1,4 @@
-// What a session publishes without waiting, over the daemon's own pages and a broker of the test's own.
+// Unwaited publishes of a session, with the daemon's own pages and a test's broker.
 #include "client/unwaited_publishes.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
     Frame frame;
     return !session_.Hears(&frame);
   }
-  // The broker gives the pages, and takes requests from them.
+  // The broker provides the pages and takes requests from them.
   void Meet() {
     session_->lifeline().WantQueue();
     const FrameHeader first = Heard(Verb::kBrowse);
@@ -62,7 +62,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
   bool Submit(std::string_view message = "a share", std::string_view name = "name") {
     return unwaited().Submit(message, name, range_);
   }
-  // The daemon serves so many; those whose message is "refused" fail.
+  // Serves at most so many requests. A request with the message "refused" fails.
   void Serve(uint64_t most = kAll) {
     const auto served = queue_->ServePublishes(most, SessionQueue::Others::kStop, [](std::string_view message) {
       return message == "refused" ? AlreadyExists("it is there").Because("NAME_TAKEN") : Ok();
@@ -115,8 +115,7 @@ TEST_F(UnwaitedPublishesTest, ThoseThatTheDaemonHadServedAreThere) {
   ASSERT_TRUE(Submit("two", "lost"));
   Serve(1);
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.deferred_errors().Take().message(),
-            "share 'lost', which nobody waited for, was not published: gone");
+  EXPECT_EQ(session_.deferred_errors().Take().message(), "the unwaited publish of share 'lost' failed: gone");
   EXPECT_FALSE(Submit()) << "nothing would confirm it";
 }
 
@@ -142,12 +141,11 @@ TEST_F(UnwaitedPublishesTest, AFailedOneIsToldAndItsRangeIsThereAgain) {
   const Status told = session_.deferred_errors().Take();
   EXPECT_EQ(told.code(), Code::kAlreadyExists);
   EXPECT_EQ(told.reason(), "NAME_TAKEN");
-  EXPECT_EQ(told.message(), "share 'taken', which nobody waited for, was not published: ALREADY_EXISTS, NAME_TAKEN");
+  EXPECT_EQ(told.message(), "the unwaited publish of share 'taken' failed: ALREADY_EXISTS, NAME_TAKEN");
   Confirm();
   EXPECT_TRUE(session_.deferred_errors().Take().ok()) << "the third was not served yet";
   unwaited().GiveUp(Unavailable("gone"));
-  EXPECT_EQ(session_.deferred_errors().Take().message(),
-            "share 'taken too', which nobody waited for, was not published: gone");
+  EXPECT_EQ(session_.deferred_errors().Take().message(), "the unwaited publish of share 'taken too' failed: gone");
 }
 
 TEST_F(UnwaitedPublishesTest, ARangeIsTheBrokersUntilItFailed) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-// A refused allocation is a case here, not a defect.
+// The tests also cover an allocation that fails, so ASan must not abort.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 
 namespace arraybridge {
@@ -18,7 +18,7 @@ Result<View> Of(std::vector<T>& data, DataType type, std::vector<int64_t> shape,
   return Describe(data.data() + first, type, std::move(shape), std::move(strides), {}, false, nullptr);
 }
 
-// What CopyCompact must give: every index in row-major order, by the definition of strides.
+// The expected result of CopyCompact: every index in row-major order, by the definition of strides.
 template <class T>
 std::vector<T> Expected(const View& view) {
   std::vector<T> out;

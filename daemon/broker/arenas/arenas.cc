@@ -72,7 +72,7 @@ void Arenas::DropHolder(ArenaId arena, SessionId session, Access access) {
 }
 
 void Arenas::GiveBack(Arena& arena) {
-  arena.writer = nullptr;  // ranges that come back are not carved again
+  arena.writer = nullptr;  // returned ranges are not carved again
   if (arena.block()->MayBeEnforced()) to_enforce_.emplace(&arena, Enforcement{});
   flags_.sweep_wanted.store(true);
   RetireIfIdle(arena);

@@ -39,7 +39,7 @@ Result<Backends::Served> Backends::For(const Peer& peer, const Device& device) c
     }
   }
   std::string kinds;
-  std::set<std::string> devices;  // a device that is shared in two ways is listed once
+  std::set<std::string> devices;  // a device with two memory kinds is listed once
   for (const MemoryBackend* const backend : all_) {
     for (const Device& served : backend->devices()) {
       devices.insert(NameOf(served));

@@ -42,7 +42,7 @@ Status Channel::CheckSend(bool from_road) const {
   if (receivers_ == 0 && had_receivers_) {
     return FailedPrecondition("nobody receives from channel '", name_, "' any more").Because("NO_RECEIVER");
   }
-  // Of both together there are no more than twice as many, however a session counts that lies.
+  // The queue and the road together hold at most twice the capacity, even if a session miscounts.
   if (queue_.size() < (from_road ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
       .Because("CHANNEL_FULL")

@@ -20,7 +20,7 @@ NamespaceRow RowOf(const Namespace& ns, const NamespacePolicy& policy) {
           ns.share_bytes(), false,    policy.share_lifetime, policy.orphan_grace, policy.withdraw_on_exit};
 }
 
-Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
+Status BadToken() { return InvalidArgument("the page token is not one of this broker's").Because("BAD_PAGE_TOKEN"); }
 
 Result<uint64_t> ReadNumber(std::string_view text) {
   uint64_t number = 0;

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kEnforcePauseMax{60'000};
 
 }  // namespace
 
-Status NoArena(ArenaId arena) { return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND"); }
+Status NoArena(ArenaId arena) { return NotFound("there is no arena ", Number(arena)).Because("ARENA_NOT_FOUND"); }
 
 Arena* Arenas::Find(ArenaId id) const {
   const auto found = arenas_.find(id);

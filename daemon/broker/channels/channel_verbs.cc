@@ -77,7 +77,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     Share& share = channel.front();
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
-      return found->peer.CannotOpen(Concat("what channel '", channel.name(), "' brings next"), arena.kind(),
+      return found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"), arena.kind(),
                                     arena.device());
     }
     acquired.shares.push_back(state.leases.Grant(*found, share));

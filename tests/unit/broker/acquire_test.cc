@@ -48,7 +48,7 @@ TEST_F(AcquireTest, FindsByIdAndByGeneration) {
   const auto stale = Acquire(maker, {{.name = "a", .generation = share.generation + 1}});
   EXPECT_THAT(stale, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   EXPECT_EQ(stale.status().message(),
-            Concat("share 'a', generation ", share.generation + 1, ", is not there in namespace 'default'"));
+            Concat("namespace 'default' has no share named 'a' of generation ", share.generation + 1));
   ASSERT_TRUE(Withdraw(maker, {{.id = share.share}}).ok());
   EXPECT_THAT(Acquire(maker, {{.id = share.share}}), FailsWith(Code::kNotFound, "SHARE_GONE"));
 }
@@ -126,7 +126,7 @@ TEST_F(AcquireTest, WithdrawTakesWhatIsThereAndNamesTheFirstThatIsNot) {
   Publish(maker, arena, "b", 256);
   const auto missing = Withdraw(maker, {{.name = "a"}, {.name = "x"}, {.name = "y"}, {.name = "b"}});
   EXPECT_THAT(missing, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
-  EXPECT_EQ(missing.status().message(), "share 'x' is not there in namespace 'default'");
+  EXPECT_EQ(missing.status().message(), "namespace 'default' has no share named 'x'");
   EXPECT_EQ(Now().shares, 0u);
   Publish(maker, arena, "a");
   EXPECT_EQ(*Withdraw(maker, {{.name = "a"}}), 1u);

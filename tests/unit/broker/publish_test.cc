@@ -183,7 +183,7 @@ TEST_F(PublishTest, TwoUidsDoNotMeet) {
   Publish(one, arena, "a");
   const auto missing = Acquire(two, {{.name = "a"}});
   EXPECT_THAT(missing, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
-  EXPECT_EQ(missing.status().message(), "share 'a' is not there in namespace 'default'");
+  EXPECT_EQ(missing.status().message(), "namespace 'default' has no share named 'a'");
   EXPECT_THAT(Withdraw(two, {{.name = "a"}}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   EXPECT_TRUE(broker().Publish(two, Call(Arena(two), "a")).ok());
 }

@@ -106,7 +106,7 @@ class Broker {
   // device. Slow.
   Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
-  // Channels (channels.cc). Only the session that opened an end can use it; every other session gets CHANNEL_NOT_OPEN.
+  // Channels (channel_verbs.cc). Only the session that opened an end can use it; every other session gets CHANNEL_NOT_OPEN.
   // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
   // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max. FAILED_PRECONDITION:
   // the channel was opened with another capacity.
@@ -128,7 +128,7 @@ class Broker {
   // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, if the session has no right
   // to it, whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
 
-  // Reading without calls (holding.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
+  // Reading without calls (hazard_verbs.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
   // A read-only descriptor of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
   // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,

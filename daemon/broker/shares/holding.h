@@ -5,7 +5,6 @@
 // A look goes through all pages for all waiting shares, in rounds and slices. A session that held a share when the
 // share was retired holds it until it clears the slot, and no session can newly hold it. So the pages may be looked at
 // one after another while sessions work. A pass proves nothing about shares that were retired after it began.
-// another while others work. Of what is retired after a pass began that pass proves nothing.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 // sleeps, and yields meanwhile: on two CPUs the wake-up is most of a round trip. On one CPU it polls only if there are
 // session queues: a yield is enough for a client to write its next request there, while a frame costs two more system
 // calls than a sleep saves.
-// system calls more than a sleep saves.
 #include "daemon/service/lifeline/local_door.h"
 
 #include <sched.h>

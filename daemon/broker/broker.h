@@ -106,7 +106,7 @@ class Broker {
   // device. Slow.
   Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
-  // Channels (channel_verbs.cc). Only the session that opened an end can use it; every other session gets CHANNEL_NOT_OPEN.
+  // Channels (channel_verbs.cc). Only the session that opened an end can use it; others get CHANNEL_NOT_OPEN.
   // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
   // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max. FAILED_PRECONDITION:
   // the channel was opened with another capacity.

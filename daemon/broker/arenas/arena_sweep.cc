@@ -9,7 +9,7 @@ namespace arraybridge {
 ArenaSweep::ArenaSweep(Arenas& arenas, Clock::time_point now)
     : taken_(arenas.TakeForSweep(now)), dying_(taken_.dying.size()) {}
 
-// A refused seal may have slept first because pages were pinned. A sweep ends after one such seal.
+// A refused seal may have slept first because pages were pinned. A sweep tries no more seals after one.
 void ArenaSweep::Seal() {
   for (const auto& [id, block] : taken_.unsealed) {
     seals_.emplace_back(id, block->Seal());

@@ -43,7 +43,7 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (!call.fence.done() &&
       (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
     return FailedPrecondition("arena ", Number(call.arena),
-                              " does not support events here: publish after the work has ended")
+                              " cannot be published with an event: publish after the work has ended")
         .Because("FENCE_NOT_OFFERED");
   }
   const Share* const old = call.channel == ChannelEndId{} ? ns.FindByName(name) : nullptr;

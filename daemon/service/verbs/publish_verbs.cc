@@ -115,7 +115,7 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
 
 bool PublishVerbs::ServeQueued(SessionId session, std::optional<std::string_view> ns) {
   if (!broker_.has_queues()) return false;
-  // Another thread may have served the entries meanwhile; then they are served all the same.
+  // Another thread may serve the entries first, which has the same effect.
   const std::vector<OpenQueue> pending = broker_.PendingQueues(session, ns);
   for (const OpenQueue& each : pending) {
     ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);

@@ -1,5 +1,5 @@
-// Access is who may do what with something that several users share, as the operator wrote it down: plain values, and
-// the one function that compares them with who stands at a door.
+// Access lists: the rights of users, groups, tokens and certificates on a shared resource, as the operator configured
+// them, and the functions that compare them with a peer's credentials.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace arraybridge {
 
-// What the kernel says of a peer, and what it says of itself; or, of one that came over TCP, its certificate alone.
+// A local peer's credentials from the kernel and the token that it states; or the certificate of a peer over TCP.
 struct Credentials {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::span<const uint32_t> groups;  // supplementary ones
-  std::string_view token;            // that it stated; empty: none
-  // What its certificate calls it: not empty exactly if it came over TCP. Then nothing of the above means anything.
+  std::string_view token;            // stated by the peer; empty: none
+  // The names in the certificate; not empty exactly if the peer came over TCP. The other fields are meaningless then.
   std::span<const std::string> subject;
 };
 
@@ -29,15 +29,15 @@ enum class Right : uint8_t { kNone, kRead, kWrite };
 struct AccessEntry {
   enum class Who : uint8_t { kAnyone, kUser, kGroup, kToken, kSubject };
   Who who = Who::kAnyone;
-  uint32_t id = 0;     // of the user or the group
-  std::string secret;  // of a token
+  uint32_t id = 0;     // uid or gid
+  std::string secret;  // the token
   Right right = Right::kWrite;
-  std::string name{};  // of a subject
+  std::string name{};  // the subject
   friend bool operator==(const AccessEntry&, const AccessEntry&) = default;
 };
 using AccessList = std::vector<AccessEntry>;
 
-// Takes as long for a wrong token as for the right one; how long it is may be found out.
+// Takes the same time for a wrong token as for the right one. The time may reveal the length.
 inline bool IsSameSecret(std::string_view one, std::string_view other) {
   if (one.size() != other.size() || one.empty()) return false;
   unsigned difference = 0;
@@ -49,7 +49,7 @@ inline bool IsSameSecret(std::string_view one, std::string_view other) {
 
 inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
   const bool is_remote = !peer.subject.empty();
-  // Who wrote "anyone", a number or a token meant this host: another one's users are named one by one.
+  // "anyone", a number or a token names peers of this host only. Peers of other hosts are named by subject.
   if (is_remote != (entry.who == AccessEntry::Who::kSubject)) return false;
   switch (entry.who) {
     case AccessEntry::Who::kAnyone:
@@ -66,7 +66,7 @@ inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
   return false;
 }
 
-// The most that any of the entries grants. All are looked at, whichever comes first.
+// The highest right that an entry grants, whatever the order of the entries.
 inline Right RightOf(const AccessList& list, const Credentials& peer) {
   Right right = Right::kNone;
   for (const AccessEntry& entry : list) {
@@ -75,13 +75,13 @@ inline Right RightOf(const AccessList& list, const Credentials& peer) {
   return right;
 }
 
-// What holds in a namespace of one name: of every user's own, or of the one that users share.
+// The settings of a namespace name: of each user's own namespace, or of the shared one.
 struct NamespacePolicy {
   uint64_t quota_bytes = 0;                       // 0 = the capacity of all devices
-  std::chrono::milliseconds share_lifetime{0};    // from its publication to its withdrawal; 0 = for ever
-  std::chrono::milliseconds orphan_grace{60000};  // an unnamed share outlives its maker by so long
+  std::chrono::milliseconds share_lifetime{0};    // from publication to withdrawal; 0 = unlimited
+  std::chrono::milliseconds orphan_grace{60000};  // for which an unnamed share outlives its maker
   bool withdraw_on_exit = false;                  // shares go with the session that published them
-  AccessList access;                              // empty: every user has a namespace of this name to himself
+  AccessList access;                              // empty: every user has their own namespace of this name
 
   bool shared() const { return !access.empty(); }
   friend bool operator==(const NamespacePolicy&, const NamespacePolicy&) = default;

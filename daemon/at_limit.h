@@ -1,4 +1,4 @@
-// What every refusal by a limit of the configuration says: which one, and its value.
+// The refusal by a configured limit, which names the limit and its value.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// libstdc++'s std::random_device calls arc4random, and libevent arc4random_buf, which glibc has only since 2.36. With
-// these the daemon starts where glibc is 2.34.
+// libstdc++'s std::random_device calls arc4random, and libevent calls arc4random_buf. glibc has them only since 2.36;
+// with these definitions the daemon also starts on glibc 2.34.
 #include <sys/random.h>
 
 #include <cstddef>
@@ -9,7 +9,7 @@ extern "C" void arc4random_buf(void* place, std::size_t size) noexcept {
   auto* bytes = static_cast<unsigned char*>(place);
   while (size > 0) {
     const ssize_t got = ::getrandom(bytes, size, 0);
-    if (got < 0) continue;  // a signal came
+    if (got < 0) continue;  // interrupted by a signal
     bytes += got;
     size -= static_cast<std::size_t>(got);
   }

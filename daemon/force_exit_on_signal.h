@@ -30,7 +30,7 @@ class ForceExitOnSignal {
     const auto until = std::chrono::steady_clock::now() + kTogether;
     while (!stop.stop_requested() && std::chrono::steady_clock::now() < until) ::sigtimedwait(&ends, nullptr, &kStep);
     if (stop.stop_requested()) return;
-    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // one thread that takes them is enough
+    ::pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // one thread that receives them is enough
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any().wait(lock, stop, [] { return false; });

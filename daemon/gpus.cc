@@ -21,19 +21,19 @@ bool Says(const Config& config, const std::string& device) {
 std::string ByUuid(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().uuid); }
 std::string ByOrdinal(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().id); }
 
-// Why no GPU is to be looked for; empty: one is.
+// Why the configuration selects no GPU; empty: it selects some.
 std::string WhyNotAsked(const Config& config) {
-  if (config.memory_backend == "host") return "the broker was told to serve host memory alone (memory.backend)";
+  if (config.memory_backend == "host") return "only host memory is enabled (memory.backend)";
   const auto names_gpu = [](const std::string& device) { return device == "all" || device.starts_with(kCuda); };
   if (std::ranges::any_of(config.devices, names_gpu)) return {};
-  return "the broker was told to serve host memory alone (memory.devices)";
+  return "only host memory is enabled (memory.devices)";
 }
 
-// With the reason where there is none.
+// UNAVAILABLE: there is no GPU; the message says why.
 Result<FoundGpus> Look(const Config& config) {
-  if (config.cuda_driver == "none") return Unavailable("the broker was told to use none (--cuda-driver none)");
+  if (config.cuda_driver == "none") return Unavailable("GPUs are disabled (--cuda-driver none)");
   auto found = FindCudaGpus(config.cuda_driver == "auto" ? "" : config.cuda_driver, config.gpus);
-  if (found.ok() && found->all.empty() && found->broken.empty()) return Unavailable("the driver shows none");
+  if (found.ok() && found->all.empty() && found->broken.empty()) return Unavailable("the driver reports none");
   return found;
 }
 
@@ -41,14 +41,14 @@ std::string Said(const FoundGpus::Broken& broken) {
   return Concat("GPU ", broken.device.id, " cannot be used: ", broken.why.message());
 }
 
-// Nothing, of none.
+// Empty if no GPU is broken.
 std::string Said(const std::vector<FoundGpus::Broken>& broken) {
   std::string said;
   for (const auto& each : broken) said += Concat("; ", Said(each));
   return said;
 }
 
-// The first device that is named and is no GPU of these; empty: all that are named are.
+// The first configured device that is none of these GPUs; empty: all exist.
 std::string MissingIn(const FoundGpus& found, const Config& config) {
   for (const std::string& device : config.devices) {
     const auto is_it = [&device](const auto& gpu) { return device == ByUuid(*gpu) || device == ByOrdinal(*gpu); };
@@ -64,20 +64,21 @@ std::string Listed(const FoundGpus& found) {
 }
 
 Status NotThere(const std::string& device, const FoundGpus& found) {
-  return Unavailable("device ", device, " is not there; there are: ", Listed(found), Said(found.broken));
+  return Unavailable("there is no device ", device, "; the devices are: ", Listed(found), Said(found.broken));
 }
 
-// A file may be that of many machines, and a GPU that broke is no reason to serve nothing.
+// Only a warning: one configuration file may be used on many hosts, and a broken GPU must not stop the service.
 void WarnOfTablesWithoutGpu(const FoundGpus& found, const Config& config) {
   for (const auto& table : config.gpus.own) {
     const std::string& uuid = table.first;
     if (std::ranges::any_of(found.all, [&uuid](const auto& gpu) { return gpu->device().uuid == uuid; })) continue;
-    log::Warn(log::Topic::kNoGpu, "[memory.\"{}\"]: this GPU is not there; there are: {}", uuid, Listed(found));
+    log::Warn(log::Topic::kNoGpu, "[memory.\"{}\"]: there is no such GPU; the devices are: {}", uuid, Listed(found));
   }
 }
 
 Result<Gpus> None(const Config& config, const std::string& why) {
-  if (config.memory_backend == "cuda") return Unavailable("memory.backend (--backend) is cuda, and no GPU: ", why);
+  if (config.memory_backend == "cuda")
+    return Unavailable("memory.backend (--backend) is cuda, but there is no GPU: ", why);
   if (const std::string device = MissingIn({}, config); !device.empty()) {
     return Unavailable(NotThere(device, {}).message(), "; no GPU: ", why);
   }
@@ -85,12 +86,12 @@ Result<Gpus> None(const Config& config, const std::string& why) {
   if (config.cuda_driver == "auto") {
     log::Info(log::Topic::kNoGpu, "no GPU: {}", why);
   } else {
-    log::Warn(log::Topic::kNoGpu, "no GPU: {}", why);  // it was asked for
+    log::Warn(log::Topic::kNoGpu, "no GPU: {}", why);  // the configuration requires a driver
   }
   return Gpus{{}, why, RefusalCause::kHardware, {}};
 }
 
-// Devices that are named must be there: the daemon does not start without them.
+// Configured devices must work: the daemon does not start without them.
 std::vector<FoundGpus::Broken> BrokenOf(const FoundGpus& found, const Config& config) {
   return config.devices.front() == "all" ? found.broken : std::vector<FoundGpus::Broken>{};
 }
@@ -107,7 +108,7 @@ Result<Gpus> FindGpus(const Config& config) {
   WarnOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
   if (found->all.empty()) {
-    auto none = None(config, Concat("none that the driver shows can be used", Said(found->broken)));
+    auto none = None(config, Concat("the driver's GPUs cannot be used", Said(found->broken)));
     if (!none.ok()) return none;
     none->why_none_cause = RefusalCause::kFailed;
     none->broken = BrokenOf(*found, config);

@@ -1,5 +1,4 @@
-// Gpus are those that the daemon serves, of those that there are: what memory.backend and memory.devices come to where
-// it runs.
+// Gpus are the GPUs that the daemon serves: those found on this host that memory.backend and memory.devices select.
 #pragma once
 
 #include <memory>
@@ -15,19 +14,19 @@ namespace arraybridge {
 
 struct Gpus {
   std::vector<std::shared_ptr<CudaGpu>> all;
-  std::string why_none;  // of an empty list
+  std::string why_none;  // why the list is empty
   RefusalCause why_none_cause = RefusalCause::kHardware;
-  std::vector<FoundGpus::Broken> broken;  // of those that are to be served
+  std::vector<FoundGpus::Broken> broken;  // of the selected GPUs
 
   std::string driver() const { return all.empty() ? "none" : all.front()->driver_version(); }
 };
 
-// That there is none is no error, and one line in the log, unless some are asked for: then UNAVAILABLE says why there
-// is none, or names the device that is not there and those that are. Loads no driver where no GPU is to be served.
+// Without any GPU it logs one line and succeeds, unless the configuration requires one. UNAVAILABLE: a required GPU is
+// missing; the message says why, or names the device and the existing ones. Loads no driver if no GPU is selected.
 Result<Gpus> FindGpus(const Config& config);
 
-// For every GPU one backend of each kind, the preferred first. Those of kinds that are refused, and of GPUs that are
-// broken, say why.
+// One backend for each GPU and memory kind, in order of preference. Backends of refused kinds and of broken GPUs report
+// the reason.
 std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms);
 
 }  // namespace arraybridge

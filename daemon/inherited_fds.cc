@@ -17,12 +17,12 @@ bool IsListeningSocket(int fd) {
   return count && fd > STDERR_FILENO && fd - STDERR_FILENO <= *count;
 }
 
-// A descriptor that is open when the program begins was inherited.
+// A descriptor that is open when the program starts was inherited.
 Status CheckOpen(std::string_view flag, int fd) {
   if (fd < 0) return Ok();
-  if (::fcntl(fd, F_GETFD) < 0) return InvalidArgument(flag, ": ", fd, " is no descriptor that is open");
+  if (::fcntl(fd, F_GETFD) < 0) return InvalidArgument(flag, ": ", fd, " is not an open descriptor");
   if (!IsListeningSocket(fd)) return Ok();
-  return InvalidArgument(flag, ": ", fd, " is a socket that the manager passed to listen on (LISTEN_FDS)");
+  return InvalidArgument(flag, ": ", fd, " is a listening socket of the service manager (LISTEN_FDS)");
 }
 
 }  // namespace
@@ -31,10 +31,10 @@ Status CheckInheritedFds(const Config& config) {
   AB_RETURN_IF_ERROR(CheckOpen("--ready-fd", config.ready_fd));
   AB_RETURN_IF_ERROR(CheckOpen("--life-fd", config.life_fd));
   if (config.ready_fd == STDERR_FILENO) {
-    return InvalidArgument("--ready-fd: ", config.ready_fd, " is standard error, where the log goes");
+    return InvalidArgument("--ready-fd: ", config.ready_fd, " is standard error, which receives the log");
   }
   if (config.ready_fd < 0 || config.ready_fd != config.life_fd) return Ok();
-  return InvalidArgument("--life-fd: ", config.life_fd, " is said for --ready-fd, too");
+  return InvalidArgument("--life-fd: ", config.life_fd, " is also the value of --ready-fd");
 }
 
 bool WriteReadyLine(const Config& config) {
@@ -43,7 +43,7 @@ bool WriteReadyLine(const Config& config) {
   UniqueFd ready_fd(config.ready_fd);
   const bool written = ::write(ready_fd.get(), ready.data(), ready.size()) >= 0;
   if (ready_fd.get() > STDERR_FILENO) return written;
-  // /dev/null takes its place: otherwise the next descriptor that is opened would be standard input or output.
+  // /dev/null takes its number; otherwise the next descriptor to be opened would become standard input or output.
   const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(nothing.get(), ready_fd.release());
   return written;

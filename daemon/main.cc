@@ -1,5 +1,5 @@
-// arraybridged: reads its configuration, builds the parts by hand, in order, and runs until it is told to end. The
-// parts die in the reverse order.
+// arraybridged reads its configuration, builds the parts in order, and runs until a signal, an administrator or the
+// parent process ends it. The parts are destroyed in the reverse order.
 #include <google/protobuf/stubs/logging.h>
 #include <poll.h>
 #include <sched.h>
@@ -52,11 +52,11 @@ namespace arraybridge {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr std::chrono::milliseconds kLastAnswer{1000};  // until an administrator has heard that we end
+constexpr std::chrono::milliseconds kLastAnswer{1000};  // time for the answer to the administrator who ended the daemon
 constexpr std::chrono::milliseconds kIdleLookMin{10};
 constexpr std::chrono::milliseconds kIdleLookMax{1000};
 
-// Blocked before any thread starts, so that only the descriptor sees them.
+// Signals are blocked before any thread starts, so that only the descriptor receives them.
 UniqueFd TakeSignals() {
   sigset_t ends;
   sigemptyset(&ends);
@@ -76,12 +76,12 @@ void RaiseLimit(decltype(RLIMIT_NOFILE) of) {
 
 void SayReady(const Config& config, ManagerStatus& status) {
   status.SayReady();
-  // The daemon goes on if the process that started it has gone: other clients may come.
-  if (!WriteReadyLine(config)) log::Warn("nobody waits for the ready line");
+  // The daemon continues if the process that started it has ended, because other clients may come.
+  if (!WriteReadyLine(config)) log::Warn("the reader of the ready line has gone");
 }
 
-// Keeps warm blocks ready on a thread of its own that runs when nobody else wants the CPU, and only once nothing was
-// allocated for a while: who has just been given a block is copying into it. Many wishes, one refill.
+// Keeps warm blocks ready. Its thread runs only while the CPU is otherwise idle, and refills only after a pause in
+// allocations, because a client that has just received a block is copying into it. Several wishes cause one refill.
 class Refiller {
  public:
   explicit Refiller(WarmBackend& warm) : warm_(warm), worker_("ab-refill") {
@@ -107,7 +107,7 @@ class Refiller {
   }
 
   void RefillWhenQuiet() {
-    planned_.store(false);  // before: a wish that comes from here on plans the next one
+    planned_.store(false);  // before the refill: a later wish plans the next one
     const auto quiet_from = last_wish_.load() + kQuiet;
     if (quiet_from <= Clock::now()) {
       warm_.Refill();
@@ -122,7 +122,7 @@ class Refiller {
   Worker worker_;  // last: its tasks use all of the above
 };
 
-// Why the daemon ends; until then, a SIGHUP reloads.
+// Waits for the end of the daemon and returns the reason. Meanwhile it reloads on SIGHUP.
 class Ending {
  public:
   Ending(const Config& config, const Broker& broker, ManagerStatus& status, Reloader& reloader,
@@ -136,21 +136,21 @@ class Ending {
         life_(config.life_fd),
         in_use_(Clock::now()) {}
 
-  // Returns the reason, once there is one.
+  // Returns the reason for the end.
   std::string_view Wait() {
     while (true) {
       std::array<pollfd, 3> polled{
           {{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}, {main_thread_.descriptor(), POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
       if (polled[0].revents != 0 && EndSignalCame()) return "signal";
-      if (polled[1].revents != 0 && LifeEnded()) return "its starter has gone";
+      if (polled[1].revents != 0 && LifeEnded()) return "the starting process has ended";
       if (polled[2].revents != 0) main_thread_.Run();
-      if (told_) return "an administrator said so";
+      if (told_) return "requested by an administrator";
       if (Idle()) return "idle";
       status_.NotifyIfChanged();
     }
   }
-  // The main thread calls this, as a task of its queue. `now`: running calls are not waited for.
+  // The main thread calls this from its queue. `now`: does not wait for running calls.
   void End(bool now) {
     told_ = true;
     patient_ = patient_ && !now;
@@ -164,12 +164,12 @@ class Ending {
     return static_cast<int>(std::clamp(config_.exit_when_idle / 10, kIdleLookMin, kIdleLookMax).count());
   }
 
-  // Takes it: what stays pending would end the process once signals are unblocked.
+  // Reads the signal: a pending one would end the process as soon as signals are unblocked.
   bool EndSignalCame() {
     signalfd_siginfo taken{};
     if (::read(signals_.get(), &taken, sizeof taken) != sizeof taken) return false;
     if (taken.ssi_signo != SIGHUP) return true;
-    static_cast<void>(reloader_.Reload());  // it has told who should know
+    static_cast<void>(reloader_.Reload());  // Reload has reported the result
     return false;
   }
 
@@ -181,7 +181,7 @@ class Ending {
   bool Idle() {
     if (config_.exit_when_idle.count() == 0) return false;
     const Snapshot now = broker_.TakeSnapshot();
-    // Also after a session that came and went since the last look, and once more when the last one has just gone.
+    // A session that came and went since the last check counts, and so does the end of the last session.
     if (now.sessions > 0 || sessions_ > 0 || now.sessions_total != sessions_total_) in_use_ = Clock::now();
     sessions_ = now.sessions;
     sessions_total_ = now.sessions_total;
@@ -202,7 +202,7 @@ class Ending {
   bool patient_ = true;
 };
 
-// Each GPU is a service of its own to those who ask after its health: one that is lost does not take the others along.
+// Each GPU is a health service of its own, so that the loss of one does not affect the others.
 class HealthOfGpus {
  public:
   HealthOfGpus(const Gpus& gpus, GrpcDoor& door) : gpus_(gpus.all) {
@@ -211,13 +211,13 @@ class HealthOfGpus {
       const std::string service = ServiceOf(gpu->device());
       door.SetServing(service, true);
       gpu->WhenLost([&door, service, uuid = gpu->device().uuid] {
-        log::Error({log::Topic::kDeviceLost, {{"device", uuid}}}, "{} is out of service: a CUDA call failed for good",
-                   uuid);
+        log::Error({log::Topic::kDeviceLost, {{"device", uuid}}},
+                   "{} is out of service: a CUDA call failed permanently", uuid);
         door.SetServing(service, false);
       });
     }
   }
-  // The door goes before the GPUs do.
+  // The door is destroyed before the GPUs.
   ~HealthOfGpus() {
     for (const auto& gpu : gpus_) gpu->WhenLost(nullptr);
   }
@@ -225,7 +225,7 @@ class HealthOfGpus {
   HealthOfGpus& operator=(const HealthOfGpus&) = delete;
 
  private:
-  // By its number if the driver did not say its UUID.
+  // Uses the ordinal if the driver did not report a UUID.
   static std::string ServiceOf(const Device& gpu) {
     return Concat("arraybridge.v1.Broker/", gpu.uuid.empty() ? Concat("cuda:", gpu.id) : gpu.uuid);
   }
@@ -233,7 +233,7 @@ class HealthOfGpus {
   const std::vector<std::shared_ptr<CudaGpu>>& gpus_;
 };
 
-// At the end, when no door hands out memory any more: what somebody alive may have open is the driver's to free.
+// At exit, after the doors are closed: memory that a live process may have open is left to the driver.
 class LeftToTheDriver {
  public:
   LeftToTheDriver(const Gpus& gpus, const Broker& broker) : gpus_(gpus), broker_(broker) {}
@@ -249,7 +249,7 @@ class LeftToTheDriver {
   const Broker& broker_;
 };
 
-// Null where none is wanted. `passed`: invalid, or the socket that the manager listens on.
+// Null if HTTP is not configured. `passed`: invalid, or the socket that the service manager listens on.
 Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, const Broker& broker, const Verbs& verbs,
                                        const Metrics& metrics) {
   if (!passed.valid() && config.http_listen.empty()) return std::unique_ptr<Http>();
@@ -261,8 +261,9 @@ Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, co
   return http;
 }
 
-// Null where no manager watches. What clients need is asked: the accepting thread, the lifelines' thread, and on it the
-// broker's lock. What allocates and seals may rightly take longer than any manager's patience, and is not.
+// Null without a service manager's watchdog. Checks the threads that clients need: the accepting thread, and the
+// lifelines' thread with the broker's lock. Threads that allocate and seal may take longer than the watchdog allows and
+// are not checked.
 std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener, LocalDoor& local_door,
                                         Metrics& metrics) {
   const auto patience = Watchdog::Wanted();
@@ -280,13 +281,13 @@ std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener
   });
 }
 
-// Null where there is no door over TCP.
+// Null without a TCP door.
 Result<std::unique_ptr<Certificates>> LoadCertificates(const Config& config) {
   if (config.tcp_listen.empty()) return std::unique_ptr<Certificates>();
   return Certificates::Load(config.tls);
 }
 
-// `request` changes when its configuration is reloaded.
+// A reload changes `request`.
 int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd signals) {
   const Config& config = request.config;
   auto passed = PassedSockets::FromEnvironment();
@@ -331,7 +332,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Error(log::Topic::kCannotStart, "cannot start: {}", http.status().message());
     return EXIT_FAILURE;
   }
-  MainThreadQueue main_thread;  // tasks of administrators; closed before the objects that its tasks use die
+  MainThreadQueue main_thread;  // tasks of administrators; closed before the objects that they use are destroyed
   ManagerStatus status(broker, verbs);
   std::optional<Reloader> reloader;
   std::optional<Ending> ending;
@@ -381,8 +382,8 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
 int Main(int argc, const char* const* argv) {
   FillStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);             // an arena is a file: one that may not be so large is refused
-  google::protobuf::SetLogHandler(nullptr);  // it would print what hostile clients send
+  std::signal(SIGXFSZ, SIG_IGN);             // an arena is a file: one above the size limit must be refused
+  google::protobuf::SetLogHandler(nullptr);  // it would print data of hostile clients
   auto request = LoadConfig(argc, argv);
   if (!request.ok()) {
     std::fprintf(stderr, "arraybridged: %s\n", request.status().message().c_str());

@@ -1,6 +1,5 @@
-// The ManagerStatus is the line that `systemctl status` shows of a daemon that serves: how much it holds, told anew
-// when that changed, and not more often than every few seconds. For one thread, the main one, which has nothing else to
-// do.
+// The ManagerStatus is the line that `systemctl status` shows while the daemon serves: sessions, shares and bytes. It
+// is sent when it has changed, at most once per kEvery. For the main thread only, which has no other work.
 #pragma once
 
 #include <chrono>
@@ -15,15 +14,15 @@ class ManagerStatus {
  public:
   static constexpr std::chrono::milliseconds kEvery{2000};
 
-  // Both outlive it.
+  // Both arguments outlive it.
   ManagerStatus(const Broker& broker, const Verbs& verbs);
-  // Whether anybody listens ($NOTIFY_SOCKET): else there is no need to look.
+  // Whether a service manager listens ($NOTIFY_SOCKET); otherwise updates are not needed.
   bool wanted() const { return wanted_; }
 
-  // The daemon serves, for the first time or again after a reload. `trouble`: what the line says behind the numbers
-  // until the next time; empty: nothing.
+  // Reports that the daemon serves, at the start and after a reload. `trouble`: appended to the line until the next
+  // call; may be empty.
   void SayReady(std::string trouble = {});
-  // Nothing happens before it is time again.
+  // Does nothing before kEvery has passed.
   void NotifyIfChanged();
 
  private:

@@ -17,7 +17,7 @@ std::string Listed(const std::vector<std::string>& keys) {
   return list;
 }
 
-// systemd takes the READY that follows for this reload's by the clock that it reads itself.
+// systemd compares the time of the following READY with this time, on its own clock.
 std::string ReloadingState() {
   constexpr uint64_t kMicrosecondsPerSecond = 1'000'000;
   timespec now{};
@@ -34,7 +34,7 @@ Result<Reloaded> Reloader::Reload() {
   auto reloaded = ReloadConfig(argc_, argv_, &running_);
   metrics_.CountReload(reloaded.ok());
   if (!reloaded.ok()) {
-    log::Error(log::Topic::kReloadRefused, "reload refused, everything stays as it was: {}",
+    log::Error(log::Topic::kReloadRefused, "reload refused, the configuration is unchanged: {}",
                reloaded.status().message());
     status_.SayReady("the last reload was refused: " + reloaded.status().message());
     return reloaded;
@@ -46,20 +46,20 @@ Result<Reloaded> Reloader::Reload() {
 
 void Reloader::Adopt(const Reloaded& reloaded) {
   const Config& config = running_.config;
-  // Both words were checked when they were read; the journal may not be there.
+  // Both settings were checked when they were read; the journal may be missing.
   const Status started = log::Start(config.log_level, config.log_format, config.journal);
   log::SetLinesPerSecond(config.log_lines_per_second);
-  if (!started.ok()) log::Error("the log stays as it was: {}", started.message());
+  if (!started.ok()) log::Error("the log settings are unchanged: {}", started.message());
   admin_.SetAdmins(config.admins);
   if (certificates_ != nullptr) certificates_->Reload(config.tls);
   const Broker::Adopted adopted = verbs_.sessions.ConfigurationChanged();
   log::Info(log::Topic::kReloaded, "reloaded: {}",
             reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));
   if (!adopted.without_right.empty()) {
-    log::Warn("reloaded: {} sessions ended, which had what is not for them any more", adopted.without_right.size());
+    log::Warn("reloaded: ended {} sessions that used a namespace without a right to it", adopted.without_right.size());
   }
   if (adopted.withdrawn > 0) {
-    log::Warn("reloaded: {} shares withdrawn, whose namespaces are others now", adopted.withdrawn);
+    log::Warn("reloaded: withdrew {} shares of namespaces that no user can name any more", adopted.withdrawn);
   }
   if (!reloaded.kept.empty())
     log::Warn(log::Topic::kKeptUntilRestart, "reloaded, but kept until a restart: {}", Listed(reloaded.kept));

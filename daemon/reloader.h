@@ -1,5 +1,5 @@
-// The Reloader reads the configuration again while the daemon serves (SIGHUP): what may change changes, what may not is
-// named in the log and kept, and what is wrong changes nothing.
+// The Reloader reads the configuration again while the daemon serves (SIGHUP). It applies the settings that may change,
+// logs the others and keeps them until a restart. An invalid configuration changes nothing.
 #pragma once
 
 #include "daemon/config/load.h"
@@ -11,11 +11,10 @@
 
 namespace arraybridge {
 
-// For one thread, the only one that changes `running`.
+// For the main thread only, which alone changes `running`.
 class Reloader {
  public:
-  // Everything outlives it. `certificates`: null where there is no door over TCP. `argc`, `argv`: what the daemon was
-  // started with.
+  // All arguments outlive it. `certificates`: null without a TCP door. `argc`, `argv`: the daemon's command line.
   Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics,
            Certificates* certificates, ManagerStatus& status)
       : argc_(argc),
@@ -27,7 +26,7 @@ class Reloader {
         certificates_(certificates),
         status_(status) {}
 
-  // Tells the log, the metrics and the service manager how it went, too.
+  // Also reports the result to the log, the metrics and the service manager.
   Result<Reloaded> Reload();
 
  private:

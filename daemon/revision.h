@@ -1,5 +1,5 @@
-// What this was built of: the commit, with "-dirty" where files had changed since, or "unknown" outside of a checkout.
-// The definition is made anew by every build (deploy/cmake/Revision.cmake).
+// The commit of the build, with "-dirty" if files had changed, or "unknown" outside a checkout. Every build writes the
+// definition anew (deploy/cmake/Revision.cmake).
 #pragma once
 
 namespace arraybridge {

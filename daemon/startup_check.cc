@@ -15,10 +15,10 @@
 namespace arraybridge {
 namespace {
 
-// Of an idle daemon, beside the standard descriptors and the main thread.
+// The needs of an idle daemon, besides the standard descriptors and the main thread.
 constexpr size_t kDescriptors = 20;
 constexpr size_t kOwnThreads = 15;
-// gRPC's pool has one thread a processor, within these bounds.
+// gRPC's pool has one thread per processor, within these bounds.
 constexpr size_t kPoolMin = 4;
 constexpr size_t kPoolMax = 16;
 
@@ -27,7 +27,7 @@ Status CheckDescriptors() {
   while (taken.size() < kDescriptors) {
     taken.emplace_back(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
     if (taken.back().valid()) continue;
-    return ResourceExhausted("needs ", kDescriptors, " descriptors more to start and gets ", taken.size() - 1, ": ",
+    return ResourceExhausted("needs ", kDescriptors, " more descriptors to start and got ", taken.size() - 1, ": ",
                              std::strerror(errno), " (RLIMIT_NOFILE: ulimit -n, LimitNOFILE= of a unit)");
   }
   return Ok();
@@ -42,7 +42,7 @@ Status CheckThreads() {
     while (taken.size() < wanted) taken.emplace_back([&counted] { counted.wait(); });
   } catch (const std::system_error& error) {
     status = ResourceExhausted(
-        "needs ", wanted, " threads more to start and gets ", taken.size(), ": ", error.code().message(),
+        "needs ", wanted, " more threads to start and got ", taken.size(), ": ", error.code().message(),
         " (RLIMIT_NPROC: ulimit -u, LimitNPROC= of a unit; or the cgroup's pids.max, TasksMax=)");
   }
   counted.count_down();

@@ -6,7 +6,7 @@
 
 namespace arraybridge {
 
-// Takes the descriptors and threads that an idle daemon needs, and gives them back. RESOURCE_EXHAUSTED names the limit.
+// Takes the descriptors and threads that an idle daemon needs, and releases them. RESOURCE_EXHAUSTED names the limit.
 Status CheckStartup();
 
 }  // namespace arraybridge

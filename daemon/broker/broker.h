@@ -1,6 +1,7 @@
-// The Broker owns bytes, names and quotas: every verb of the product ends here, whichever door it came through.
-// It knows no socket, no gRPC, no protobuf, no thread and no log. It never waits: a request that must wait is answered
-// RESOURCE_EXHAUSTED or NOT_FOUND and waits in the service's waiting line.
+// The Broker owns bytes, names and quotas. Every verb of the product ends here, whichever door its request came
+// through.
+// The broker knows no socket, gRPC, protobuf, thread or log. It never waits: it refuses a request that must wait with
+// RESOURCE_EXHAUSTED or NOT_FOUND, and the service puts the request into its waiting line.
 #pragma once
 
 #include <chrono>
@@ -26,203 +27,215 @@ namespace arraybridge {
 
 struct OpenQueue;
 
-// Thread-safe. One mutex, never held while a backend populates, copies, seals for ever or destroys.
+// Thread-safe. The one mutex is never held while a backend populates, copies, seals permanently or destroys.
 class Broker {
  public:
-  // `backends` in order of preference; each device is served by the first that has it. They, and `config`, outlive the
-  // broker.
+  // `backends` are in order of preference: the first one that has a device serves it. The backends and `config` must
+  // outlive the broker.
   Broker(const Config& config, std::vector<MemoryBackend*> backends);
   Broker(const Config&& config, std::vector<MemoryBackend*> backends) = delete;
   ~Broker();
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  const Token& broker_id() const;  // random in every life
-  // The configured namespaces are others now: who may use them, their quotas. Limits are read each time. What lies in a
-  // namespace that nobody can name any more, since it has become another, is withdrawn.
+  const Token& broker_id() const;  // random, new in every run
+  // The configuration of the namespaces has changed: their access lists and quotas. The broker reads limits at each
+  // use. It withdraws the shares of a namespace that no peer can name any more because its name is shared now, or no
+  // longer.
   struct Adopted {
-    std::vector<SessionId> without_right;  // they have something of a namespace that is not for them: to be ended
+    // sessions that use a namespace without a right to it; the caller must end them
+    std::vector<SessionId> without_right;
     uint64_t withdrawn = 0;
   };
   Adopted AdoptNamespaces();
-  // PERMISSION_DENIED, NO_RIGHTS: it came over TCP, and no namespace's access list names it.
+  // PERMISSION_DENIED, NO_RIGHTS: the peer came over TCP, and no access list of a namespace names it.
   Status CheckMayCome(const Peer& peer) const;
-  // Whose namespace this session means by that name: its user's, or kSharedByUsers. PERMISSION_DENIED.
+  // The owner of the namespace that the session means by this name: the session's user, or kSharedByUsers.
+  // PERMISSION_DENIED.
   Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
-  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: as CheckMayCome.
+  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: see CheckMayCome.
   Result<OpenedSession> OpenSession(Peer peer);
-  // NOT_FOUND, and nothing more, for a token that is not one.
+  // NOT_FOUND, without a further reason, for an unknown token.
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
   Result<uint32_t> UidOf(SessionId session) const;
-  // As it came, or was offered anew. NOT_FOUND.
+  // The peer as it connected, or as OfferAnew has changed it. NOT_FOUND.
   Result<Peer> PeerOf(SessionId session) const;
-  // What it may be handed from now on: `kinds`, `refused` and `gpus` of `offered`. What it has it keeps.
+  // Sets the handles that the session may receive from now on: `kinds`, `refused` and `gpus` of `offered`. The session
+  // keeps the handles that it has.
   void OfferAnew(SessionId session, Peer offered);
-  // Ends its leases, tickets, unpublished ranges. Arenas without a live share begin to die, the others stay, whole.
-  // Bytes are given back by Sweep. Idempotent. The channels of which it had an end: somebody else's wait may be over.
+  // Ends the session's leases, tickets and unpublished ranges. Arenas without a live share begin to die; the others
+  // stay whole. Sweep gives the bytes back. Idempotent. Returns the channels of which the session had an end: waits of
+  // other sessions on them may be over.
   std::vector<ChannelId> EndSession(SessionId session);
 
-  // Slow (populates): on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
+  // Slow (populates): call it on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
   Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);
-  // Before anybody waits: would this Allocate ever succeed? INVALID_ARGUMENT; RESOURCE_EXHAUSTED with a reason that
-  // waiting does not lift: ALLOCATION_TOO_LARGE, DEVICE_TOO_SMALL, QUOTA_TOO_SMALL, TOO_MANY_ARENAS.
+  // Checks before a wait whether this Allocate can ever succeed. INVALID_ARGUMENT; RESOURCE_EXHAUSTED with a reason
+  // that waiting does not lift: ALLOCATION_TOO_LARGE, DEVICE_TOO_SMALL, QUOTA_TOO_SMALL, TOO_MANY_ARENAS.
   Status CheckAllocate(SessionId session, const AllocateCall& call);
   Status Mapped(SessionId session, ArenaId arena);
   Result<PublishedShare> Publish(SessionId session, PublishCall call);
-  // All or none. NOT_FOUND names a missing one: SHARE_GONE if an id is missing, which never comes
-  // back, else SHARE_NOT_FOUND; FENCE_PENDING: it is there, its bytes are not, and this session, or `final_only`, does
-  // not wait for events. Brings at most one descriptor unless `with_descriptor` is false. RESOURCE_EXHAUSTED,
-  // ANSWER_TOO_LARGE: names and descriptions alone have more than `bytes_max`; nothing is leased then.
+  // Leases all shares or none. NOT_FOUND names a missing share: SHARE_GONE if an id is missing (an id never comes
+  // back), else SHARE_NOT_FOUND. FENCE_PENDING: the share exists, its bytes are still being made, and this session does
+  // not wait for events, or `final_only` is set. The answer has at most one descriptor, and none if `with_descriptor`
+  // is false. RESOURCE_EXHAUSTED, ANSWER_TOO_LARGE: names and descriptions alone exceed `bytes_max`; no share is leased
+  // then.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
                                  uint64_t bytes_max = UINT64_MAX);
-  // A read-only descriptor of an arena in which the session holds a lease or which it made.
-  // `receiving`: or which lies on the road that ends there.
+  // A read-only descriptor of an arena that the session made, or in which it holds a lease.
+  // `receiving`: also of an arena of a share on the road that ends at this end.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
-  // Of shares that the session published with an event: the work has ended, or failed, which withdraws the share. What
-  // is not (any more) such a share is nothing to wait for.
+  // Of shares that the session published with an event: the work has ended, or it failed, which withdraws the share.
+  // Ids of other shares, and of shares that are gone, are ignored.
   Result<EndedFences> EndFences(SessionId session, std::span<const uint64_t> done, std::span<const uint64_t> lost);
-  // Number of names taken away. NOT_FOUND names the first that is not there; the others are withdrawn all the same.
+  // Returns the number of names that it took away. NOT_FOUND names the first missing share; the others are withdrawn
+  // all the same.
   Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
 
-  // Administration (administration.cc): asked for by nobody's session. INVALID_ARGUMENT: several are meant, or none.
+  // Administration (administration.cc), without a session. INVALID_ARGUMENT: `of` names several namespaces, or none.
   Result<NamespaceQuota> QuotaOf(const NamespaceOf& of) const;
-  // Until it is set again, whatever is configured; nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
+  // Sets a quota that overrides the configured one until the next call. nullopt: back to the configured quota.
+  // RESOURCE_EXHAUSTED: limits.namespaces.
   Result<NamespaceQuota> SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes);
   Result<uint32_t> Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys);
-  // Cached memory goes back to the system: so many bytes. `only`: of this device; NOT_FOUND: there is none. Slow.
+  // Gives cached memory back to the system and returns the number of bytes. `only`: of this device; NOT_FOUND: no such
+  // device. Slow.
   Result<uint64_t> Trim(const std::optional<Device>& only = {});
 
-  // Channels (channels.cc). An end is its session's: for everybody else it is not there, CHANNEL_NOT_OPEN.
-  // Makes the channel if it is not there. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
-  // channel_ends_per_session, channel_ends_per_uid;
-  // INVALID_ARGUMENT: limits.channel_capacity_max; FAILED_PRECONDITION: it was opened with another capacity.
+  // Channels (channel_verbs.cc). Only the session that opened an end can use it; others get CHANNEL_NOT_OPEN.
+  // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
+  // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max. FAILED_PRECONDITION:
+  // the channel was opened with another capacity.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
-  // `complete`: nothing is missing from what this end sent. The channel, on which others' waits may be over.
+  // `complete`: the channel has everything that this end sent. Returns the channel: waits of other sessions on it may
+  // be over.
   Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, bool complete);
-  // Of an open end. FAILED_PRECONDITION, WRONG_END: its role is the other one.
+  // The channel of an open end. FAILED_PRECONDITION, WRONG_END: the end has the other role.
   Result<ChannelId> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
-  // Publish into a channel is refused with RESOURCE_EXHAUSTED, CHANNEL_FULL, while there is no room, and with
-  // FAILED_PRECONDITION, NO_RECEIVER, once nobody receives any more.
-  // A lease on the share that was sent first, which is then in the channel no more. NOT_FOUND, CHANNEL_EMPTY: there is
-  // none yet; OUT_OF_RANGE, CHANNEL_ENDED: and none will come; ABORTED, SENDER_DIED: and some may be missing.
+  // Publish into a channel is refused with RESOURCE_EXHAUSTED, CHANNEL_FULL, while the channel has no room, and with
+  // FAILED_PRECONDITION, NO_RECEIVER, once the last receiver has closed.
+  // Receive takes the oldest share out of the channel and leases it. NOT_FOUND, CHANNEL_EMPTY: no share is queued yet.
+  // OUT_OF_RANGE, CHANNEL_ENDED: no share will come. ABORTED, SENDER_DIED: no share will come, and some may be missing.
   Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, bool with_descriptor);
-  // What was received did not reach the session: the next Receive brings it, whoever asks. The channels of these
-  // leases.
+  // The answer with these received shares did not reach the session: the next Receive of any session returns them.
+  // Returns the channels of these leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
 
-  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, where it is not for this
-  // session, the same whether anything is there or not; NAMESPACE_READ_ONLY where it may only read.
+  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, if the session has no right
+  // to it, whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
 
-  // Reading without calls (holding.cc). NOT_FOUND: the namespace is not there (yet), or another user's.
-  // A read-only description of the namespace's catalogue.
+  // Reading without calls (hazard_verbs.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
+  // A read-only descriptor of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
-  // A writable description of the session's page of holds on it. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,
-  // descriptors_per_uid; FAILED_PRECONDITION, HOLDS_MAPPED.
+  // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,
+  // descriptors_per_uid. FAILED_PRECONDITION, HOLDS_MAPPED.
   Result<UniqueFd> ExportHolds(SessionId session, std::string_view ns);
-  // The page is mapped: nobody else can map it writable from now on.
+  // The session has mapped its page: from now on no other process can map it writable.
   Status HoldsMapped(SessionId session, std::string_view ns);
-  // Withdrawn bytes wait for the end of a hold, of which nobody may ever tell.
+  // Whether withdrawn bytes wait until a hazard slot is cleared. No message need report that.
   bool holds_waiting() const;
   struct Looked {
-    uint64_t freed = 0;                 // shares whose bytes wait no more
-    std::vector<SessionId> over_limit;  // limits.pinned_bytes_per_session: to be ended
-    bool more = false;                  // it was more than may be looked at at once: LookOn, soon
+    uint64_t freed = 0;                 // shares whose bytes wait no longer
+    std::vector<SessionId> over_limit;  // sessions above limits.pinned_bytes_per_session; the caller must end them
+    bool more = false;                  // the look reached its limit: call LookOn soon
   };
-  // Looks at the pages again, for every share that waits: a slice of that, one user's namespaces after another's.
+  // Looks through the hazard pages again, for all shares that wait. One call does one slice, in turns between users.
   Looked LookAtHolds();
-  // The next slice of what was asked for.
+  // Does the next slice of the look.
   Looked LookOn();
-  // The session says that a hold of its own has ended: what it reads of is looked at next. True: something waits there.
+  // The session says that it has cleared a hazard slot: the namespaces in which it reads are looked at next. True: a
+  // share waits there.
   bool HoldEnded(SessionId session);
 
-  // Session queues (session_queues.cc): requests without system calls. Their requests are served by the doors. A
-  // writable description of the page of requests; the session's unwaited publishes go to `ns`. FAILED_PRECONDITION,
-  // QUEUE_TAKEN: it has a queue already. RESOURCE_EXHAUSTED: limits.session_queues_per_uid. INVALID_ARGUMENT: the
-  // namespace's name.
+  // Session queues (queue_verbs.cc): requests without system calls, served by the doors. OpenQueueOf returns a writable
+  // descriptor of the page of requests; the session's unwaited publishes go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN:
+  // the session has a queue already. RESOURCE_EXHAUSTED: limits.session_queues_per_uid. INVALID_ARGUMENT: the name of
+  // the namespace.
   Result<UniqueFd> OpenQueueOf(SessionId session, std::string_view ns);
-  // A read-only description of the page of completions. NOT_FOUND, NO_QUEUE.
+  // A read-only descriptor of the page of completions. NOT_FOUND, NO_QUEUE.
   Result<UniqueFd> ExportCompletions(SessionId session) const;
-  // Cheap: whether any session has one.
+  // Whether any session has a queue. Cheap.
   bool has_queues() const;
   std::optional<OpenQueue> QueueOf(SessionId session) const;
-  // Queues that publish into this namespace, or into any of the user's, and in which something waits.
+  // Queues with requests that publish into this namespace, or into any namespace of the session's user.
   std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
-  // Sending without calls (roads.cc): between the one sender and the one receiver of a channel, both on lifelines. What
-  // would change that is refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD, until the road was ended: OpenChannel,
-  // CloseChannel; a Publish if something stands on the road. A Receive is refused so while the queue is empty.
-  // A part of the road for an end; the first who asks makes it. NOT_FOUND, NO_ROAD: there is none. RESOURCE_EXHAUSTED:
-  // limits.roads_per_uid.
+  // Direct channels (roads.cc): the one sender and the one receiver of a channel, both on lifelines, pass shares
+  // without calls. Until the road has ended, these are refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD: OpenChannel,
+  // CloseChannel, a Publish while shares wait on the road, a Receive while the queue is empty.
+  // A part of the road for an end; the first call makes the road. NOT_FOUND, NO_ROAD: the channel can have none.
+  // RESOURCE_EXHAUSTED: limits.roads_per_uid.
   Result<UniqueFd> ExportRoad(SessionId session, ChannelEndId end, RoadPart part);
-  // This end has mapped it; once both have, it is open. The channel, on which others' waits may be over.
+  // The end has mapped the road, which is open once both ends have. Returns the channel: waits of other sessions on it
+  // may be over.
   Result<ChannelId> RoadMapped(SessionId session, ChannelEndId end);
-  // Null: there is none. Of an end, of a channel's name, of a session, whichever side it is.
+  // Null: there is none. The road of an end, of a channel's name, and all roads of a session, in either role.
   std::shared_ptr<const ChannelRoad> RoadOf(SessionId session, ChannelEndId end) const;
   std::shared_ptr<const ChannelRoad> RoadIn(SessionId session, std::string_view ns, std::string_view channel) const;
   std::vector<std::shared_ptr<const ChannelRoad>> RoadsOf(SessionId session) const;
-  // Its road is being ended: the channel is like any other from now on. `complete`: nothing was lost.
+  // The road is being ended: the channel is an ordinary one from now on. `complete`: no share was lost.
   void RoadEnded(const ChannelRoad& road, bool complete);
-  // This sender waits no more for what was received on them; by their numbers. One that stands is not forgotten.
+  // The sender waits no longer for returns on these roads, given by number. An open road is not forgotten.
   void ForgetRoads(SessionId sender, std::span<const uint64_t> numbers);
 
-  // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
-  // Each is handed out once; at most `most`.
+  // Ranges of the session's own arenas whose share is gone and has no lease: the client may carve them again. Each
+  // range is returned once; one call returns at most `most`.
   std::vector<RangeOfArena> TakeReturned(SessionId session, size_t most);
-  // Their answer did not reach the session: the next one brings them.
+  // The answer with these ranges did not reach the session: the next TakeReturned returns them.
   void KeepReturned(SessionId session, std::span<const RangeOfArena> ranges);
 
-  // Tickets: a descriptor promised to a session. RESOURCE_EXHAUSTED: limits.tickets_per_session_max.
+  // Tickets: each stands for a descriptor that the session may fetch. RESOURCE_EXHAUSTED:
+  // limits.tickets_per_session_max.
   Result<Token> IssueTicket(SessionId session, ArenaId arena, Access access);
   struct Redeemed {
     Handle handle;
     bool writable = false;
   };
-  // NOT_FOUND for every ticket that is not this session's, used, or too old: without telling which.
+  // NOT_FOUND for every ticket that is used, too old, or of another session; the message does not tell which.
   Result<Redeemed> Redeem(SessionId session, std::span<const uint8_t> ticket);
 
-  // Reclaims what nobody names and nobody holds; moves by-contract arenas of dead producers to enforced; ends orphans,
-  // late tickets and shares that have expired; drops namespaces that hold nothing. Slow (destroys): on a worker.
+  // Reclaims arenas that have neither a name nor a reader; moves by-contract arenas of dead producers to enforced; ends
+  // orphans, late tickets and expired shares; drops empty namespaces. Slow (destroys): call it on a worker.
   struct Swept {
     uint64_t freed_bytes = 0;
-    bool more_later = false;  // something waits for others to let go, or for the end of its grace: call again soon
-    bool unfinished = false;  // more has ended than may be cleared away at once: SweepOn, soon
-    std::optional<Clock::time_point> next;  // the next share expires, or is an orphan no more
+    bool more_later = false;  // something waits for a reader, or for the end of its grace: call again soon
+    bool unfinished = false;  // the sweep reached its limit: call SweepOn soon
+    std::optional<Clock::time_point> next;  // when the next share expires, or the grace of an orphan ends
   };
   Swept Sweep(Clock::time_point now);
-  // The next slice of what has ended. Short.
+  // Does the next slice of the sweep. Short.
   Swept SweepOn(Clock::time_point now);
-  // Something was let go since the last Sweep. A range that its own session may carve again is nothing to sweep.
+  // Whether something was released since the last Sweep. A range that its own session may carve again does not count.
   bool sweep_wanted() const;
-  // A process that lives may have memory mapped whose block does not know who holds it: a handle that it was given and
-  // has not given back. One system call for each.
+  // Whether a live process may have memory mapped that its block cannot track: the process got a handle and has not
+  // given it back. One system call per handle.
   bool MayBeMappedElsewhere() const;
 
-  // What happens (telling.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. It closes with its
+  // Events (event_verbs.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. A watch closes with its
   // session.
   Result<WatcherId> OpenWatch(SessionId session, EventFilter filter);
   Events& events();
   const Events& events() const;
-  // A door has refused it something.
+  // Emits an event: a door has refused a request of the session or the peer.
   void EmitRefusal(SessionId session, std::string_view verb, const Status& refusal);
   void EmitRefusal(const Peer& peer, std::string_view verb, const Status& refusal);
-  // How the session read a share, instead of what it said when it acquired it. What is not known (any more) is not
-  // said.
+  // Replaces the note of a reader of the share. Ignored if the session, the share or the reader is unknown.
   void Renote(SessionId session, ShareId share, std::string_view note);
-  // What there is to know about one share (inspecting.cc). NOT_FOUND as Acquire.
+  // Everything about one share (inspecting.cc). NOT_FOUND as in Acquire.
   Result<Inspected> Inspect(SessionId session, std::string_view ns, const ShareKey& key) const;
 
-  // What is there, for List, GetStats and the ledger. A session sees its own uid's namespaces, and shared ones that it
+  // Rows for List, GetStats and the ledger. A session sees the namespaces of its own user, and the shared ones that it
   // may read.
   Result<SharePage> ListShares(SessionId session, const ListFilter& filter) const;
   Result<SessionPage> ListSessions(SessionId session, const ListFilter& filter) const;
   Result<LeasePage> ListLeases(SessionId session, const ListFilter& filter) const;
   Result<NamespacePage> ListNamespaces(SessionId session, const ListFilter& filter) const;
   Result<ChannelPage> ListChannels(SessionId session, const ListFilter& filter) const;
-  // Everybody's, for who watches the daemon: not for a session's eyes.
+  // For the operator, across all users. Sessions must not see these rows.
   std::vector<NamespaceRow> NamespaceRows() const;
   std::vector<DeviceFacts> Devices() const;
   Snapshot TakeSnapshot() const;

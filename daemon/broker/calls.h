@@ -1,4 +1,4 @@
-// What the verbs of the Broker take and answer: plain values.
+// Arguments and results of the Broker's verbs: plain values.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace arraybridge {
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
 
-// As deadlines in frames count.
+// The unit of deadlines in frames.
 inline int64_t InMilliseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
@@ -46,7 +46,7 @@ struct AllocateCall {
   std::string_view ns;
   Device device;
   uint64_t size = 0;
-  std::function<void()> progress{};  // called as populating gets further; empty: nobody asks
+  std::function<void()> progress{};  // called as populating advances; may be empty
 };
 
 struct AllocatedArena {
@@ -64,11 +64,11 @@ struct PublishCall {
   Fence fence;
   bool replace = false;
   bool sealed = false;
-  std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
+  std::chrono::milliseconds lifetime{0};  // 0: as the policy of the namespace says
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
-  bool from_road = false;  // it stood on the channel's road, which ends
-  std::string note;        // how the bytes came, for who traces
+  bool from_road = false;  // the share was on the channel's road, which is ending
+  std::string note;        // how the bytes came; shown in events
 };
 
 struct PublishedShare {
@@ -76,7 +76,7 @@ struct PublishedShare {
   std::string name;
   uint64_t generation = 0;
   Immutability immutability{};
-  std::optional<Clock::time_point> sweep_at;  // it expires then, before all others: sweep
+  std::optional<Clock::time_point> sweep_at;  // the new share is the first of all to expire, at this time: sweep then
 };
 
 struct ShareKey {
@@ -85,7 +85,7 @@ struct ShareKey {
   uint64_t generation = 0;  // 0: the newest
 };
 
-// What an Acquire answers about one share. Strings are shared with the broker, not copied.
+// The result of Acquire for one share. Strings are shared with the broker, not copied.
 struct LeasedShare {
   LeaseId lease{};
   std::shared_ptr<const ShareFacts> facts;
@@ -96,10 +96,10 @@ struct LeasedShare {
 
 struct AcquiredShares {
   std::vector<LeasedShare> shares;
-  std::optional<Handle> descriptor;  // of one arena that the session lacked; its `arena` says which
+  std::optional<Handle> descriptor;  // of one arena for which the session had none; its `arena` says which
 };
 
-// A namespace as an administrator names it: of one that users share, without a user or with kSharedByUsers.
+// A namespace as an administrator names it. A shared one is named without a user or with kSharedByUsers.
 struct NamespaceOf {
   std::string_view ns;
   std::optional<uint32_t> uid;
@@ -115,7 +115,7 @@ struct OpenChannelCall {
   std::string_view ns;
   std::string_view name;
   ChannelRole role{};
-  uint64_t capacity = 0;  // shares; 0: whatever it is
+  uint64_t capacity = 0;  // shares; 0: the capacity that the channel has
 };
 
 struct OpenedChannel {
@@ -124,12 +124,12 @@ struct OpenedChannel {
   uint64_t capacity = 0;
 };
 
-// What a session would get that acquires a share now.
+// The handle that a session would get if it acquired the share now.
 struct OfferRow {
   Visitor who;
   std::string why_not;       // empty: the share's kind
-  bool waits = false;        // for bytes that are being made: it cannot open the event
-  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which it sees
+  bool waits = false;        // the share's bytes are not final, and the session cannot open the event
+  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which GPUs it sees
 };
 
 struct Inspected {
@@ -146,8 +146,8 @@ struct ReleasedLeases {
 };
 
 struct EndedFences {
-  std::vector<uint64_t> awaited;                            // somebody may still wait for the event of these shares
-  std::vector<std::shared_ptr<const ShareFacts>> finished;  // those that were pending until now
+  std::vector<uint64_t> awaited;                            // shares whose event other sessions may still wait for
+  std::vector<std::shared_ptr<const ShareFacts>> finished;  // shares that were pending until now
 };
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// How much the broker has, for statistics.
+// Counts of the broker, for statistics.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -19,7 +19,8 @@ Snapshot Broker::TakeSnapshot() const {
   Snapshot snapshot;
   std::vector<std::shared_ptr<HoldsPage>> pages;
   state.Count(&snapshot, &pages);
-  for (const auto& page : pages) snapshot.holds += page->count();  // a page a session and namespace: not under the lock
+  // One page per session and namespace; counting needs no lock.
+  for (const auto& page : pages) snapshot.holds += page->count();
   return snapshot;
 }
 

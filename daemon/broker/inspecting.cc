@@ -1,4 +1,5 @@
-// What there is to know about one share: who made and read it, and what each session would get that acquires it now.
+// Inspecting one share: its maker, its readers, and the handle that each session would get if it acquired the share
+// now.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -19,7 +20,7 @@ Visit MakerOf(const Share& share) {
   return {{share.maker, share.maker_client, share.maker_process_id, share.maker_uid}, share.note, born_ns, born_ns, 0};
 }
 
-// Users who share a namespace see that others made or read a share, and how, not by which process.
+// In a shared namespace other users see that a share was made or read, and how, but not by which process.
 void HideOthers(uint32_t asker, Inspected* inspected) {
   static const auto kNobody = std::make_shared<const std::string>();
   const auto hide = [&](Visit* visit) {

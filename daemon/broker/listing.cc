@@ -1,6 +1,6 @@
-// What is there, page by page. A page token says after which row to go on; rows that come or go in between do no harm.
-// A page looks at no more than kVisitsMax rows, wanted or not: then it ends, maybe empty, and its token goes on. Its
-// bytes are added up row by row: nothing is built that does not fit.
+// Paged lists. A page token names the row after which the list continues, so rows may come and go between two pages. A
+// page visits at most kVisitsMax rows, matching or not: then it ends, possibly empty, with a token. The page adds up
+// the bytes of its rows and ends before it exceeds its limit.
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -20,7 +20,7 @@ NamespaceRow RowOf(const Namespace& ns, const NamespacePolicy& policy) {
           ns.share_bytes(), false,    policy.share_lifetime, policy.orphan_grace, policy.withdraw_on_exit};
 }
 
-Status BadToken() { return InvalidArgument("the page token is none of this broker's").Because("BAD_PAGE_TOKEN"); }
+Status BadToken() { return InvalidArgument("the page token is not one of this broker's").Because("BAD_PAGE_TOKEN"); }
 
 Result<uint64_t> ReadNumber(std::string_view text) {
   uint64_t number = 0;
@@ -34,7 +34,7 @@ std::chrono::milliseconds Age(Clock::time_point born, Clock::time_point now) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now - born);
 }
 
-// In a page token: "uid/name". Nothing: before the first.
+// The namespace in a page token, "uid/name". nullopt: the list starts at the first.
 Result<NamespaceKey> KeyIn(std::string_view text) {
   if (text.empty()) return NamespaceKey{};
   const size_t slash = text.find('/');
@@ -44,7 +44,7 @@ Result<NamespaceKey> KeyIn(std::string_view text) {
   return NamespaceKey{static_cast<uint32_t>(*uid), text.substr(slash + 1)};
 }
 
-// Namespace and name of a channel: "10/namespacename". Nothing: before the first.
+// The namespace and name of a channel, "10/namespacename". nullopt: the list starts at the first.
 Result<std::pair<NamespaceKey, std::string_view>> PlaceIn(const ListPosition& position) {
   if (position.number > kSharedByUsers) return BadToken();
   NamespaceKey key{static_cast<uint32_t>(position.number), {}};
@@ -58,7 +58,7 @@ Result<std::pair<NamespaceKey, std::string_view>> PlaceIn(const ListPosition& po
   return std::pair{key, text.substr(slash + 1 + *length)};
 }
 
-// After which a list goes on that has come to `at`.
+// The text of the token that continues a list of channels after `at`.
 template <class Channels>
 std::string TokenBefore(const Channels& channels, typename Channels::const_iterator at, const NamespaceKey& key) {
   const std::string_view name = at == channels.begin() ? std::string_view() : std::string_view(std::prev(at)->first);
@@ -71,8 +71,7 @@ ChannelRow RowOf(const Channel& channel) {
           channel.senders(),    channel.receivers(), channel.road != nullptr && channel.road->open};
 }
 
-// What a row comes to in an answer, at most: a number has a byte of its own for its field, and one for seven of its
-// bits.
+// Upper bound of a number's bytes in an answer: one for its field, one for each seven of its bits.
 uint64_t BytesOf(uint64_t number) { return 2 + static_cast<uint64_t>(std::bit_width(number)) / 7; }
 template <class... Numbers>
 uint64_t BytesOf(uint64_t first, Numbers... more) {
@@ -80,7 +79,7 @@ uint64_t BytesOf(uint64_t first, Numbers... more) {
 }
 uint64_t BytesOf(std::chrono::milliseconds time) { return BytesOf(static_cast<uint64_t>(time.count())); }
 
-constexpr uint64_t kRowBytes = 40;  // flags, kinds, the lengths of texts and of what is nested
+constexpr uint64_t kRowBytes = 40;  // flags, kinds, the lengths of strings and of nested messages
 
 uint64_t BytesOf(const ShareRow& row) {
   const Handle& handle = row.handle;
@@ -114,12 +113,12 @@ uint64_t BytesOf(const ChannelRow& row) {
          BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers);
 }
 
-// The rows of a page, for as long as they fit.
+// Collects the rows of a page while they fit.
 template <class Page>
 class PageRoom {
  public:
   PageRoom(const ListFilter& filter, Page& page) : left_(filter.bytes_max), rows_max_(filter.page_size), page_(page) {}
-  // False: the page is full. The first row has room.
+  // False: the page is full. The first row always fits.
   template <class Row>
   bool Add(Row row) {
     const uint64_t bytes = BytesOf(row);
@@ -249,7 +248,7 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   return page;
 }
 
-// By session, then by lease: the token is "session:lease".
+// Ordered by session, then by lease. The token is "session:lease".
 Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -272,7 +271,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
         return page;
       }
       if (!Matches(filter, *lease->second)) continue;
-      const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user, and not to another
+      const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user only
       if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
       if (!room.Add(LeaseRow{lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
                              one.peer.process_id, lease->second->arena->device()})) {
@@ -294,7 +293,7 @@ std::vector<NamespaceRow> Broker::NamespaceRows() const {
   return rows;
 }
 
-// By owner, then by name.
+// Ordered by owner, then by name.
 Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -318,7 +317,7 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
   return page;
 }
 
-// By the owner of the namespace, the namespace, then by name: the token is "uid:" and PlaceIn.
+// Ordered by the owner of the namespace, the namespace, then by name. The token is "uid:" and PlaceIn.
 Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);

@@ -1,4 +1,4 @@
-// A Snapshot is what the broker tells about itself: plain numbers and names, taken under the lock, read without it.
+// A Snapshot holds the broker's numbers and names. It is taken under the lock and read without it.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@
 
 namespace arraybridge {
 
-// No session comes through kAdmin. A call of one that came through kTcp comes, as all others over gRPC, through kGrpc.
+// No session has kAdmin. Calls of a kTcp session arrive over gRPC and have kGrpc, as all calls over gRPC.
 enum class Door : uint8_t { kLifeline, kGrpc, kAdmin, kTcp };
 
-// Stands for the owner of a namespace that several users share; the kernel gives this number to no user.
+// The owner of a namespace that several users share. The kernel assigns this number to no user.
 inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
 
-// Who comes over TCP is no user of this host. The subject of its certificate has a number from here on, and no local
-// peer that has such a number comes through a door: so whatever is counted, kept apart and hidden by user is so by
-// subject too.
+// A peer over TCP is no user of this host. Its certificate's subject gets a number from here on; a local peer with such
+// a uid is refused. So everything that is counted, separated or hidden by user is also by subject.
 inline constexpr uint32_t kFirstSubject = 0xFFF00000;
 constexpr bool IsSubject(uint32_t uid) { return uid >= kFirstSubject; }
 
-// What does not change about a share once it is published. Shared between the broker and every answer about it.
+// Properties of a share that do not change after it is published. The broker and all answers about the share use the
+// same object.
 struct ShareFacts {
   ShareId id{};
   std::string ns;
   std::string name;
   uint64_t generation = 0;
-  std::string description;  // what its maker said of it; opaque to the broker
+  std::string description;  // from the maker; opaque to the broker
   bool unnamed = false;
 };
 
@@ -48,11 +48,11 @@ struct DeviceFacts {
     RefusalCause cause{};
   };
   std::vector<Refused> refused;
-  bool out_of_service = false;     // why: what `refused` has of RefusalCause::kFailed
-  uint64_t quarantined_bytes = 0;  // of blocks that nobody names any more and somebody may still have mapped
+  bool out_of_service = false;     // the entry of `refused` with RefusalCause::kFailed says why
+  uint64_t quarantined_bytes = 0;  // of blocks without a name that a process may still have mapped
 };
 
-// Upper ends of buckets, a factor of about 3 apart. What took longer is in none.
+// Upper bounds of the buckets, a factor of about 3 apart. A longer duration is in no bucket.
 inline constexpr std::array<std::chrono::nanoseconds, 15> kDurationBuckets = {
     std::chrono::microseconds(1),    std::chrono::microseconds(3),    std::chrono::microseconds(10),
     std::chrono::microseconds(30),   std::chrono::microseconds(100),  std::chrono::microseconds(300),
@@ -60,37 +60,37 @@ inline constexpr std::array<std::chrono::nanoseconds, 15> kDurationBuckets = {
     std::chrono::milliseconds(30),   std::chrono::milliseconds(100),  std::chrono::milliseconds(300),
     std::chrono::milliseconds(1000), std::chrono::milliseconds(3000), std::chrono::milliseconds(10000)};
 
-// How long something took, and how often.
+// A histogram of durations.
 struct Durations {
   std::array<uint64_t, kDurationBuckets.size()> within{};  // cumulative
   uint64_t count = 0;
   std::chrono::nanoseconds sum{};
 };
 
-// What let an arena go, of which nobody could read any more then: its writer or a reader gave it back, a session ended,
-// a name was taken away, an administrator did that or changed whose it is.
+// Why the last name or reader of an arena went: its writer or a reader released it, a session ended, a share was
+// withdrawn, or an administrator withdrew it or changed the rights of its namespace.
 enum class FreeCause : uint8_t { kRelease, kSessionEnd, kWithdraw, kAdmin, kLast = kAdmin };
 
-// Arenas of one kind of memory of one device; bytes are footprints.
+// Arenas of one memory kind of one device. Bytes are footprints.
 struct MemoryFlow {
   Device device;
   HandleKind kind{};
-  uint64_t allocations = 0;  // that there are, dying ones included
+  uint64_t allocations = 0;  // current arenas, dying ones included
   uint64_t allocations_total = 0;
   uint64_t allocated_bytes_total = 0;
   std::array<uint64_t, static_cast<size_t>(FreeCause::kLast) + 1> freed_bytes_total{};  // by FreeCause
-  Durations took;  // until the device had given an arena out
+  Durations took;  // times of the device's allocations
 };
 
 struct ListFilter {
-  bool everybody = false;  // an administrator asks: whose it is does not matter
+  bool everybody = false;  // an administrator asks: rows of all users
   std::string ns;          // empty: all
   std::string name_prefix;
   SessionId session{};   // 0: any
   size_t page_size = 0;  // REQUIRES: > 0
-  // Of the rows as an answer says them, at most: then the page ends. The first row is on it whatever it has.
+  // Size limit of the page's rows as encoded. The first row is included whatever its size.
   uint64_t bytes_max = UINT64_MAX;
-  std::string page_token;  // empty: from the start. INVALID_ARGUMENT if it is none of ours
+  std::string page_token;  // empty: from the start. INVALID_ARGUMENT: not a token of this broker
 };
 
 struct ShareRow {
@@ -103,7 +103,7 @@ struct ShareRow {
   std::chrono::milliseconds age{};
   bool fence_done = true;
   std::optional<std::chrono::milliseconds> expires_in;
-  std::optional<uint32_t> maker_uid;  // none where the asker may not know
+  std::optional<uint32_t> maker_uid;  // nullopt if the asker may not know
   bool goes_with_maker = false;       // its namespace withdraws it when its maker's session ends
 };
 struct SharePage {
@@ -121,8 +121,8 @@ struct SessionRow {
   uint64_t leases = 0;
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
-  std::vector<HandleKind> kinds;  // that it can open, and may be offered
-  std::string subject;            // empty: it did not come over TCP
+  std::vector<HandleKind> kinds;  // kinds of handle that the session can open and may be offered
+  std::string subject;            // empty: the session did not come over TCP
 };
 struct SessionPage {
   std::vector<SessionRow> rows;
@@ -150,7 +150,7 @@ struct NamespaceRow {
   uint64_t charged_bytes = 0;
   uint64_t shares = 0;
   uint64_t share_bytes = 0;
-  bool read_only = false;  // for who asks
+  bool read_only = false;  // for the asker
   std::chrono::milliseconds share_lifetime{};
   std::chrono::milliseconds orphan_grace{};
   bool withdraws_on_exit = false;
@@ -163,13 +163,13 @@ struct NamespacePage {
 struct ChannelRow {
   std::string ns;
   std::string name;
-  uint32_t uid = 0;  // whose namespace; kSharedByUsers
+  uint32_t uid = 0;  // owner of the namespace; kSharedByUsers
   uint64_t capacity = 0;
-  uint64_t queued = 0;  // shares that wait
+  uint64_t queued = 0;  // waiting shares
   uint64_t queued_bytes = 0;
   uint64_t senders = 0;
   uint64_t receivers = 0;
-  bool on_road = false;  // both ends use it; what waits on it is not counted
+  bool on_road = false;  // both ends use a road; shares that wait on it are not counted
 };
 struct ChannelPage {
   std::vector<ChannelRow> rows;
@@ -185,22 +185,23 @@ struct Snapshot {
   uint64_t charged_bytes = 0;
   uint64_t tickets = 0;
   uint64_t dying_arenas = 0;
-  uint64_t holds = 0;         // taken without a call
-  uint64_t pinned_bytes = 0;  // of withdrawn shares that holds alone keep
+  uint64_t holds = 0;         // hazard slots in use
+  uint64_t pinned_bytes = 0;  // of withdrawn shares that only hazard slots keep
   uint64_t channels = 0;
-  uint64_t queued_shares = 0;  // sent, received by nobody yet
+  uint64_t queued_shares = 0;  // sent and not received yet
   uint64_t sessions_total = 0;
   uint64_t publishes_total = 0;
   uint64_t acquires_total = 0;
-  uint64_t withdrawals_total = 0;  // names taken away, by whomever
+  uint64_t withdrawals_total = 0;  // names taken away by sessions, administrators and the broker
   uint64_t tickets_redeemed_total = 0;
-  uint64_t tickets_expired_total = 0;  // or gone with their session
-  uint64_t tickets_refused_total = 0;  // to redeem them: late, used, invented, or of what may not be read any more
-  uint64_t pending_fences = 0;         // shares whose bytes are still being made
-  uint64_t lost_fences_total = 0;      // shares that went because their bytes never came
+  uint64_t tickets_expired_total = 0;  // or dropped with their session
+  // redemptions refused: the ticket was late, used or invented, or its arena may not be read any more
+  uint64_t tickets_refused_total = 0;
+  uint64_t pending_fences = 0;     // shares whose bytes are still being made
+  uint64_t lost_fences_total = 0;  // shares that were withdrawn because their bytes never came
   uint64_t watchers = 0;
   uint64_t events_dropped_total = 0;
-  std::vector<MemoryFlow> flows;  // one for each device and kind that is served
+  std::vector<MemoryFlow> flows;  // one for each served device and kind
 };
 
 }  // namespace arraybridge

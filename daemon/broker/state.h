@@ -1,5 +1,5 @@
-// A Broker's State is its tables, one a noun, behind its one mutex. A verb locks the mutex once or a few times and
-// calls the tables, which know neither the mutex nor each other's fields.
+// State holds the broker's tables behind its one mutex. A verb locks the mutex once or a few times and calls the
+// tables. The tables know neither the mutex nor each other's fields.
 #pragma once
 
 #include <atomic>
@@ -33,11 +33,11 @@
 namespace arraybridge {
 
 inline Status OnRoad(const Channel& channel) {
-  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its road")
-      .Because("CHANNEL_ON_ROAD");
+  return FailedPrecondition("channel '", channel.name(), "': the next share is on its road").Because("CHANNEL_ON_ROAD");
 }
 
-// Where a list goes on, and for whom. A page token is "number:text"; what they mean is each list's own.
+// The row after which a list continues, and the session that asks. A page token is "number:text"; each list defines
+// both.
 struct ListPosition {
   const Session* asker = nullptr;  // null: the sessions and shares of all users are listed
   uint64_t number = 0;
@@ -49,7 +49,7 @@ struct ListPosition {
 struct Broker::State {
   State(const Config& chosen, std::vector<MemoryBackend*> all) : config(chosen), backends(std::move(all)) {}
 
-  // Allocating (arena_verbs.cc). CheckAllocate, and the backend that will serve the call.
+  // Allocating (arena_verbs.cc). CheckAllocate, and the backend that serves the call.
   Result<Backends::Served> ServedFor(SessionId session, const AllocateCall& call) const AB_EXCLUDES(mutex);
   struct Reserved {
     Charge charge;
@@ -62,26 +62,26 @@ struct Broker::State {
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
 
-  // Acquiring (acquire.cc). The descriptor of an arena that the session was given with these leases.
+  // Acquiring (acquire.cc). Exports the one arena of these leases for which the session had no descriptor.
   Status ExportDescriptor(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
 
-  // Sending without calls (roads.cc).
-  // Between whom a new road of this channel would lie. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
+  // Direct channels (roads.cc).
+  // The sender and the receiver of a new road of this channel. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
   Result<ChannelRoad> PlanRoad(const Channel& channel) const AB_REQUIRES(mutex);
-  // Those of a session that ends; they die after the lock.
+  // The roads of a session that ends; the caller destroys them after it has released the lock.
   std::vector<std::shared_ptr<ChannelRoad>> TakeRoads(SessionId session) AB_REQUIRES(mutex);
   bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
 
-  // Listing (listing.cc, inspecting.cc). INVALID_ARGUMENT: the token is none; NOT_FOUND: the session.
+  // Listing (listing.cc, inspecting.cc). INVALID_ARGUMENT: the token is invalid. NOT_FOUND: the session.
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
-  // `asker`: a session that is not told of other users' processes; null: the administration.
+  // `asker`: the session that asks, which does not see other users' processes; null: the administration.
   ShareRow RowOf(const Share& share, Clock::time_point now, const Session* asker) const AB_REQUIRES(mutex);
   OfferRow OfferTo(const Session& session, const Share& share) const AB_REQUIRES(mutex);
-  // Counts all tables; the caller counts the holds in these pages.
+  // Counts all tables. The caller counts the hazard slots in these pages.
   void Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const AB_EXCLUDES(mutex);
 
-  // Sweeping (sweep.cc). One slice of all that is due. True: there is more.
+  // Sweeping (sweep.cc). Does one slice of everything that is due. True: more is due.
   bool ClearSome(Clock::time_point now) AB_REQUIRES(mutex);
 
   const Config& config;
@@ -91,8 +91,8 @@ struct Broker::State {
   Events events{config.limits};  // its mutex is taken after this one
 
   mutable Mutex mutex;
-  // Each table uses those above it. They are destroyed from the last to the first: sessions, and shares in namespaces,
-  // point into arenas, never the reverse way in a destructor.
+  // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
+  // namespaces, refer to arenas; no destructor of an arena refers to them.
   DeferredRelease released AB_GUARDED_BY(mutex);
   RoadTable roads AB_GUARDED_BY(mutex);
   uint64_t last_road AB_GUARDED_BY(mutex) = 0;

@@ -1,4 +1,4 @@
-// The Broker's sweep: it ends what is due, in slices, with the lock free between them, and frees the arenas that die.
+// The broker's sweep: ends what is due in slices, releases the lock between them, and frees dying arenas.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace arraybridge {
 
-// Each table has steps of its own, so that none waits for another.
+// Each table has its own steps, so that no table waits for another.
 bool Broker::State::ClearSome(Clock::time_point now) {
   std::array<uint64_t, 5> left{};
   left.fill(kStepsAtOnce);
@@ -41,16 +41,16 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   {
     const MutexLock lock(state.mutex);
     swept.unfinished = state.ClearSome(now);
-    state.hazards.WantLooks();  // orphans may be held no more
+    state.hazards.WantLooks();  // an orphan may have no reader any more
     state.shares.LookFor(kLookNs);
     for (const auto& [id, session] : state.sessions.all()) state.sessions.DropLateTickets(*session, now);
     arenas.emplace(state.arenas, now);
-    state.flags.sweep_wanted.store(false);  // the next sweep is for all that is let go from here on
+    state.flags.sweep_wanted.store(false);  // the next sweep handles what is released from here on
   }
   swept.freed_bytes = arenas->Run();
 
   DeferredRelease::Objects released;                // destroyed after the lock
-  std::vector<std::unique_ptr<Namespace>> dropped;  // too
+  std::vector<std::unique_ptr<Namespace>> dropped;  // likewise
   const MutexLock lock(state.mutex);
   arenas->Finish(state.arenas, now);
   state.namespaces.DropUnused();

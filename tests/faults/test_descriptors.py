@@ -61,7 +61,7 @@ def test_unread_descriptors_are_bounded(daemon: Daemon, ledger: Ledger, messages
 
 @pytest.mark.parametrize(
     ("limit", "named"),
-    [("--nofile=12:12", "needs .* descriptors more to start and gets .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* threads more to start and gets .* \\(RLIMIT_NPROC")],
+    [("--nofile=12:12", "needs .* more descriptors to start and got .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* more threads to start and got .* \\(RLIMIT_NPROC")],
 )
 def test_a_daemon_that_lacks_a_resource_names_it_at_the_start(limit: str, named: str) -> None:
     """Without this check gRPC would abort the process."""

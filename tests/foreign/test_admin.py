@@ -85,8 +85,8 @@ def test_quotas_are_read_and_changed(daemon: Daemon, config: Path, session: Sess
 def test_a_quota_may_be_set_for_one_user(daemon: Daemon, session: Session) -> None:
     me, other = os.getuid(), 4711
     assert ctl(daemon, "quota", "set", "own", "--bytes", "1MiB").returncode == ERROR
-    assert "say whose is meant" in ctl(daemon, "quota", "get", "own").stderr
-    assert "no single one's" in ctl(daemon, "quota", "get", "team", "--uid", me).stderr
+    assert "name the user, too" in ctl(daemon, "quota", "get", "own").stderr
+    assert "name it without a user" in ctl(daemon, "quota", "get", "team", "--uid", me).stderr
     done(daemon, "quota", "set", "own", "--uid", other, "--bytes", "0")
     assert session.call("Allocate", namespace="own", size=MiB).handle.size == MiB
     done(daemon, "quota", "set", "own", "--uid", me, "--bytes", "0")

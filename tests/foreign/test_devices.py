@@ -95,7 +95,7 @@ def test_a_file_names_gpus_by_uuid(start: Callable[..., Daemon], open_session: C
 def test_the_error_for_a_missing_device_lists_the_existing_ones(no_start: Callable[..., str]) -> None:
     missing = SECOND[:-1] + "7"
     said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{missing}")
-    assert f"device cuda:{missing} is not there; there are: host, cuda:{FIRST} (cuda:0), cuda:{SECOND} (cuda:1)" in said
+    assert f"there is no device cuda:{missing}; the devices are: host, cuda:{FIRST} (cuda:0), cuda:{SECOND} (cuda:1)" in said
 
 
 def test_a_broken_gpu_is_an_error_only_if_it_is_configured(
@@ -110,7 +110,7 @@ def test_a_broken_gpu_is_an_error_only_if_it_is_configured(
     assert in_service(session) == [(CPU, ""), (CUDA, SECOND)]
     assert "GPU 0 cannot be used: cuDeviceTotalMem" in daemon.log.read_text()
     said = no_start("--cuda-driver", DRIVER, "--device", f"cuda:{FIRST}")
-    assert f"device cuda:{FIRST} is not there; there are: host, cuda:{SECOND} (cuda:1); GPU 0 cannot be used: cuDevice" in said
+    assert f"there is no device cuda:{FIRST}; the devices are: host, cuda:{SECOND} (cuda:1); GPU 0 cannot be used: cuDevice" in said
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ def test_host_memory_is_served_if_every_gpu_is_broken(
     assert served(session) == [(CPU, ""), (CUDA, FIRST), (CUDA, SECOND)]
     assert session.opened.server.no_gpu_cause == FAILED
     said = no_start("--cuda-driver", DRIVER, "--backend", "cuda")
-    assert "and no GPU: none that the driver shows can be used; GPU 0 cannot be used: cuDevice" in said
+    assert "but there is no GPU: the driver's GPUs cannot be used; GPU 0 cannot be used: cuDevice" in said
 
 
 def test_a_configured_gpu_without_a_driver_prevents_the_start(no_start: Callable[..., str]) -> None:
     said = no_start("--cuda-driver", "/nowhere/libcuda.so.1", "--backend", "cuda")
-    assert "cannot start: memory.backend (--backend) is cuda, and no GPU: " in said
+    assert "cannot start: memory.backend (--backend) is cuda, but there is no GPU: " in said
 
 
 def test_a_missing_gpu_without_a_driver_has_a_reason(no_start: Callable[..., str]) -> None:
     said = no_start("--cuda-driver", "none", "--device", "cuda:0")
-    assert "device cuda:0 is not there; there are: host; no GPU: the broker was told to use none" in said
+    assert "there is no device cuda:0; the devices are: host; no GPU: GPUs are disabled (--cuda-driver none)" in said
 
 
 def test_a_gpus_table_determines_its_sharing(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_gpus_table_determines_its_sharing(start: Callable[..., Daemon], open_
     doctor = subprocess.run([CTL, "-H", daemon.directory, "doctor"], capture_output=True, text=True, check=False).stdout
     (line,) = (line for line in doctor.splitlines() if line.startswith(f"cuda:{SECOND}"))
     assert "list it in memory.cuda.kinds" in line
-    assert f'[memory."{absent}"]: this GPU is not there; there are: host, cuda:{FIRST}' in daemon.log.read_text()
+    assert f'[memory."{absent}"]: there is no such GPU; the devices are: host, cuda:{FIRST}' in daemon.log.read_text()
     ask = {"namespace": "default", "size": 1 << 20}
     session = open_session(daemon, capabilities={"kinds": [CUDA_VMM, CUDA_IPC], **HERE})
     assert session.call("Allocate", device=first.device, **ask).handle.kind == CUDA_IPC, "the preferred kind"

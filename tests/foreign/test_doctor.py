@@ -49,7 +49,7 @@ def test_doctor_names_a_platform_that_cannot_share_gpus(
 @pytest.mark.parametrize(
     ("driver", "machine", "why"),
     [
-        ("none", "", "the broker was told to use none"),
+        ("none", "", "GPUs are disabled (--cuda-driver none)"),
         ("/nowhere/libcuda.so.1", "", "cannot be loaded"),
         (None, "devices=0", "CUDA_ERROR_NO_DEVICE"),
         (None, "version=11000", "11"),

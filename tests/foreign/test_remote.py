@@ -161,11 +161,11 @@ def test_plain_text_is_refused(remote: RemoteDaemon, pki: Pki, generated: tuple[
 def test_a_subject_without_rights_gets_an_error(
     remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], open_session: Open
 ) -> None:
-    with refused(DENIED, "subject 'nobody' is named by no namespace's access list"):
+    with refused(DENIED, "no access list of a namespace names subject 'nobody'"):
         info(remote, pki.nobody, generated)
     with refused(DENIED, "subject 'nobody'"):
         open_session(remote.over_tcp(pki.nobody))
-    assert "subject 'nobody' is named by no namespace" in remote.log.read_text()
+    assert "no access list of a namespace names subject 'nobody'" in remote.log.read_text()
     assert open_session(remote.over_tcp(pki.alice)).call("List", kind="SHARES").shares == []
 
 

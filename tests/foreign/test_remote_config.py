@@ -184,7 +184,7 @@ def test_the_tool_reports_why_it_was_refused(remote: RemoteDaemon, pki: Pki, tmp
 
     assert told(*pki.nobody.flags()) == (
         PERMISSION,
-        "arraybridgectl: subject 'nobody' is named by no namespace's access list of this broker\n",
+        "arraybridgectl: no access list of a namespace names subject 'nobody'\n",
     )
     for who in (pki.expired, pki.stranger):
         code, text = told(*who.flags(ca=pki.authority.cert))

@@ -329,7 +329,7 @@ def test_a_token_opens_a_namespace_at_both_doors(place: Place, user: Users, tmp_
         assert bob("call", f"right at {door}", "Allocate", namespace="team", size=1)["code"] == PERMISSION_DENIED
         told = bob("call", f"wrong at {door}", "Acquire", namespace="team", shares=KEY)
         assert told["code"] == PERMISSION_DENIED
-        assert told["text"] == f"user {BOB}, with the token that it states, may not use namespace 'team'"
+        assert told["text"] == f"user {BOB}, with its token, may not use namespace 'team'"
         assert bob("open", "long", door, token=b"x" * 257)["text"] == "the token has 257 bytes (maximum 256)"
     assert "0123456789abcdef" not in daemon.log.read_text()
 

@@ -40,7 +40,7 @@ def standard_descriptors(process: int) -> list[str]:
 @pytest.mark.parametrize("number", [3, 4, 8, 77])
 def test_a_descriptor_that_was_not_passed_is_refused(directory: Path, flag: str, number: int) -> None:
     """The number would soon be that of a descriptor of the daemon: a lock, a door, or its signalfd."""
-    assert refusal(directory, flag, str(number)) == f"arraybridged: {flag}: {number} is no descriptor that is open\n"
+    assert refusal(directory, flag, str(number)) == f"arraybridged: {flag}: {number} is not an open descriptor\n"
 
 
 def test_one_descriptor_cannot_have_two_uses(directory: Path) -> None:
@@ -50,7 +50,7 @@ def test_one_descriptor_cannot_have_two_uses(directory: Path) -> None:
     finally:
         os.close(read)
         os.close(write)
-    assert said == f"arraybridged: --life-fd: {write} is said for --ready-fd, too\n"
+    assert said == f"arraybridged: --life-fd: {write} is also the value of --ready-fd\n"
 
 
 @pytest.mark.parametrize("flag", ["--ready-fd", "--life-fd"])
@@ -63,7 +63,7 @@ def test_a_passed_listening_socket_is_not_a_starters_descriptor(directory: Path,
 
 
 def test_the_ready_descriptor_cannot_be_standard_error(directory: Path) -> None:
-    assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, where the log goes\n"
+    assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, which receives the log\n"
 
 
 @pytest.fixture

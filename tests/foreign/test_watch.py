@@ -128,7 +128,7 @@ def test_inspect_shows_one_share(session: Session) -> None:
     assert (found.share.share.name, found.maker.note, found.maker.client) == ("frame", "foreign place", "foreign")
     assert [(visit.note, visit.count) for visit in found.readers] == [("foreign hand_over", 1)]
     assert [offer.why_not for offer in found.offers] == [""]
-    with refused(grpc.StatusCode.NOT_FOUND, "'never' is not there"):
+    with refused(grpc.StatusCode.NOT_FOUND, "has no share named 'never'"):
         session.call("Inspect", namespace="default", share={"name": "never"})
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "limits.note_bytes_max 64"):
         session.call("Acquire", namespace="default", shares=[{"name": "frame"}], note="x" * 65)
@@ -238,7 +238,7 @@ def test_ctl_shows_one_share(daemon: Daemon, session: Session) -> None:
     assert found["readers"][0]["note"] == "foreign hand_over"
 
     gone = ctl(daemon, "trace", "never")
-    assert gone.returncode == NOT_FOUND and "'never' is not there in namespace 'default'" in gone.stderr
+    assert gone.returncode == NOT_FOUND and "namespace 'default' has no share named 'never'" in gone.stderr
     assert ctl(daemon, "trace", "frame", "--generation", "99").returncode == NOT_FOUND
     assert ctl(daemon, "-n", "other", "trace", "frame").returncode == NOT_FOUND
     assert ctl(daemon, "trace").returncode == 2

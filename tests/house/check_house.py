@@ -69,8 +69,8 @@ THIRD_PARTY = re.compile(
     r"|gmock/|benchmark/|cuda|arraybridge/)"
 )
 
-# Production code, without the folders whose comments still have sentences that do not name their subject.
-NAMES_SUBJECTS = re.compile(r"(?!daemon/|client/(?!ctl/|include/|memory/)|proto/(?:boundary|wire)/)(?:daemon|client|proto|python)/")
+# Production code, without the files whose comments still have sentences that do not name their subject.
+NAMES_SUBJECTS = re.compile(r"(?!.*road|client/(?!ctl/|include/|memory/))(?:daemon|client|proto|python)/")
 
 # Words of C++ code (without comments) → the only paths where they may occur.
 WORDS = {

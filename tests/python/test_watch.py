@@ -78,7 +78,7 @@ def test_refusals_are_told(broker):
             broker.get("never")
         (told,) = [event for event in until(watch, "refusal")]
     assert (told.code, told.reason, told.verb) == (5, "SHARE_NOT_FOUND", "Acquire")
-    assert "'never' is not there" in told.note
+    assert "has no share named 'never'" in told.note
 
 
 def test_a_quota_is_told(address, broker):

@@ -34,10 +34,10 @@ Handle Arena::Describe(uint64_t offset, uint64_t size) const {
 Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
   if (size == 0) return InvalidArgument("a share of 0 bytes");
   if (offset % kArrayAlignment != 0) {
-    return InvalidArgument("offset ", offset, " is no multiple of ", kArrayAlignment).Because("UNALIGNED");
+    return InvalidArgument("offset ", offset, " is not a multiple of ", kArrayAlignment).Because("UNALIGNED");
   }
   if (offset > size_ || size > size_ - offset) {
-    return InvalidArgument("offset ", offset, ", size ", size, " is outside of arena ", Number(id_), " (", size_,
+    return InvalidArgument("offset ", offset, ", size ", size, " is outside arena ", Number(id_), " (", size_,
                            " bytes)")
         .Because("OUT_OF_BOUNDS");
   }

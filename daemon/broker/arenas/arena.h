@@ -1,5 +1,5 @@
-// An Arena is a MemoryBlock and its Charge. One session may write it; that session carves allocations out of it by
-// itself, and the arena validates what it is told: inside, aligned, not on top of what is still in use.
+// An Arena is a MemoryBlock and its Charge. One session may write it and carves allocations out of it by itself; the
+// arena validates each published range: inside the arena, aligned, not overlapping a share that is still in use.
 #pragma once
 
 #include <cstdint>
@@ -33,31 +33,32 @@ class Arena {
   uint64_t footprint() const { return charge_.bytes(); }
   const std::shared_ptr<MemoryBlock>& block() const { return block_; }
 
-  // Without a descriptor: a range of it, or all of it.
+  // A handle of a range, or of the whole arena, without a descriptor.
   Handle Describe(uint64_t offset, uint64_t size) const;
   Handle Describe() const { return Describe(0, size_); }
   HandleKind kind() const { return kind_; }
   const Device& device() const { return device_; }
 
-  // INVALID_ARGUMENT, or FAILED_PRECONDITION if it overlaps a share that is still there.
+  // INVALID_ARGUMENT, or FAILED_PRECONDITION if the range overlaps a share that still exists.
   Status CheckRange(uint64_t offset, uint64_t size) const;
   // REQUIRES: CheckRange says OK.
   void Carve(uint64_t offset, Share* share) { shares_.emplace(offset, share); }
   void Free(uint64_t offset) { shares_.erase(offset); }
   bool empty() const { return shares_.empty(); }
-  // By offset; every one of them is still in use.
+  // By offset; each one is still in use.
   const std::map<uint64_t, Share*>& shares() const { return shares_; }
 
-  std::optional<Immutability> immutability;  // nothing: not sealed yet
-  // What opens it, where that is no descriptor. A secret: only for sessions that write or lease it.
+  std::optional<Immutability> immutability;  // nullopt: not sealed yet
+  // The secret that opens the arena if it is not opened by a descriptor. Only for sessions that write or lease the
+  // arena.
   std::string opaque;
-  // The session that may write it and publish out of it; null once that has given it back or gone.
+  // The session that may write the arena and publish from it; null after it has given the arena back or ended.
   Session* writer = nullptr;
-  // The session that asked for it, while that lives: its limits count this arena.
+  // The session that allocated the arena, while it lives: its limits count the arena.
   Session* maker = nullptr;
-  // Sessions that were given a read descriptor and have not said that they dropped the mapping.
+  // Sessions that received a read descriptor and have not reported that they dropped the mapping.
   std::unordered_set<Session*> readers;
-  FreeCause freed_by = FreeCause::kRelease;  // once it is dying
+  FreeCause freed_by = FreeCause::kRelease;  // set when the arena begins to die
 
  private:
   const ArenaId id_;

@@ -9,7 +9,7 @@ namespace arraybridge {
 ArenaSweep::ArenaSweep(Arenas& arenas, Clock::time_point now)
     : taken_(arenas.TakeForSweep(now)), dying_(taken_.dying.size()) {}
 
-// A seal that is refused may have slept first, since pages were pinned: one of those is enough for one sweep.
+// A refused seal may have slept first because pages were pinned. A sweep tries no more seals after one.
 void ArenaSweep::Seal() {
   for (const auto& [id, block] : taken_.unsealed) {
     seals_.emplace_back(id, block->Seal());
@@ -18,7 +18,7 @@ void ArenaSweep::Seal() {
   taken_.unsealed.clear();
 }
 
-// A block that a verb exports right now counts as mapped, too: after that no verb can reach it any more.
+// A block that a verb is exporting right now counts as mapped. No other verb can reach it after that.
 bool ArenaSweep::IsMapped(const Arena& arena) const {
   const auto held = taken_.holders.find(arena.id());
   const bool mapped = held != taken_.holders.end() && !held->second.empty() && !Failpoint("quarantine");

@@ -1,5 +1,5 @@
-// An ArenaSweep seals the arenas without a writer and frees the dying ones that no process has mapped: what it takes
-// with the broker's lock held it works on without it.
+// An ArenaSweep seals arenas without a writer and frees dying arenas that no process has mapped. It takes them with the
+// broker's lock held and works on them without the lock.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class ArenaSweep {
  public:
   // With the lock held.
   ArenaSweep(Arenas& arenas, Clock::time_point now);
-  // Without the lock. Slow: O(bytes). Bytes that were freed.
+  // Without the lock. Slow: O(bytes). Returns the freed bytes.
   uint64_t Run();
   // With the lock held.
   void Finish(Arenas& arenas, Clock::time_point now);

@@ -1,4 +1,4 @@
-// The Broker's verbs on arenas: allocate one, seal it, export it, and the ranges of it that come back.
+// The Broker's verbs on arenas: allocate, seal, export, and return ranges to the writer.
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +8,8 @@
 namespace arraybridge {
 namespace {
 
-// Ranges looked at with the lock held once; the next call goes on. Only a client that gives back arenas, which it
-// should carve first, has ranges that are looked at in vain.
+// Ranges looked at with the lock held once; the next call continues. Only a client that gives back arenas before it has
+// carved its returned ranges makes this loop skip ranges.
 constexpr uint64_t kReturnedAtOnce = 1024;
 
 Status QuotaExceeded(const Peer& peer, uint64_t footprint, uint64_t used, uint64_t bytes_per_uid) {
@@ -24,7 +24,7 @@ Status QuotaExceeded(const Peer& peer, uint64_t footprint, uint64_t used, uint64
 
 }  // namespace
 
-// Limits that waiting does not lift.
+// Checks limits that waiting does not lift.
 Result<Backends::Served> Broker::State::ServedFor(SessionId session, const AllocateCall& call) const {
   const Limits& limits = config.limits;
   const std::string_view ns = NamespaceNameOf(call.ns);
@@ -62,7 +62,7 @@ Status Broker::CheckAllocate(SessionId session, const AllocateCall& call) {
   return state_->ServedFor(session, call).status();
 }
 
-// The namespace comes into being with its first Charge.
+// The first Charge creates the namespace.
 Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) {
   const Limits& limits = config.limits;
   if (session.arenas.size() + session.allocating >= limits.arenas_per_session) {
@@ -105,7 +105,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
     ++found->allocating;
   }
   const auto generation = RandomBytes<uint64_t>();
-  std::shared_ptr<MemoryBlock> block;  // dies with the Charge, after the lock below, if the session has gone
+  std::shared_ptr<MemoryBlock> block;  // destroyed with the Charge after the lock is released, if the session has ended
   const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
     auto allocated = backend.AllocateWithProgress(device, call.size, call.progress);
@@ -121,7 +121,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   if (found == nullptr) return NoSession();
   --found->allocating;
   if (!writable.ok()) return writable.status();
-  // Populating takes its time: meanwhile the right may have gone.
+  // The session may have lost its right while the backend populated.
   const NamespaceKey its{reserved->ns->uid(), reserved->ns->name()};
   if (!state.rights.MayUse(found->peer, its, Right::kWrite))
     return state.rights.KeyOf(found->peer, call.ns, Right::kWrite).status();
@@ -177,7 +177,7 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     state.arenas.AddReader(*found, *readable);
   }
   auto exported = block->Export(Access::kRead);
-  if (!exported.ok()) return exported.status();  // the session asks again; that it has the arena costs nothing
+  if (!exported.ok()) return exported.status();  // the session asks again; an arena that it already has costs nothing
   handle.descriptor = std::move(exported->descriptor);
   handle.opaque = std::move(exported->opaque);
   return handle;
@@ -190,7 +190,7 @@ std::vector<RangeOfArena> Broker::TakeReturned(SessionId session, size_t most) {
   if (found == nullptr) return {};
   std::vector<RangeOfArena> taken;
   for (uint64_t left = kReturnedAtOnce; taken.size() < most && left > 0 && !found->returned.empty(); --left) {
-    // It may have given the arena back since: then it is carved no more.
+    // The session may have given the arena back since then; its ranges are not carved again.
     if (state.arenas.FindWritable(*found, found->returned.front().arena) != nullptr)
       taken.push_back(found->returned.front());
     found->returned.pop_front();
@@ -204,8 +204,9 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return;
   for (const RangeOfArena& range : ranges) {
-    if (found->returned.size() >= state.config.limits.shares_per_namespace) return;  // as of what comes back by itself
-    // It may have given the arena back since: then they are carved no more.
+    // the same limit as for ranges that return by themselves
+    if (found->returned.size() >= state.config.limits.shares_per_namespace) return;
+    // The session may have given the arena back since then; its ranges are not carved again.
     if (state.arenas.FindWritable(*found, range.arena) != nullptr) found->returned.push_back(range);
   }
 }

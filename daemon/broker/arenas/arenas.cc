@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kEnforcePauseMax{60'000};
 
 }  // namespace
 
-Status NoArena(ArenaId arena) { return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND"); }
+Status NoArena(ArenaId arena) { return NotFound("there is no arena ", Number(arena)).Because("ARENA_NOT_FOUND"); }
 
 Arena* Arenas::Find(ArenaId id) const {
   const auto found = arenas_.find(id);
@@ -72,7 +72,7 @@ void Arenas::DropHolder(ArenaId arena, SessionId session, Access access) {
 }
 
 void Arenas::GiveBack(Arena& arena) {
-  arena.writer = nullptr;  // ranges that come back are not carved again
+  arena.writer = nullptr;  // returned ranges are not carved again
   if (arena.block()->MayBeEnforced()) to_enforce_.emplace(&arena, Enforcement{});
   flags_.sweep_wanted.store(true);
   RetireIfIdle(arena);

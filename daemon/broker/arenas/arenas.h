@@ -1,5 +1,5 @@
-// Arenas are all arenas that a session can name, and those that die: an arena is destroyed once no process has it
-// mapped. They count what each kind of memory of each device gave and got back.
+// Arenas holds all arenas that sessions can name, and the dying ones. An arena is destroyed once no process has it
+// mapped. The table counts allocated and freed bytes by device and memory kind.
 #pragma once
 
 #include <chrono>
@@ -28,10 +28,10 @@ Status NoArena(ArenaId arena);
 // Not thread-safe: the broker's lock guards it.
 class Arenas {
  public:
-  // All outlive it.
+  // All arguments outlive the table.
   Arenas(const Backends& backends, Flags& flags) : flows(backends.all()), flags_(flags) {}
 
-  // Null: it is not there, or the session may not use it so.
+  // Null: the arena does not exist, or the session has no right to this use.
   Arena* Find(ArenaId id) const;
   Arena* FindWritable(const Session& session, ArenaId id) const;
   Arena* FindReadable(const Session& session, ArenaId id) const;
@@ -39,36 +39,36 @@ class Arenas {
   void Add(Session& maker, std::unique_ptr<Arena> arena);
   uint64_t size() const { return arenas_.size(); }
 
-  // The session gets a read descriptor.
+  // The session receives a read descriptor.
   void AddReader(Session& session, Arena& arena);
-  // It says that it has dropped the mapping.
+  // The session reports that it has dropped the mapping.
   void DropReader(Session& session, Arena& arena);
-  // "Unmapped" may have been said before the client read of a lease whose handle needs no descriptor: it opens the
-  // handle again.
+  // True if the session opens the handle again although it reported "unmapped": the client may have sent the report
+  // before it read of a lease whose handle needs no descriptor.
   static bool WillMapAgain(const Session& session, Arena& arena);
-  // Sessions that may have it mapped, where its block does not know them.
+  // Sessions that may have the arena mapped, if its block cannot track them.
   void AddHolder(const Arena& arena, const Session& session, Access access);
   void DropHolder(ArenaId arena, SessionId session, Access access);
   const std::unordered_map<ArenaId, Holders>& holders() const { return holders_; }
 
-  // The writer is done with it: it is frozen from now on, or dies if nothing is published in it.
+  // The writer gives the arena back: it is frozen from now on, or dies if it has no share.
   void GiveBack(Arena& arena);
-  // It dies if it has neither a writer nor a share.
+  // The arena dies if it has neither a writer nor a share.
   void RetireIfIdle(Arena& arena);
 
-  // No process can write it.
+  // No process can write the arena any more.
   static void MarkEnforced(Arena& arena);
-  // What a seal that was tried by a sweep came to. One that is refused for good stays by contract.
+  // Records the result of a sweep's seal. An arena whose seal is refused permanently stays by contract.
   void NoteSeal(ArenaId id, const Result<Immutability>& sealed, Clock::time_point now);
 
-  // For ArenaSweep: what it looks at without the lock, and gives back.
+  // The arenas that ArenaSweep processes without the lock and then gives back.
   struct Swept {
     std::vector<std::unique_ptr<Arena>> dying;
-    std::unordered_map<ArenaId, Holders> holders;  // of these
+    std::unordered_map<ArenaId, Holders> holders;  // of the dying arenas
     std::vector<std::pair<ArenaId, std::shared_ptr<MemoryBlock>>> unsealed;
   };
   Swept TakeForSweep(Clock::time_point now);
-  // `taken`: how many were dying; `dying`: those that still are.
+  // `taken`: the number of dying arenas that were taken. `dying`: those that are still dying.
   void PutBack(size_t taken, std::vector<std::unique_ptr<Arena>> dying);
   void Freed(ArenaId arena) { holders_.erase(arena); }
   bool has_unfinished() const { return !dying_.empty() || !to_enforce_.empty(); }
@@ -76,11 +76,11 @@ class Arenas {
   uint64_t dying_count() const { return dying_.size() + being_swept_; }
 
   Flows flows;
-  // Why arenas go for as long as the lock is held; kRelease between verbs.
+  // The cause of arenas' deaths while the lock is held; kRelease between verbs.
   FreeCause because = FreeCause::kRelease;
 
  private:
-  // When the last seal of an arena is tried next: it can be slow where it is refused.
+  // When the permanent seal of an arena is tried next: a refused seal can be slow.
   struct Enforcement {
     Clock::time_point due{};  // from the start
     std::chrono::milliseconds pause{50};
@@ -88,10 +88,10 @@ class Arenas {
 
   Flags& flags_;
   std::unordered_map<ArenaId, std::unique_ptr<Arena>> arenas_;
-  std::vector<std::unique_ptr<Arena>> dying_;           // no session names them; processes may have them mapped
-  std::unordered_map<Arena*, Enforcement> to_enforce_;  // without a writer, not yet immutable for everybody
-  std::unordered_map<ArenaId, Holders> holders_;        // of arenas whose block does not know them, dying ones too
-  uint64_t being_swept_ = 0;                            // dying arenas that a sweep has taken
+  std::vector<std::unique_ptr<Arena>> dying_;           // not named by a session; processes may have them mapped
+  std::unordered_map<Arena*, Enforcement> to_enforce_;  // without a writer, not yet immutable for all processes
+  std::unordered_map<ArenaId, Holders> holders_;  // of arenas whose block cannot track its holders, dying ones included
+  uint64_t being_swept_ = 0;                      // dying arenas taken by a sweep
   uint64_t last_ = 0;
 };
 

@@ -34,12 +34,12 @@ Result<Backends::Served> Backends::For(const Peer& peer, const Device& device) c
   for (MemoryBackend* const backend : all_) {
     for (const Device& served : backend->devices()) {
       if (!IsMeant(device, served) || !peer.Opens(backend->kind())) continue;
-      if (!peer.Sees(served)) return peer.CannotSee("what is asked for", served);
+      if (!peer.Sees(served)) return peer.CannotSee("the requested device", served);
       return Served{backend, served};
     }
   }
   std::string kinds;
-  std::set<std::string> devices;  // a device that is shared in two ways is listed once
+  std::set<std::string> devices;  // a device with two memory kinds is listed once
   for (const MemoryBackend* const backend : all_) {
     for (const Device& served : backend->devices()) {
       devices.insert(NameOf(served));
@@ -106,7 +106,7 @@ Result<uint64_t> Backends::Trim(const std::optional<Device>& only) const {
     served = true;
     freed += backend->Trim();
   }
-  if (!served) return NotFound("no such device is served here").Because("NO_SUCH_DEVICE");
+  if (!served) return NotFound("the broker does not serve this device").Because("NO_SUCH_DEVICE");
   return freed;
 }
 

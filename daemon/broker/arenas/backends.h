@@ -1,5 +1,4 @@
-// Backends are the memory backends of the broker in order of preference: each device is served by the first that has
-// it.
+// Backends holds the broker's memory backends in order of preference: the first one that has a device serves it.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +27,13 @@ class Backends {
   };
   // INVALID_ARGUMENT: no such device. FAILED_PRECONDITION: the peer opens none of the handles of the device.
   Result<Served> For(const Peer& peer, const Device& device) const;
-  // Of all devices; one that several backends serve is counted once.
+  // The sum over all devices; a device of several backends counts once.
   uint64_t CapacityBytes() const;
   // REQUIRES: a backend serves the device.
   uint64_t CapacityBytes(const Device& device) const;
   std::vector<DeviceFacts> Facts() const;
-  // Bytes of cached memory that went back to the system. `only`: of this device; NOT_FOUND: there is none. Slow.
+  // Gives cached memory back to the system and returns the number of bytes. `only`: of this device; NOT_FOUND: no such
+  // device. Slow.
   Result<uint64_t> Trim(const std::optional<Device>& only) const;
 
   std::span<MemoryBackend* const> all() const { return all_; }
@@ -42,7 +42,7 @@ class Backends {
   const std::vector<MemoryBackend*> all_;
 };
 
-// The row of a device in `facts`; it is added if there is none.
+// The row of a device in `facts`, added if it is missing.
 DeviceFacts& FactsOf(const Device& device, std::vector<DeviceFacts>& facts);
 
 }  // namespace arraybridge

@@ -1,4 +1,4 @@
-// Flows are the bytes that came and went: arenas given out and freed, by the memory they are of.
+// Flows counts allocated and freed bytes of arenas by device and memory kind.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace arraybridge {
 
 class Flows {
  public:
-  // A row for whatever these serve, from the start.
+  // Has a row for each device and kind that the backends serve.
   explicit Flows(std::span<MemoryBackend* const> backends);
 
   void Came(const Device& device, HandleKind kind, uint64_t bytes);
-  // An arena of it was made in this time.
+  // The allocation of an arena took this time.
   void Took(const Device& device, HandleKind kind, std::chrono::nanoseconds time);
   void Went(const Device& device, HandleKind kind, uint64_t bytes, FreeCause cause);
 
@@ -26,7 +26,7 @@ class Flows {
  private:
   MemoryFlow& RowOf(const Device& device, HandleKind kind);
 
-  std::vector<MemoryFlow> rows_;  // as many as there are devices and kinds
+  std::vector<MemoryFlow> rows_;  // one per device and kind
 };
 
 }  // namespace arraybridge

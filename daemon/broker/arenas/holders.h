@@ -1,5 +1,6 @@
-// Who may have an arena mapped, where the kernel cannot be asked (GPU memory): a session from the moment it is given a
-// handle until it says that it unmapped, or its process is dead. A session that merely ended proves nothing.
+// Holders tracks the processes that may have an arena mapped, for memory that the kernel cannot answer for (GPU
+// memory). A session is a holder from the moment it receives a handle until it reports that it unmapped the arena, or
+// its process is dead. The end of a session alone does not end its mapping.
 #pragma once
 
 #include <poll.h>
@@ -15,7 +16,7 @@
 
 namespace arraybridge {
 
-// A process that can be watched: its pidfd. Null: it cannot.
+// The pidfd of a process that can be watched; null: it cannot be watched.
 using ProcessFd = std::shared_ptr<const UniqueFd>;
 
 // Not thread-safe.
@@ -25,11 +26,11 @@ class Holders {
     const auto same = [&](const Holder& holder) { return holder.session == session && holder.access == access; };
     if (std::none_of(holders_.begin(), holders_.end(), same)) holders_.push_back({session, access, std::move(process)});
   }
-  // It said so itself.
+  // The session reported that it unmapped the arena.
   void Drop(SessionId session, Access access) {
     std::erase_if(holders_, [&](const Holder& one) { return one.session == session && one.access == access; });
   }
-  // Forgets those whose process is dead: then the driver has torn its mappings down. One system call a holder.
+  // Drops the holders whose process is dead: the driver has removed their mappings. One system call per holder.
   void DropDead() {
     std::erase_if(holders_, [](const Holder& holder) { return IsDead(holder.process); });
   }
@@ -42,7 +43,7 @@ class Holders {
     ProcessFd process;
   };
 
-  // Who cannot be watched was not given what would need it.
+  // A process without a pidfd never received a handle that needs one.
   static bool IsDead(const ProcessFd& process) {
     if (process == nullptr || !process->valid()) return false;
     pollfd look{process->get(), POLLIN, 0};

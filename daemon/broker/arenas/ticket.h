@@ -1,5 +1,6 @@
-// A Ticket stands for a descriptor where none can travel: random, redeemed once, before a deadline, by the session it
-// was issued to. Each session has its own Tickets, so another's, a used and an invented one are the same: not there.
+// A Ticket stands for a descriptor on a connection that cannot carry one. It is random, redeemed once, before a
+// deadline, by the session that it was issued to. Each session has its own Tickets: a used, an invented and another
+// session's ticket are all "not found".
 #pragma once
 
 #include <array>
@@ -25,9 +26,9 @@ class Tickets {
  public:
   size_t size() const { return tickets_.size(); }
   void Add(const Ticket& ticket) { tickets_.push_back(ticket); }
-  // It is used up by this; a late one is none. Compares in constant time.
+  // Uses the ticket up. A late ticket is not found. Compares in constant time.
   std::optional<Ticket> Take(std::span<const uint8_t> token, std::chrono::steady_clock::time_point now);
-  // How many there were.
+  // Returns how many were dropped.
   size_t DropLate(std::chrono::steady_clock::time_point now);
 
  private:

@@ -1,4 +1,4 @@
-// The Broker's verbs on tickets: a descriptor promised to a session that speaks gRPC.
+// The Broker's verbs on tickets: descriptors for sessions that speak gRPC.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -39,7 +39,7 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
     redeemed.writable = ticket.has_value() && ticket->access == Access::kWrite;
     Arena* arena = nullptr;
     if (ticket.has_value()) {
-      // Looked up again: the lease that justified the ticket may have ended since.
+      // The broker looks the arena up again: the lease that justified the ticket may have ended since.
       arena = redeemed.writable ? state.arenas.FindWritable(*found, ticket->arena)
                                 : state.arenas.FindReadable(*found, ticket->arena);
     }

@@ -40,9 +40,9 @@ void Channel::Close(ChannelEndId end, bool complete) {
 
 Status Channel::CheckSend(bool from_road) const {
   if (receivers_ == 0 && had_receivers_) {
-    return FailedPrecondition("nobody receives from channel '", name_, "' any more").Because("NO_RECEIVER");
+    return FailedPrecondition("channel '", name_, "' has no receiver any more").Because("NO_RECEIVER");
   }
-  // Of both together there are no more than twice as many, however a session counts that lies.
+  // The queue and the road together hold at most twice the capacity, even if a session miscounts.
   if (queue_.size() < (from_road ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
       .Because("CHANNEL_FULL")
@@ -58,7 +58,7 @@ Status Channel::CheckReceive() const {
     return Status(Code::kOutOfRange, Concat("channel '", name_, "' has ended: its senders have closed it"),
                   "CHANNEL_ENDED");
   }
-  return Status(Code::kAborted, Concat("a sender of channel '", name_, "' went without closing it"), "SENDER_DIED");
+  return Status(Code::kAborted, Concat("a sender of channel '", name_, "' ended without closing it"), "SENDER_DIED");
 }
 
 void Channel::Push(Share& share) {

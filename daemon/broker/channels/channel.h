@@ -1,8 +1,8 @@
-// A Channel is a bounded queue of shares: what is sent into it has no name and belongs to the queue, until somebody
-// receives it and has a lease. First in, first out. It is there as long as somebody has it open.
+// A Channel is a bounded FIFO queue of shares. A sent share has no name and belongs to the queue until a session
+// receives it and leases it. The channel exists as long as a session has an end of it open.
 //
-// The end of a stream is part of it: receivers that have drained the queue are told that every sender has closed, or
-// that one went without a word and something may be missing.
+// The channel also reports the end of the stream: receivers that have drained the queue learn either that every sender
+// has closed, or that a sender ended without closing and shares may be missing.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class Namespace;
 struct ChannelRoad;
 struct Share;
 
-inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares, if nobody says otherwise
+inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares
 
 enum class ChannelRole : uint8_t { kSender = 1, kReceiver = 2 };
 
@@ -51,36 +51,37 @@ class Channel {
   const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
-  // Shares may come, or have, of which nobody could know yet.
+  // Shares may be sent, or were, before the first receiver opened the channel.
   bool awaits_first_receiver() const { return had_senders_ && !had_receivers_; }
 
-  // The first that says a number decides; 0 says none. FAILED_PRECONDITION, CHANNEL_CAPACITY: it is another one.
+  // The first call with a number sets the capacity; 0 sets none. FAILED_PRECONDITION, CHANNEL_CAPACITY: the capacity is
+  // set to another number.
   Status Agree(uint64_t capacity);
   void Open(const Member& member);
-  // `complete`: nothing is missing from what this sender sent. REQUIRES: the end is open.
+  // `complete`: the channel has everything that this sender sent. REQUIRES: the end is open.
   void Close(ChannelEndId end, bool complete);
 
-  // Something that was sent is lost.
+  // A sent share is lost.
   void MissSome() { incomplete_ = true; }
 
   // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`:
-  // it was sent before, and there is room.
+  // the share was sent before on the road, and has room reserved.
   Status CheckSend(bool from_road = false) const;
-  // Whether there is one to receive. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
+  // Whether a share can be received. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
   Status CheckReceive() const;
 
-  // The share is in the queue: last, or first again if it was received before.
+  // Adds the share to the queue: at the end, or at the front if it was received before.
   void Push(Share& share);
   void PushFront(Share& share);
   // REQUIRES: CheckReceive says OK.
   Share& front() const { return *queue_.front(); }
   void Pop();
-  // All of them, which count as queued until their new owner says otherwise.
+  // Takes all shares. They count as queued until their new owner changes that.
   std::deque<Share*> TakeQueue();
 
-  // How its one sender and its one receiver pass shares without calls; null: they do not.
+  // The road on which the one sender and the one receiver pass shares without calls; null: there is none.
   std::shared_ptr<ChannelRoad> road;
-  // No end is open, and none ever received: until when it waits for one that does.
+  // Set while no end is open and no receiver ever was: the channel waits for a first receiver until then.
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
@@ -88,22 +89,22 @@ class Channel {
   Namespace* const ns_;
   uint64_t& queued_in_namespace_;
   const std::string name_;
-  uint64_t capacity_ = 0;  // 0: nobody has said
+  uint64_t capacity_ = 0;  // 0: not set
   std::vector<Member> members_;
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
   bool had_senders_ = false;
   bool had_receivers_ = false;
-  bool incomplete_ = false;  // a sender went without closing
+  bool incomplete_ = false;  // a sender ended without closing
   std::deque<Share*> queue_;
   uint64_t queued_bytes_ = 0;
 };
 
-// What a session has open.
+// An end that a session has open.
 struct ChannelEnd {
   Channel* channel = nullptr;
   ChannelRole role{};
-  uint64_t received = 0;  // shares, so far
+  uint64_t received = 0;  // shares received so far
 };
 
 }  // namespace arraybridge

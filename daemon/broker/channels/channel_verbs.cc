@@ -19,7 +19,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);  // a receiver takes shares away
+  const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);  // a receiver removes shares
   if (!key.ok()) return key.status();
   AB_RETURN_IF_ERROR(state.channels.CheckRoom(*found));
   const auto owner = state.namespaces.FindOrMake(*key, found->peer.uid);
@@ -77,7 +77,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     Share& share = channel.front();
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
-      return found->peer.CannotOpen(Concat("what channel '", channel.name(), "' brings next"), arena.kind(),
+      return found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"), arena.kind(),
                                     arena.device());
     }
     acquired.shares.push_back(state.leases.Grant(*found, share));
@@ -107,7 +107,7 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     const auto leased = found->leases.find(LeaseId{lease});
     if (leased == found->leases.end()) continue;
     Channel* const channel = state.channels.Find(leased->second->channel);
-    // Not of a channel, or no session receives from it any more.
+    // Not a share of a channel, or the channel has no receiver any more.
     if (channel == nullptr || channel->receivers() == 0) continue;
     channel->PushFront(*leased->second);
     for (const Channel::Member& member : channel->members()) {

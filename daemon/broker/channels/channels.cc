@@ -57,7 +57,7 @@ Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, Chan
 void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now) {
   Channel& channel = *end.channel;
   --session.account->channel_ends;
-  channel.road = nullptr;  // of a session that ends: it was ended before
+  channel.road = nullptr;  // a session that ends has ended its roads before
   channel.Close(id, complete);
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
   if (!channel.members().empty()) return;
@@ -67,7 +67,7 @@ void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, b
   flags_.sweep_wanted.store(true);
 }
 
-// A few shares at once, the rest in slices.
+// Drops a few shares at once and leaves the rest to slices of the sweep.
 void Channels::DropQueued(Channel& channel) {
   constexpr int kAtOnce = 8;
   for (int i = 0; i < kAtOnce && channel.queued() > 0; ++i) {
@@ -82,7 +82,7 @@ void Channels::DropQueued(Channel& channel) {
 
 void Channels::Drop(Channel& channel) {
   DropQueued(channel);
-  flags_.sweep_wanted.store(true);  // of a namespace that may be unused now
+  flags_.sweep_wanted.store(true);  // the namespace may be unused now
   if (channel.lingers_until) lingering_.erase({*channel.lingers_until, &channel});
   all_.erase(channel.id());
   auto& its = channel.ns()->channels;

@@ -1,5 +1,5 @@
-// Channels are all channels by number, those that linger until a first receiver comes, and the queues of those that no
-// session receives from any more.
+// Channels holds all channels by number, the channels that wait for a first receiver, and the queues of channels
+// without a receiver.
 #pragma once
 
 #include <cstdint>
@@ -27,24 +27,24 @@ Status ChannelNotOpen();
 // Not thread-safe: the broker's lock guards it.
 class Channels {
  public:
-  // All outlive it.
+  // All arguments outlive the table.
   Channels(const Config& config, const Rights& rights, Shares& shares, Flags& flags)
       : config_(config), rights_(rights), shares_(shares), flags_(flags) {}
 
-  Channel* Find(ChannelId id) const;  // null: it is not there
+  Channel* Find(ChannelId id) const;  // null: it does not exist
   // RESOURCE_EXHAUSTED: limits.channels_per_namespace.
   Result<Channel*> FindOrMake(Namespace& ns, std::string_view name);
   // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
   // limits.channel_ends_per_uid.
   Status CheckRoom(const Session& session) const;
   ChannelEndId Open(Session& session, Channel& channel, ChannelRole role);
-  // Of the session, in this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
+  // An open end of the session with this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
   static Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role);
-  // REQUIRES: the session does not have the end any more. `complete`: nothing is missing from what this end sent. The
-  // channel may be gone after this.
+  // REQUIRES: the end was removed from the session. `complete`: the channel has everything that this end sent. The
+  // channel may be destroyed.
   void Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now);
 
-  // Each takes its steps off `steps`.
+  // Each call subtracts its steps from `steps`.
   void ClearQueues(uint64_t* steps);
   void DropLingering(Clock::time_point now, uint64_t* steps);
   bool has_lingering() const { return !lingering_.empty(); }
@@ -58,9 +58,9 @@ class Channels {
   Shares& shares_;
   Flags& flags_;
   std::unordered_map<ChannelId, Channel*> all_;
-  // No session has them open, and none could receive yet: until when they wait for that.
+  // Channels without an open end that never had a receiver, by the end of their wait.
   std::set<std::pair<Clock::time_point, Channel*>> lingering_;
-  // Queues of channels that no session receives from any more; their shares count as queued.
+  // Queues of channels without a receiver; their shares still count as queued.
   std::deque<std::deque<Share*>> unqueued_;
   uint64_t last_ = 0;
   uint64_t last_end_ = 0;

@@ -1,4 +1,4 @@
-// An Event is one thing that happened in the broker: a plain value, for those who watch.
+// An Event is a record of something that happened in the broker, for watchers: a plain value.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace arraybridge {
 
-// The numbers are the wire's.
+// The numbers are those of the wire.
 enum class EventKind : uint8_t {
   kAllocate = 1,
   kPublish = 2,
@@ -37,12 +37,12 @@ inline uint64_t NowNs() {
 struct Event {
   uint64_t time_ns = 0;  // since 1970; Events::Emit fills it in
   EventKind kind{};
-  uint32_t owner = 0;  // the user who may see it; kSharedByUsers: who may read the namespace
+  uint32_t owner = 0;  // the user who may see it; kSharedByUsers: every user who may read the namespace
   std::string ns;
   std::string name;
   ShareId share{};
   uint64_t generation = 0;
-  SessionId session{};  // 0: the broker's own doing
+  SessionId session{};  // 0: the broker
   uint64_t process_id = 0;
   uint32_t uid = 0;
   uint64_t bytes = 0;
@@ -52,17 +52,17 @@ struct Event {
   std::string_view verb;  // of static storage
   std::string note;
 
-  // At least what it takes in a message.
+  // An upper bound of the event's bytes in a message.
   size_t message_bytes_max() const {
     constexpr size_t kNumbers = 160;
     return kNumbers + ns.size() + name.size() + device.uuid.size() + reason.size() + verb.size() + note.size();
   }
 };
 
-// Which events a watcher wants, of those that it may see.
+// Selects events among those that the watcher may see.
 struct EventFilter {
-  uint32_t kinds = 0;  // a bit each, 1 << EventKind; 0: all
-  std::string ns;      // empty: any; what belongs to none is told all the same
+  uint32_t kinds = 0;  // one bit each, 1 << EventKind; 0: all
+  std::string ns;      // empty: all; events without a namespace always match
   std::string name_prefix;
 
   bool Wants(const Event& event) const {

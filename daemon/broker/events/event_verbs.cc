@@ -1,5 +1,4 @@
-// The Broker's verbs on watching, and the events of refusals. Events has a lock of its own, which is taken after the
-// broker's.
+// The Broker's verbs on watches, and the events of refusals. The lock of Events is taken after the broker's lock.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -41,7 +40,7 @@ void Broker::Renote(SessionId session, ShareId id, std::string_view note) {
 Events& Broker::events() { return state_->events; }
 const Events& Broker::events() const { return state_->events; }
 
-// Under the lock, so that a session that ends closes it.
+// Opens the watch under the lock, so that the end of the session closes it.
 Result<WatcherId> Broker::OpenWatch(SessionId session, EventFilter filter) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -70,7 +69,8 @@ void Broker::EmitRefusal(SessionId session, std::string_view verb, const Status&
   Event event = Refusal(found->peer.uid, verb, refusal);
   event.session = session;
   event.process_id = found->peer.process_id;
-  if (!found->peer.token.empty()) event.note.clear();  // it may name what the token alone opens
+  // the note may name something that only the token gives access to
+  if (!found->peer.token.empty()) event.note.clear();
   state.events.Emit(std::move(event));
 }
 

@@ -27,7 +27,7 @@ Event EventOf(EventKind kind, const Session* who, uint32_t owner) {
   return event;
 }
 
-// Users who share a namespace see the names of each other's shares, not each other's processes.
+// In a shared namespace other users see the names of shares, but not the processes.
 void HideProcess(Event* event) {
   if (event->owner != kSharedByUsers) return;
   event->session = {};

@@ -1,6 +1,6 @@
-// Events keeps, for each who watches, what happened and was not read yet. It costs one relaxed load while nobody
-// watches. Each watcher has a bounded queue: whoever reads too slowly is cut, and told how many it lost, so that nobody
-// waits for a watcher and no watcher believes that it saw everything.
+// Events keeps the unread events of each watcher. Without watchers it costs one relaxed load. Each watcher has a
+// bounded queue. A watcher that reads too slowly is closed and learns how many events it lost, so that no request waits
+// for a watcher and no watcher takes an incomplete stream for a complete one.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class Arena;
 struct Session;
 struct Share;
 
-// Thread-safe. Its mutex is the innermost: taken with the broker's held, never the other way round.
+// Thread-safe. Its mutex is the innermost: it may be taken with the broker's mutex held, not the reverse.
 class Events {
  public:
   using Taken = std::vector<std::shared_ptr<const Event>>;
@@ -35,30 +35,31 @@ class Events {
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
 
-  // Whether there is anybody to be told. Who asks makes no event otherwise.
+  // Whether there is any watcher. Callers check it before they make an event.
   bool watched() const { return watchers_open_.load(std::memory_order_relaxed) > 0; }
   void Emit(Event event) AB_EXCLUDES(mutex_);
-  // Makes an event, if a watcher is there to read it. The broker's lock guards the sessions, shares and arenas. `who`:
-  // null for the broker's own doing. `text`: the cause of a withdrawal, else the note.
+  // Makes an event if there is a watcher. The broker's lock guards the sessions, shares and arenas. `who`: null for the
+  // broker itself. `text`: the cause of a withdrawal, else the note.
   void Emit(EventKind kind, const Session* who, const Share& share, std::string_view text) AB_EXCLUDES(mutex_);
   void EmitSession(EventKind kind, const Session& session) AB_EXCLUDES(mutex_);
   void EmitAllocate(const Session& session, const Arena& arena) AB_EXCLUDES(mutex_);
-  // The lease is about to end. No event if the session has no such lease.
+  // Call it before the lease ends. No event if the session has no such lease.
   void EmitRelease(const Session& session, LeaseId lease) AB_EXCLUDES(mutex_);
 
-  // Of this user's namespaces, and of these that users share. RESOURCE_EXHAUSTED: limits.watchers,
+  // Watches this user's own namespaces and the shared namespaces in `shared`. RESOURCE_EXHAUSTED: limits.watchers,
   // limits.watchers_per_uid.
   Result<WatcherId> Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter)
       AB_EXCLUDES(mutex_);
-  // The oldest ones that fit into so many bytes of a message, at least one if there is any. NOT_FOUND,
-  // WATCH_NOT_OPEN; RESOURCE_EXHAUSTED, WATCH_CUT, once, after the last event that it did not lose: it is closed then.
+  // Takes the oldest events that fit into `bytes_max` of a message, at least one if there is any. NOT_FOUND,
+  // WATCH_NOT_OPEN. RESOURCE_EXHAUSTED, WATCH_CUT: once, after the last event that was not lost; the watch is closed
+  // then.
   Result<Taken> Take(SessionId session, WatcherId watcher, size_t bytes_max) AB_EXCLUDES(mutex_);
-  // False: it is not open.
+  // False: the watch is not open.
   bool Close(SessionId session, WatcherId watcher) AB_EXCLUDES(mutex_);
   void CloseAll(SessionId session) AB_EXCLUDES(mutex_);
 
-  // Watchers that found nothing when they asked last, and for whom something has come. Waits for one; empty: Stop was
-  // called.
+  // Waits until events have arrived for watchers whose last Take found none, and returns these watchers. Empty: Stop
+  // was called.
   std::vector<WatcherId> WaitForNews() AB_EXCLUDES(mutex_);
   void Stop() AB_EXCLUDES(mutex_);
 
@@ -72,8 +73,8 @@ class Events {
     std::set<std::string> shared;
     EventFilter filter;
     std::deque<std::shared_ptr<const Event>> queue;
-    uint64_t lost = 0;   // not 0: it is cut
-    bool asked = false;  // it was told that there is nothing, and nothing came since
+    uint64_t lost = 0;   // not 0: the watcher is cut
+    bool asked = false;  // its last Take found nothing, and no event has arrived since
 
     bool Sees(const Event& event) const;
   };

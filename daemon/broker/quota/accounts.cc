@@ -8,7 +8,7 @@
 namespace arraybridge {
 namespace {
 
-// One user may take a quarter of the process's descriptors, unless the operator says otherwise.
+// By default one user may take a quarter of the process's descriptors.
 constexpr uint64_t kPartOfDescriptors = 4;
 
 // An embedded daemon has one user.

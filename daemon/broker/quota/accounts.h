@@ -1,4 +1,4 @@
-// Accounts are what each user has of everything that a limit bounds by user.
+// Accounts holds the Account of each user.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct Session;
 // Not thread-safe: the broker's lock guards it.
 class Accounts {
  public:
-  // All outlive it.
+  // Both arguments outlive the table.
   Accounts(const Config& config, const RoadTable& roads);
 
-  // The user's account; it is made if there is none.
+  // The user's account, made if there is none.
   const std::shared_ptr<Account>& Of(uint32_t uid);
   // REQUIRES: the user has an account.
   Account& At(uint32_t uid) const { return *accounts_.at(uid); }
-  // RESOURCE_EXHAUSTED: limits.descriptors_per_uid leaves the session's user no room for so many more.
+  // RESOURCE_EXHAUSTED: the session's user would exceed limits.descriptors_per_uid with so many more descriptors.
   Status CheckDescriptors(const Session& session, uint64_t more) const;
   void DropUnused();
 

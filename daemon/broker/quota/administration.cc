@@ -1,4 +1,4 @@
-// The Broker's verbs for an operator: the door has checked the right of whoever calls them.
+// The Broker's verbs for an operator. The door has checked the right of the caller.
 #include "daemon/broker/state.h"
 
 namespace arraybridge {

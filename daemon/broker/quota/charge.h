@@ -1,5 +1,5 @@
-// A Charge is the receipt for reserved quota: it exists exactly as long as the bytes are reserved, so quota can
-// neither leak nor be returned twice. The bytes count in a namespace's quota, and in what their user has of them all.
+// A Charge is the receipt for reserved quota. It exists exactly as long as the bytes are reserved, so quota can neither
+// leak nor be returned twice. The bytes count in the quota of a namespace and in the total of their user.
 #pragma once
 
 #include <atomic>
@@ -10,13 +10,14 @@
 
 namespace arraybridge {
 
-// How many bytes a namespace may have, and has. Thread-safe: a Charge dies wherever its arena does, outside any lock.
+// The limit and the use of a namespace's bytes. Thread-safe: a Charge is destroyed together with its arena, outside any
+// lock.
 class Quota {
  public:
   explicit Quota(uint64_t bytes) : bytes_(bytes) {}
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Less than is used already takes nothing away, and gives nothing more.
+  // A limit below the current use takes nothing away, but grants nothing more.
   void Change(uint64_t bytes) { bytes_.store(bytes, std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_acquire); }
   uint64_t charges() const { return charges_.load(std::memory_order_acquire); }
@@ -35,7 +36,7 @@ class Quota {
   }
   void Return(uint64_t bytes) {
     charges_.fetch_sub(1, std::memory_order_acq_rel);
-    used_.fetch_sub(bytes, std::memory_order_acq_rel);  // last: a quota without use may die
+    used_.fetch_sub(bytes, std::memory_order_acq_rel);  // last, because a quota without use may be destroyed
   }
 
   std::atomic<uint64_t> bytes_;
@@ -45,8 +46,7 @@ class Quota {
 
 class Charge {
  public:
-  // Nothing if the quota has no room for `bytes`.
-  // `payer`: who has the bytes, beside the quota; null: nobody counts them.
+  // nullopt if the quota has no room for `bytes`. `payer`: the total of the user; null: no total is kept.
   static std::optional<Charge> Of(std::shared_ptr<Quota> quota, uint64_t bytes,
                                   std::shared_ptr<Quota> payer = nullptr) {
     if (!quota->Take(bytes)) return std::nullopt;

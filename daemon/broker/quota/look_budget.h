@@ -1,6 +1,6 @@
-// A LookBudget bounds the time that the broker spends on looking through the hazard pages of one user's namespaces: a
-// small part of all time, so that nothing that a user writes into pages makes another user wait. A look that finds the
-// budget spent is made later.
+// A LookBudget bounds the time that the broker spends on looks through the hazard pages of one user's namespaces. It is
+// a small part of all time, so that no content of these pages makes another user wait. If the budget is spent, the look
+// is made later.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,19 @@
 
 namespace arraybridge {
 
-// Not thread-safe. Costs are estimates in nanoseconds: a clock would count the time in which the thread did not run.
+// Not thread-safe. Costs are estimates in nanoseconds, because a clock would also count time in which the thread did
+// not run.
 class LookBudget {
  public:
-  static constexpr int64_t kMostNs = 400'000;  // that may be spent at once
-  static constexpr int64_t kPart = 10;         // one part of so many of the time
+  static constexpr int64_t kMostNs = 400'000;  // spent at once, at most
+  static constexpr int64_t kPart = 10;         // the budget is the kPart-th part of the time
 
-  // The clock is read only when the budget is spent.
+  // Reads the clock only if the budget is spent.
   bool has_some() {
     if (spare_ns_ <= 0) Refill(std::chrono::steady_clock::now());
     return spare_ns_ > 0;
   }
-  // May take more than there is: later looks wait for that.
+  // May exceed the budget; later looks then wait until it has recovered.
   void Spend(uint64_t cost_ns) { spare_ns_ -= static_cast<int64_t>(cost_ns); }
   bool is_full() {
     Refill(std::chrono::steady_clock::now());

@@ -20,7 +20,7 @@ struct HashKey {
   HashKey() { AB_CHECK(::getrandom(this, sizeof(*this), 0) == sizeof(*this)); }
 };
 
-// SipHash-1-3 (Aumasson, Bernstein): what Rust and Python use against chosen keys.
+// SipHash-1-3 (Aumasson, Bernstein), which Rust and Python use against chosen keys.
 class SipHash13 {
  public:
   explicit SipHash13(const HashKey& key)
@@ -84,7 +84,7 @@ Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_ma
   while (!text.empty()) {
     const char32_t character = TakeCharacter(&text);
     if (character == kBadText) return InvalidArgument(what, " is not UTF-8").Because("BAD_NAME");
-    if (IsControl(character)) return InvalidArgument(what, " holds a control character").Because("BAD_NAME");
+    if (IsControl(character)) return InvalidArgument(what, " contains a control character").Because("BAD_NAME");
   }
   return Ok();
 }

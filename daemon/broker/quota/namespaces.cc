@@ -16,7 +16,7 @@ Namespace* Namespaces::Find(const NamespaceKey& key) const {
   return found == all_.end() ? nullptr : found->second.get();
 }
 
-// Shared namespaces are as many as the operator wrote down, and no user's own can take their place.
+// The operator configures the number of shared namespaces, and users' own namespaces cannot take their place.
 Status Namespaces::CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const {
   const Limits& limits = config_.limits;
   if (key.uid == kSharedByUsers) return Ok();
@@ -36,7 +36,7 @@ Result<Namespace*> Namespaces::FindOrMake(const NamespaceKey& key, uint32_t make
   if (!dropped_.empty()) flags_.sweep_wanted.store(true);  // a sweep destroys them
   AB_RETURN_IF_ERROR(CheckRoom(key, maker_uid));
   auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), QuotaBytes(key));
-  // A shared namespace has a budget of its own, since its users have none in common.
+  // A shared namespace has its own budget, because its users have none in common.
   const bool shared = key.uid == kSharedByUsers;
   fresh->holding.budget = shared ? std::make_shared<LookBudget>() : accounts_.Of(key.uid)->looks;
   const NamespaceKey its{fresh->uid(), fresh->name()};
@@ -60,10 +60,10 @@ Result<NamespaceKey> Namespaces::MeantBy(const NamespaceOf& of) const {
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config_.limits.name_bytes_max));
   if (rights_.PolicyOf(name).shared()) {
     if (!of.uid || *of.uid == kSharedByUsers) return NamespaceKey{kSharedByUsers, name};
-    return InvalidArgument("namespace '", name, "' is shared by its users: it is no single one's");
+    return InvalidArgument("namespace '", name, "' is shared: name it without a user");
   }
   if (of.uid && *of.uid != kSharedByUsers) return NamespaceKey{*of.uid, name};
-  return InvalidArgument("every user has a namespace '", name, "' to himself: say whose is meant");
+  return InvalidArgument("every user has their own namespace '", name, "': name the user, too");
 }
 
 NamespaceQuota Namespaces::QuotaAt(const NamespaceKey& key) const {

@@ -1,4 +1,4 @@
-// Namespaces are all namespaces that hold something or pay for something, and the quotas that administrators set.
+// Namespaces holds all namespaces with shares, channels or charges, and the quotas that administrators set.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,28 @@ namespace arraybridge {
 // Not thread-safe: the broker's lock guards it.
 class Namespaces {
  public:
-  using Table = std::map<NamespaceKey, std::unique_ptr<Namespace>>;  // keys view their own names
+  using Table = std::map<NamespaceKey, std::unique_ptr<Namespace>>;  // keys view the names of their values
 
-  // All outlive it.
+  // All arguments outlive the table.
   Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts, Hazards& hazards,
              Flags& flags);
 
-  Namespace* Find(const NamespaceKey& key) const;  // null: there is none
-  // Makes it for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces, limits.namespaces_per_uid.
+  Namespace* Find(const NamespaceKey& key) const;  // null: it does not exist
+  // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces,
+  // limits.namespaces_per_uid.
   Result<Namespace*> FindOrMake(const NamespaceKey& key, uint32_t maker_uid);
   const Table& all() const { return all_; }
   void DropUnused();
-  // The dropped ones, to be destroyed without the lock. Slow: catalogues are unmapped.
+  // Takes the dropped namespaces; the caller destroys them without the lock. Slow: catalogues are unmapped.
   std::vector<std::unique_ptr<Namespace>> TakeDropped() { return std::exchange(dropped_, {}); }
 
   // The namespace that an administrator names. INVALID_ARGUMENT: there are several, or none.
   Result<NamespaceKey> MeantBy(const NamespaceOf& of) const;
   NamespaceQuota QuotaAt(const NamespaceKey& key) const;
-  // Nothing: what is configured. RESOURCE_EXHAUSTED: limits.namespaces.
+  // nullopt: the configured quota. RESOURCE_EXHAUSTED: limits.namespaces.
   Result<NamespaceQuota> SetQuota(const NamespaceKey& key, std::optional<uint64_t> bytes);
   uint64_t QuotaBytes(const NamespaceKey& key) const;
-  // The configured quotas have changed.
+  // Applies changed configured quotas.
   void AdoptQuotas();
 
  private:

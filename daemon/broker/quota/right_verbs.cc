@@ -1,4 +1,4 @@
-// The Broker's verbs on rights: what a session may use, and what changes when the operator writes down something else.
+// The Broker's verbs on rights: namespaces that a session may use, and changes of the configuration.
 #include "daemon/broker/state.h"
 
 namespace arraybridge {

@@ -10,7 +10,7 @@ namespace {
 Status Denied(const Peer& peer, std::string_view ns, Right has) {
   const std::string_view may = has == Right::kRead ? " may only read namespace '" : " may not use namespace '";
   const bool by_token = !peer.token.empty() && !peer.is_remote();
-  return PermissionDenied(peer.who(), by_token ? ", with the token that it states," : "", may, ns, "'")
+  return PermissionDenied(peer.who(), by_token ? ", with its token," : "", may, ns, "'")
       .Because(has == Right::kRead ? "NAMESPACE_READ_ONLY" : "NAMESPACE_DENIED")
       .With("namespace", std::string(ns))
       .With("uid", std::to_string(peer.uid));
@@ -34,7 +34,7 @@ Rights::Place Rights::PlaceOf(const Peer& peer, std::string_view name) const {
   if (found != policies_.end() && found->second.shared()) {
     return {kSharedByUsers, RightOf(found->second.access, peer.credentials())};
   }
-  // A peer over TCP has no namespace of its own: it uses those whose access list names its certificate.
+  // A peer over TCP has no namespace of its own. It uses those whose access list names its certificate.
   if (peer.is_remote()) return {kSharedByUsers, Right::kNone};
   const bool listed = found != policies_.end() || name == kDefaultNamespace;
   return {peer.uid, listed || config_.unlisted_namespaces ? Right::kWrite : Right::kNone};
@@ -44,7 +44,8 @@ Result<NamespaceKey> Rights::KeyOf(const Peer& peer, std::string_view ns, Right 
   const std::string_view name = NamespaceNameOf(ns);
   const Place place = PlaceOf(peer, name);
   if (place.right >= right) return NamespaceKey{place.owner, name};
-  AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config_.limits.name_bytes_max));  // it is echoed
+  // checked because a refusal echoes the name
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config_.limits.name_bytes_max));
   return Denied(peer, name, place.right);
 }
 
@@ -57,7 +58,7 @@ bool Rights::MayCome(const Peer& peer) const {
 
 Status Rights::CheckMayCome(const Peer& peer) const {
   if (MayCome(peer)) return Ok();
-  return PermissionDenied(peer.who(), " is named by no namespace's access list of this broker")
+  return PermissionDenied("no access list of a namespace names ", peer.who())
       .Because("NO_RIGHTS")
       .With("subject", peer.subject.front());
 }

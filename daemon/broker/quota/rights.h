@@ -1,5 +1,4 @@
-// Rights say which namespace a name means to a peer and what the peer may do there, and the policy of each name, as the
-// operator wrote them down.
+// Rights map a name to a namespace, a right and a policy for each peer, as the operator configured them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ class Rights {
  public:
   explicit Rights(const Config& config) : config_(config) { Adopt(); }
 
-  // Reads the configured namespaces again. Limits are read each time.
+  // Reads the configured namespaces again. Limits are read at each use.
   void Adopt();
 
   const NamespacePolicy& PolicyOf(std::string_view name) const;
@@ -31,12 +30,12 @@ class Rights {
   Place PlaceOf(const Peer& peer, std::string_view name) const;
   // PERMISSION_DENIED, the same whether the namespace exists or not. The key views `ns`.
   Result<NamespaceKey> KeyOf(const Peer& peer, std::string_view ns, Right right) const;
-  // PERMISSION_DENIED, NO_RIGHTS: it came over TCP, and no namespace's access list names it.
+  // PERMISSION_DENIED, NO_RIGHTS: the peer came over TCP, and no access list of a namespace names it.
   Status CheckMayCome(const Peer& peer) const;
   bool MayCome(const Peer& peer) const;
   bool MayList(const Peer& peer, const NamespaceKey& key) const;
   bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const;
-  // No peer can name it any more: it was one user's own and its name is shared now, or the reverse.
+  // No peer can name the namespace any more: it was a user's own and its name is shared now, or the reverse.
   bool IsStranded(const NamespaceKey& key) const;
 
  private:

@@ -15,7 +15,7 @@ void EndedSessions::Add(std::unique_ptr<Session> session) {
   flags_.sweep_wanted.store(true);
 }
 
-// A few steps each, so that a small session does not wait for a large one.
+// Clears a few steps of each session in turn, so that a small session does not wait for a large one.
 void EndedSessions::Clear(uint64_t* steps) {
   constexpr uint64_t kTurn = kStepsAtOnce / 4;
   arenas_.because = FreeCause::kSessionEnd;
@@ -35,10 +35,9 @@ void EndedSessions::Clear(uint64_t* steps) {
   arenas_.because = FreeCause::kRelease;
 }
 
-// Fences first: an event dies with its process, and no client is left to say that it happened. The bytes of such a
-// share are not given to another session: its arena gets no writer any more, and dies only when the process, which may
-// still write it, is dead. Fences come before the session's own leases and holds, which may be all that is left of the
-// share.
+// Clears fences first. An event dies with its process, and no client is left to report it. The bytes of such a share
+// are not given to another session: its arena gets no writer any more, and dies only after the process, which may still
+// write it, is dead. Fences precede the session's own leases and hazard slots, which may be the last ones of the share.
 bool EndedSessions::Clear(Session& session, uint64_t* steps) {
   while (!session.fenced.empty()) {
     if (!TakeStep(steps)) return false;
@@ -48,7 +47,7 @@ bool EndedSessions::Clear(Session& session, uint64_t* steps) {
   }
   if (!session.holds_in.empty()) {
     hazards_.DropPages(session);
-    // Many sessions may end at once: what waited for their holds is looked at in one round, unless that costs little.
+    // Many sessions may end at once: their shares are looked for in one round, unless a look costs little.
     shares_.LookFor(kLookTurnNs);
   }
   while (!session.leases.empty()) {
@@ -64,7 +63,7 @@ bool EndedSessions::Clear(Session& session, uint64_t* steps) {
   return ClearArenas(session, steps);
 }
 
-// An arena may begin to die while this looks at it, and is the session's no more then.
+// An arena may begin to die during this loop; the session does not have it any more then.
 bool EndedSessions::ClearArenas(Session& session, uint64_t* steps) {
   while (!session.arenas.empty()) {
     if (!TakeStep(steps)) return false;

@@ -1,5 +1,5 @@
-// EndedSessions are sessions that have ended and whose leases, holds and arenas are not all given up yet: no verb finds
-// them. They are cleared in slices, with the lock free in between, so that other sessions do not wait for that.
+// EndedSessions holds sessions that have ended and still have leases, hazard slots or arenas. No verb finds them. They
+// are cleared in slices, and the lock is free between two slices, so that other sessions do not wait.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@
 
 namespace arraybridge {
 
-// How many shares, leases or ends of channels are dropped with the lock held once; the others after it was free.
+// The number of shares, leases or channel ends that are dropped before the lock is released.
 inline constexpr uint64_t kStepsAtOnce = 64;
 
 // Not thread-safe: the broker's lock guards it.
 class EndedSessions {
  public:
-  // All outlive it. Sessions that are cleared go to `released`.
+  // All arguments outlive the table. Cleared sessions go to `released`.
   EndedSessions(Arenas& arenas, Hazards& hazards, Shares& shares, Leases& leases, Flags& flags,
                 DeferredRelease& released)
       : arenas_(arenas), hazards_(hazards), shares_(shares), leases_(leases), flags_(flags), released_(released) {}
 
-  // Clears it, or as much of it as may be at once.
+  // Clears the session, or its first slice.
   void Add(std::unique_ptr<Session> session);
-  // All of them in turn. Takes its steps off `steps`.
+  // Clears all sessions in turn. Subtracts its steps from `steps`.
   void Clear(uint64_t* steps);
 
  private:
-  // Each takes its steps off `steps`. True: nothing is left of the session.
+  // Each call subtracts its steps from `steps`. True: the session is cleared.
   bool Clear(Session& session, uint64_t* steps);
   bool ClearArenas(Session& session, uint64_t* steps);
 

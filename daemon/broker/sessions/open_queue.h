@@ -13,7 +13,7 @@ namespace arraybridge {
 
 struct OpenQueue {
   SessionId session{};
-  std::optional<uint32_t> owner;  // the namespace's; none: the session may not write there
+  std::optional<uint32_t> owner;  // of the namespace; none: the session may not write there
   std::string ns;
   std::shared_ptr<SessionQueue> queue;  // never null
 };

@@ -1,4 +1,4 @@
-// A Peer is what the broker knows of a client process: its identity, its rights, and the memory that it can open.
+// A Peer is the broker's knowledge of a client process: its identity, its rights, and the memory that it can open.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@
 
 namespace arraybridge {
 
-// The process at the other end of a connection. Its identity is the socket; the pid is for display.
+// The process at the other end of a connection. The socket identifies it; the pid is for display.
 struct Peer {
   uint32_t uid = 0;
   uint32_t gid = 0;
   uint64_t process_id = 0;
   std::string client;
   Door door = Door::kLifeline;
-  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // that it can open and may be offered
+  std::vector<HandleKind> kinds = {HandleKind::kMemfd};  // kinds of handle that it can open and may be offered
   std::string refused;                                   // why it is not offered other kinds that it could open
-  std::vector<std::string> gpus;  // UUIDs of the GPUs that it says it sees; empty: it has not said
-  ProcessFd process;              // null where the kernel has no pidfd for it
-  std::string events;  // two that say the same open each other's interprocess events; empty: it opens nobody's
-  std::vector<uint32_t> groups;  // supplementary ones
-  std::string token;             // that it stated, which may open namespaces to it; empty: none. A secret
+  std::vector<std::string> gpus;  // UUIDs of the GPUs that it sees, as it reported; empty: it has not reported
+  ProcessFd process;              // its pidfd; null if the kernel has none for it
+  // peers with the same value can open each other's interprocess events; empty: it can open no events
+  std::string events;
+  std::vector<uint32_t> groups;  // supplementary groups
+  std::string token;             // a secret that may give access to namespaces; empty: none
 
-  // The names in its certificate, of a peer that came over TCP. `uid` is the number that stands for these names then.
+  // The names in the certificate of a peer that came over TCP; `uid` is then the number that stands for these names.
   std::vector<std::string> subject;
 
   Credentials credentials() const { return {uid, gid, groups, token, subject}; }
@@ -38,10 +39,10 @@ struct Peer {
   std::string who() const;
   bool Opens(HandleKind kind) const;
   bool Sees(const Device& device) const;
-  // Whether it may be handed memory of that kind on that device.
+  // Whether the peer may receive memory of that kind on that device.
   bool MayOpen(HandleKind kind, const Device& device) const { return Opens(kind) && Sees(device); }
-  // FAILED_PRECONDITION: KIND_NOT_OFFERED says what it can open, and why not more; DEVICE_NOT_VISIBLE which GPUs it
-  // sees. `what` names the memory. REQUIRES: it may not.
+  // FAILED_PRECONDITION. KIND_NOT_OFFERED names the kinds that the peer can open and why it has no more;
+  // DEVICE_NOT_VISIBLE names the GPUs that it sees. `what` names the memory. REQUIRES: the peer may not open it.
   Status CannotOpen(std::string_view what, HandleKind kind, const Device& device) const;
   Status CannotSee(std::string_view what, const Device& device) const;
   Status CannotOpen(std::string_view what, std::string_view shared_as) const;

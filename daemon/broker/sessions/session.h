@@ -1,4 +1,4 @@
-// A Session is one connected client process: what it leases, what it made, what it was given.
+// A Session is one connected client process: its leases, its arenas and shares, and its descriptors.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,33 @@ namespace arraybridge {
 class Namespace;
 
 struct Session {
-  // What it has of one arena.
+  // The session's use of one arena.
   struct Use {
     uint64_t leases = 0;
-    bool given = false;  // a read descriptor, of which the client has not said that it dropped the mapping
+    bool given = false;  // it received a read descriptor and has not reported that it dropped the mapping
   };
 
   SessionId id{};
   Token token{};
   Peer peer;
-  std::shared_ptr<Account> account;           // its user's; never null
-  std::shared_ptr<const std::string> client;  // the peer's name for itself, for those who remember it
+  std::shared_ptr<Account> account;           // of its user; never null
+  std::shared_ptr<const std::string> client;  // the peer's name for itself, shared with histories
   Clock::time_point born;
   std::map<LeaseId, Share*> leases;
   std::set<LeaseId> awaiting;  // of these: granted with an event to wait for
   std::unordered_map<Arena*, Use> uses;
-  std::map<ArenaId, Arena*> arenas;  // that it made, as long as they live; also those it gave back
-  uint64_t allocating = 0;           // arenas being populated for it right now
+  std::map<ArenaId, Arena*> arenas;  // arenas that it made, while they live, including those that it gave back
+  uint64_t allocating = 0;           // arenas that are being populated for it
   std::deque<RangeOfArena> returned;
-  // What it published with an event: until the fence is done and nobody leases it who was told the event.
+  // Shares that it published with an event, until the fence is done and no session that received the event has a lease.
   std::map<ShareId, Share*> fenced;
   Tickets tickets;
-  std::vector<Namespace*> holds_in;         // where it has a page of holds
-  Pins pinned;                              // in all of these, as the last look at each of them found
-  std::shared_ptr<SessionQueue> queue;      // null until it asks for one
-  std::map<ChannelEndId, ChannelEnd> ends;  // of channels, that it has open
-  std::set<std::string> watches;            // namespaces that users share, of which it was to be told
-  // Of one that has ended and is not cleared away yet: when, and how far that has come in the first of its arenas.
+  std::vector<Namespace*> holds_in;         // namespaces in which it has a hazard page
+  Pins pinned;                              // in all of these, as of the last look at each
+  std::shared_ptr<SessionQueue> queue;      // null until the session opens one
+  std::map<ChannelEndId, ChannelEnd> ends;  // open ends of channels
+  std::set<std::string> watches;            // shared namespaces that its watches cover
+  // Of an ended session that is not cleared yet: the time of its end, and the progress in the first of its arenas.
   Clock::time_point ended;
   RangeOfArena clearing;
 };

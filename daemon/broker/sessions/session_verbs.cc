@@ -1,4 +1,4 @@
-// The Broker's verbs on sessions, and what each may use.
+// The Broker's verbs on sessions and their rights.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -66,7 +66,7 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   DeferredRelease::Objects released;                // destroyed after the lock
-  std::vector<std::shared_ptr<ChannelRoad>> roads;  // too
+  std::vector<std::shared_ptr<ChannelRoad>> roads;  // likewise
   const MutexLock lock(state.mutex);
   std::unique_ptr<Session> removed = state.sessions.Remove(session);
   if (removed == nullptr) return {};
@@ -78,7 +78,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   state.events.CloseAll(session);
   ended.ended = Clock::now();
   state.arenas.because = FreeCause::kSessionEnd;
-  // At once, so that sessions that wait there are told. The session has not closed what it sends.
+  // Closes the ends at once, so that waiting sessions learn of it. The session has not closed its sending ends.
   for (const auto& [id, end] : std::exchange(ended.ends, {})) {
     state.channels.Close(ended, id, end, false, ended.ended);
   }

@@ -1,4 +1,4 @@
-// Sessions are all sessions that live, by their number and by their token, and the queues of those that have one.
+// Sessions holds all live sessions by number and by token, and their queues.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ class Sessions {
  public:
   using Table = std::map<SessionId, std::unique_ptr<Session>>;
 
-  // Both outlive it. Queues that are dropped go to `released`.
+  // Both arguments outlive the table. Dropped queues go to `released`.
   Sessions(Flags& flags, DeferredRelease& released) : flags_(flags), released_(released) {}
 
-  Session* Find(SessionId id) const;  // null: it has ended, or never was
+  Session* Find(SessionId id) const;  // null: it has ended or never existed
   std::optional<SessionId> Of(std::span<const uint8_t> token) const;
-  // Gives it its number; its account counts it. REQUIRES: it has a token.
+  // Assigns the session's number and counts it in its account. REQUIRES: it has a token.
   OpenedSession Add(std::unique_ptr<Session> session);
-  // Null: there is none. The account does not count it any more.
+  // Null: there is none. Removes the session from its account's count.
   std::unique_ptr<Session> Remove(SessionId id);
 
   // REQUIRES: the session has no queue.
@@ -45,10 +45,10 @@ class Sessions {
   uint64_t total() const { return last_; }
 
   void DropLateTickets(Session& session, Clock::time_point now) { tickets.expired += session.tickets.DropLate(now); }
-  // Of all sessions, so far.
+  // Totals of all sessions.
   struct TicketCounts {
     uint64_t redeemed = 0;
-    uint64_t expired = 0;  // or gone with their session
+    uint64_t expired = 0;  // or dropped with their session
     uint64_t refused = 0;
   };
   TicketCounts tickets;

@@ -1,4 +1,4 @@
-// The Broker's verbs that lease shares, let leases go and take names away.
+// The Broker's verbs that lease shares, release leases and withdraw names.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -6,7 +6,7 @@
 namespace arraybridge {
 namespace {
 
-// The missing share that the refusal names: an id, which never comes back, before a name, which may.
+// The missing share that the refusal names: an id, which never comes back, before a name, which may come.
 const ShareKey& WorstMissing(const Namespace* ns, std::span<const ShareKey> keys) {
   const ShareKey* worst = nullptr;
   for (const ShareKey& key : keys) {
@@ -18,7 +18,7 @@ const ShareKey& WorstMissing(const Namespace* ns, std::span<const ShareKey> keys
 }
 
 Status AnswerTooLarge(uint64_t bytes, size_t shares, size_t of, uint64_t bytes_max) {
-  return ResourceExhausted("the first ", shares, " of ", of, " shares are described in ", bytes,
+  return ResourceExhausted("the first ", shares, " of ", of, " shares have descriptions of ", bytes,
                            " bytes (an answer has at most ", bytes_max,
                            ", limits.frame_bytes_max): ask for fewer shares at once")
       .Because("ANSWER_TOO_LARGE");
@@ -59,7 +59,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     }
     Arena* lacking = nullptr;
     for (Share* const share : shares) {
-      state.hazards.Insert(*share);  // it may have been published before there was a catalogue
+      state.hazards.Insert(*share);  // it may have been published before the catalogue existed
       acquired.shares.push_back(state.leases.Grant(*found, *share));
       Leases::PassFence(*found, *share, &acquired.shares.back());
       state.leases.NoteReader(*found, *share, note);

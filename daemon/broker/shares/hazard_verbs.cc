@@ -1,4 +1,4 @@
-// The Broker's verbs on reading without calls: catalogues, hazard pages, and looks through them.
+// The Broker's verbs on reading without calls: catalogues, hazard pages, and looks through the pages.
 #include <utility>
 
 #include "daemon/broker/state.h"
@@ -7,7 +7,7 @@ namespace arraybridge {
 namespace {
 
 Status NoNamespace(std::string_view ns) {
-  return NotFound("namespace '", NamespaceNameOf(ns), "' is not there").Because("NAMESPACE_NOT_FOUND");
+  return NotFound("there is no namespace '", NamespaceNameOf(ns), "'").Because("NAMESPACE_NOT_FOUND");
 }
 
 }  // namespace
@@ -15,7 +15,7 @@ Status NoNamespace(std::string_view ns) {
 Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns) {
   State& state = *state_;
   std::shared_ptr<Catalogue> catalogue;
-  std::shared_ptr<Catalogue> fresh;  // dies after the lock if another came first
+  std::shared_ptr<Catalogue> fresh;  // destroyed after the lock is released, if another thread was first
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
@@ -40,11 +40,11 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
   }
 }
 
-// One page a session and namespace, however often it is asked for.
+// A session has one page per namespace, however often it asks.
 Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
   State& state = *state_;
   std::shared_ptr<HoldsPage> page;
-  std::shared_ptr<HoldsPage> fresh;  // dies after the lock if another came first
+  std::shared_ptr<HoldsPage> fresh;  // destroyed after the lock is released, if another thread was first
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);

@@ -11,7 +11,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kPartOfCapacity = 2;  // one session may pin half of a device, unless the operator says otherwise
+constexpr uint64_t kPartOfCapacity = 2;  // by default one session may pin half of a device
 
 void Uncount(const Holding::Page& page) {
   Account& account = *page.session->account;
@@ -60,8 +60,8 @@ void Hazards::DropPages(Namespace& ns) {
   to_look_at_.erase({ns.uid(), &ns});
 }
 
-// A share that alone has more bytes than a session may pin is acquired by calls: a hold on it would cut its reader as
-// soon as it is withdrawn.
+// A share that alone exceeds a session's limit of pinned bytes is acquired by calls: a hazard slot on it would end its
+// reader's session as soon as the share is withdrawn.
 void Hazards::Insert(Share& share) const {
   Holding& holding = share.ns->holding;
   if (holding.catalogue == nullptr || share.entry.has_value()) return;
@@ -103,7 +103,7 @@ std::optional<Holding::Slice> Hazards::Look(uint64_t cost_max_ns) {
   return slice;
 }
 
-// The next user in turn whose budget has something left, and one of that user's namespaces.
+// The next user in turn whose budget is not spent, and one of that user's namespaces.
 Namespace* Hazards::Next() {
   uint64_t uid = looked_at_;
   for (bool wrapped = false; !to_look_at_.empty();) {
@@ -121,7 +121,8 @@ Namespace* Hazards::Next() {
   return nullptr;
 }
 
-// The namespace behind the last one, so that none waits for another whose rounds never end. Null: the budget is spent.
+// The namespace after the last one, so that no namespace waits for one whose rounds never end. Null: the budget is
+// spent.
 Namespace* Hazards::NextOf(uint32_t uid) {
   Namespace*& last = accounts_.Of(uid)->looked_at;
   const auto begin = to_look_at_.lower_bound({uid, nullptr});
@@ -135,13 +136,14 @@ Namespace* Hazards::NextOf(uint32_t uid) {
   return last;
 }
 
-// The round has seen every page of the namespace: what each session pins there is known.
+// The round has seen every page of the namespace and knows the bytes that each session pins there.
 void Hazards::EndRound(Namespace& ns) {
   if (!ns.holding.again) to_look_at_.erase({ns.uid(), &ns});
   for (Holding::Page& page : ns.holding.pages()) {
     if (page.counting.empty() && page.pinned.empty()) continue;
     Pins& pinned = page.session->pinned;
-    for (const PinnedBytes& before : page.pinned) AddPinned(pinned, before.device, -before.bytes);  // wraps round
+    // adding a negative number wraps round
+    for (const PinnedBytes& before : page.pinned) AddPinned(pinned, before.device, -before.bytes);
     for (const PinnedBytes& now : page.counting) AddPinned(pinned, now.device, now.bytes);
     page.pinned = std::exchange(page.counting, {});
     const bool over =

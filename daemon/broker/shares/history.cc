@@ -6,7 +6,7 @@
 namespace arraybridge {
 
 std::vector<Visit>::iterator History::Find(SessionId session) {
-  // Who reads often read lately.
+  // Searches from the end: frequent readers read recently.
   const auto found = std::find_if(readers_.rbegin(), readers_.rend(),
                                   [session](const Visit& visit) { return visit.who.session == session; });
   return found == readers_.rend() ? readers_.end() : std::prev(found.base());

@@ -1,5 +1,5 @@
-// A History is who read a share by calls, and how they say that they did: bounded in bytes, the most recent readers are
-// kept. It dies with its share.
+// A History records the readers of a share that read by calls, with their notes. It is bounded in bytes and keeps the
+// most recent readers. It is destroyed with its share.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,32 @@
 
 namespace arraybridge {
 
-// A session that made or read a share, as it was then: it may have gone since.
+// A session that made or read a share, as it was at that time; it may have ended since.
 struct Visitor {
   SessionId session{};
-  std::shared_ptr<const std::string> client;  // as it called itself; never null
+  std::shared_ptr<const std::string> client;  // its name for itself; never null
   uint64_t process_id = 0;
   uint32_t uid = 0;
 };
 
 struct Visit {
   Visitor who;
-  std::string note;  // the last that it said
+  std::string note;  // its latest note
   uint64_t first_ns = 0;
   uint64_t last_ns = 0;
   uint64_t count = 0;
 
-  // What it takes here, names and all.
+  // The memory of the record, strings included.
   uint64_t bytes() const { return sizeof(Visit) + who.client->size() + note.size(); }
 };
 
 // Not thread-safe.
 class History {
  public:
-  // The session read it once more. Forgets the least recent ones as long as there are more than `bytes_max` bytes; the
-  // newest too, if it alone has more.
+  // Records another read by the session. Forgets the least recent readers while the history has more than `bytes_max`
+  // bytes; the newest one too, if it alone has more.
   void Read(const Visitor& who, std::string_view note, uint64_t now_ns, uint64_t bytes_max);
-  // What the session says of what it read, instead of what it said. Nothing if it is not known (any more), or if there
-  // is no room for that.
+  // Replaces the session's note. Ignored if the session is unknown, or if the new note does not fit.
   void Renote(SessionId session, std::string_view note, uint64_t bytes_max);
 
   // The least recent one first.

@@ -11,12 +11,12 @@ namespace {
 
 constexpr size_t kSoughtMax = 2048;  // shares in one pass
 
-// About what it costs, on a processor of 3 GHz.
+// Estimated costs on a processor of 3 GHz.
 constexpr uint64_t kPageNs = 20;
-constexpr uint64_t kWordsPerNs = 2;  // compared with one hold
-constexpr uint64_t kSeekNs = 60;     // one share put into a pass
-constexpr uint64_t kFindNs = 10;     // one hold looked up in a pass
-constexpr uint64_t kTellNs = 1000;   // one share, and what its caller does with it
+constexpr uint64_t kWordsPerNs = 2;  // words of a page compared per nanosecond
+constexpr uint64_t kSeekNs = 60;     // inserting a share into a pass
+constexpr uint64_t kFindNs = 10;     // looking up a hazard slot in a pass
+constexpr uint64_t kTellNs = 1000;   // reporting one share, and its handling by the caller
 
 uint64_t HighOf(const holds::Page& page) { return std::min(Load(page.high, std::memory_order_relaxed), holds::kWords); }
 
@@ -41,7 +41,8 @@ void Holding::Add(Session& session, std::shared_ptr<HoldsPage> page) {
   pages_.push_back({&session, std::move(page), words, {}, {}});
 }
 
-// The last page takes its place, but none that was not looked at yet takes the place of one that was.
+// The last page takes the place of the dropped one, but a page that was not looked at yet must not take the place of
+// one that was.
 Holding::Page Holding::Drop(const Session& session) {
   auto at = std::ranges::find(pages_, &session, &Page::session);
   AB_CHECK(at != pages_.end());
@@ -114,7 +115,7 @@ bool Holding::Unwait(const Share& share) {
   return true;
 }
 
-// The next few of the round. What it costs.
+// Collects the next shares of the round. Returns the cost.
 uint64_t Holding::Gather() {
   auto next = waiting_.upper_bound(gathered_);
   while (next != waiting_.end() && next->first <= last_ && sought_.size() < kSoughtMax) {
@@ -125,7 +126,7 @@ uint64_t Holding::Gather() {
   return sought_.size() * kSeekNs;
 }
 
-// Each hold there is compared, never used as an index or a length.
+// The content of each hazard slot is compared, never used as an index or a length.
 uint64_t Holding::LookInto(Page& page) {
   uint64_t holds = 0;
   page.holds->ForEach([&](uint64_t hold) {

@@ -1,10 +1,10 @@
-// A Holding is how a Namespace is read without calls: its catalogue, the hazard pages in which sessions hold what they
-// found there, and the shares that wait until no session holds them: withdrawn ones, whose bytes may be used again
-// then, and orphans whose grace has ended, which lose their names then.
+// A Holding serves reading without calls in one Namespace. It has the catalogue, the hazard pages of the sessions, and
+// the shares that wait until no hazard slot names them: withdrawn shares, whose bytes may be reused then, and orphans
+// whose grace has ended, which lose their names then.
 //
-// A look takes a round through the pages for all shares that wait, in slices: a session that held a share when it was
-// retired holds it until it ends that hold, and no session can hold it anew, so pages may be looked at one after
-// another while others work. Of what is retired after a pass began that pass proves nothing.
+// A look goes through all pages for all waiting shares, in rounds and slices. A session that held a share when the
+// share was retired holds it until it clears the slot, and no session can newly hold it. So the pages may be looked at
+// one after another while sessions work. A pass proves nothing about shares that were retired after it began.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace arraybridge {
 struct Session;
 struct Share;
 
-// What one session alone keeps from being used again, by device: each has its own capacity.
+// Bytes that one session alone keeps from reuse, by device, because each device has its own capacity.
 struct PinnedBytes {
   Device device;
   uint64_t bytes = 0;
@@ -37,59 +37,59 @@ class Holding {
   struct Page {
     Session* session = nullptr;
     std::shared_ptr<HoldsPage> holds;
-    const holds::Page* words = nullptr;  // its own, at hand for who looks at all of them
-    Pins counting;                       // withdrawn shares seen there in this round
-    Pins pinned;                         // in the last round; its session's Pins have them
+    const holds::Page* words = nullptr;  // of `holds`, for quick access
+    Pins counting;                       // withdrawn shares seen in this page during this round
+    Pins pinned;                         // counted in the last round; included in the session's Pins
   };
 
-  // Null until somebody asked for it.
+  // Null until a session asks for it.
   std::shared_ptr<Catalogue> catalogue;
-  // What looks through the pages cost. Null in tests of other things: no bound.
+  // The budget for looks. Null: no bound (for tests).
   std::shared_ptr<LookBudget> budget;
 
   std::vector<Page>& pages() { return pages_; }
   const std::vector<Page>& pages() const { return pages_; }
   std::shared_ptr<HoldsPage> PageOf(const Session& session) const;  // null: none
-  // REQUIRES: it has none yet.
+  // REQUIRES: the session has none yet.
   void Add(Session& session, std::shared_ptr<HoldsPage> page);
-  // The page is the caller's. REQUIRES: it has one.
+  // Gives the page to the caller. REQUIRES: the session has one.
   Page Drop(const Session& session);
 
-  // The share is found without a call from now on, if there is a catalogue and room in it.
+  // From now on the share is found without a call, if there is a catalogue with room.
   void Insert(Share& share);
-  // No new hold is taken on it. Idempotent.
+  // From now on no session can hold it anew. Idempotent.
   void Retire(Share& share);
-  // Its record may be written again. REQUIRES: retired, and not held.
+  // Its catalogue record may be written again. REQUIRES: retired, and not held.
   void Free(Share& share);
-  // Looks into every page, if the budget has something left. False: it is held, or nobody knows.
+  // Looks into every page if the budget allows it. False: the share is held, or the look was not made.
   bool IsKnownUnheld(const Share& share) const;
 
-  // The share waits for its holds to end; the pass that is being made proves nothing of it.
+  // The share waits until no slot names it. The current pass proves nothing about it.
   void Await(Share& share);
-  // False: it did not wait.
+  // False: the share did not wait.
   bool Unwait(const Share& share);
   bool waits() const { return !waiting_.empty(); }
-  // Of withdrawn shares that wait.
+  // Of waiting withdrawn shares.
   uint64_t pinned_bytes() const { return pinned_bytes_; }
 
   struct Slice {
-    std::vector<Share*> unheld;  // they wait no more: each is the caller's to go on with
+    std::vector<Share*> unheld;  // they wait no longer; the caller decides what happens next
     uint64_t cost_ns = 0;
     bool round_ended = false;  // every share that waited when the round began was looked for in all pages
   };
-  // Goes on with the round, or begins one, until it has cost about so much.
+  // Continues the round, or begins one, until the cost is about `cost_max_ns`.
   Slice Look(uint64_t cost_max_ns);
-  // During the round something changed that it may have missed.
+  // Something changed during the round that it may have missed.
   bool again = false;
 
  private:
   struct Sought {
     Share* share = nullptr;
-    const HoldsPage* seen_in = nullptr;  // charged once a page, however often it stands there
+    const HoldsPage* seen_in = nullptr;  // counts once per page, however often the share is in it
   };
   struct Wait {
     Share* share = nullptr;
-    uint64_t pinned = 0;  // bytes, if it is withdrawn
+    uint64_t pinned = 0;  // bytes, if the share is withdrawn
   };
 
   uint64_t Gather();
@@ -99,12 +99,12 @@ class Holding {
   std::map<ShareId, Wait> waiting_;
   uint64_t pinned_bytes_ = 0;
 
-  // The round: passes through the pages, each for the next few thousand of those that waited when it began.
+  // A round makes passes through the pages, each for the next kSoughtMax of the shares that waited when it began.
   enum class Stage { kNone, kGathers, kLooks, kTells };
   Stage stage_ = Stage::kNone;
-  ShareId gathered_{};                           // the last that a pass of the round looked for
-  ShareId last_{};                               // of the round
-  std::unordered_map<uint64_t, Sought> sought_;  // in this pass, by hold
+  ShareId gathered_{};                           // the last share that a pass of the round looked for
+  ShareId last_{};                               // the last share of the round
+  std::unordered_map<uint64_t, Sought> sought_;  // in this pass, by the content of a slot
   size_t next_page_ = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace arraybridge {
 namespace {
 
-// What the share waits for, and for which maker: other users' processes are not named.
+// The refusal names the event and its maker, but not other users' processes.
 Status FencePending(const Session& session, const Share& share) {
   const std::string& name = share.facts->name;
   const std::string& device = share.arena->device().uuid;
@@ -19,8 +19,8 @@ Status FencePending(const Session& session, const Share& share) {
   const std::string maker = sees_maker ? Concat(" (session ", Number(share.maker), ", process ", share.maker_process_id,
                                                 ", user ", share.maker_uid, ")")
                                        : ", another user's process,";
-  Status pending = NotFound("share '", name, "' is there, the work that makes its bytes has not ended: its maker",
-                            maker, " has not said that its event on ", device, " has happened")
+  Status pending = NotFound("the bytes of share '", name, "' are not complete: its maker", maker,
+                            " has not reported the completion of its event on ", device)
                        .Because("FENCE_PENDING")
                        .With("share", name)
                        .With("device", device)
@@ -101,7 +101,7 @@ void Leases::Undo(Session& session, const std::vector<LeasedShare>& leased) {
 Status Leases::CheckFence(const Session& session, const Share& share, bool final_only) const {
   if (share.fence.done()) return Ok();
   const Session* const maker = sessions_.Find(share.maker);
-  // What a client says of itself counts between processes of one user.
+  // Reports of clients count only between processes of one user.
   const bool opens = maker != nullptr && maker->peer.uid == session.peer.uid && !session.peer.events.empty() &&
                      session.peer.events == maker->peer.events;
   if (opens && !final_only) return Ok();
@@ -124,7 +124,7 @@ void Leases::AddFence(Session& maker, Share& share) {
 
 void Leases::EndFence(Session& maker, ShareId id, bool lost, EndedFences* ended) {
   const auto found = maker.fenced.find(id);
-  if (found == maker.fenced.end()) return;  // said before, or gone
+  if (found == maker.fenced.end()) return;  // reported before, or gone
   Share& share = *found->second;
   if (share.awaiting > 0) {
     ended->awaited.push_back(Number(id));
@@ -144,7 +144,7 @@ void Leases::LoseFence(Share& share) {
   FinishFence(share);
 }
 
-// The share may be gone after this.
+// The share may be destroyed.
 void Leases::FinishFence(Share& share) {
   --pending_fences_;
   share.fence = {};
@@ -155,14 +155,15 @@ void Leases::FinishFence(Share& share) {
 uint64_t Leases::HistoryRoom(const Share& share) const {
   const uint64_t has = accounts_.At(share.maker_uid).description_bytes;
   const uint64_t own = share.history == nullptr ? 0 : share.history->bytes();
-  const uint64_t of_uid = config_.limits.description_bytes_per_uid / 2;  // descriptions and notes have the other half
+  const uint64_t of_uid = config_.limits.description_bytes_per_uid / 2;  // the other half is for descriptions and notes
   const uint64_t left = of_uid - std::min(of_uid, has - std::min(has, own));
   return std::min<uint64_t>(config_.limits.history_bytes_per_share, left);
 }
 
 void Leases::ChargeHistory(const Share& share, uint64_t before) {
   const uint64_t after = share.history->bytes();
-  if (after != before) accounts_.At(share.maker_uid).description_bytes += after - before;  // wraps round if it is less
+  // wraps round if it decreases
+  if (after != before) accounts_.At(share.maker_uid).description_bytes += after - before;
 }
 
 void Leases::NoteReader(const Session& session, Share& share, std::string_view note) {

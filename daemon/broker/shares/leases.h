@@ -1,6 +1,6 @@
-// Leases are what sessions lease: each keeps a share's bytes as they are until it ends. A share that was published with
-// an event (a fence) is leased before the event only to sessions that can wait for it themselves. Each share's readers
-// are remembered, charged to its maker.
+// Leases holds all leases. A lease keeps a share's bytes unchanged until it ends. A share that was published with an
+// event (a fence) is leased before the event only to sessions that can wait for the event themselves. The readers of
+// each share are recorded; the share's maker pays for the record.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +27,29 @@ Visitor VisitorOf(const Session& session);
 // Not thread-safe: the broker's lock guards it.
 class Leases {
  public:
-  // All outlive it.
+  // All arguments outlive the table.
   Leases(const Config& config, Events& events, const Sessions& sessions, Accounts& accounts, Hazards& hazards,
          Arenas& arenas, Shares& shares);
 
-  // Whether the session may have so many more. RESOURCE_EXHAUSTED: limits.leases_per_session, limits.leases_per_uid.
+  // Whether the session may have so many more leases. RESOURCE_EXHAUSTED: limits.leases_per_session,
+  // limits.leases_per_uid.
   Status CheckRoom(const Session& session, uint64_t more) const;
   LeasedShare Grant(Session& session, Share& share);
-  // False: the session has no such lease. Its share may be gone after this.
+  // False: the session has no such lease. The share may be destroyed.
   bool End(Session& session, LeaseId lease);
-  // They were granted in an answer that failed.
+  // Ends the leases of an answer that failed.
   void Undo(Session& session, const std::vector<LeasedShare>& leased);
   uint64_t size() const { return count_; }
 
   // Whether the session can wait for the share's bytes. NOT_FOUND, FENCE_PENDING.
   Status CheckFence(const Session& session, const Share& share, bool final_only) const;
-  // The session waits for the event with this lease. REQUIRES: CheckFence says OK.
+  // Gives the event to the session with this lease. REQUIRES: CheckFence says OK.
   static void PassFence(Session& session, Share& share, LeasedShare* leased);
-  // A share was published with an event, unless its fence is done.
+  // A share was published with an event. Does nothing if its fence is done.
   void AddFence(Session& maker, Share& share);
-  // Its maker says that the event happened, or never will. Adds to `ended` what it and others must be told.
+  // The maker reports that the event happened, or never will. Adds to `ended` what the maker and others must learn.
   void EndFence(Session& maker, ShareId share, bool lost, EndedFences* ended);
-  // The bytes will never be complete. The share may be gone after this.
+  // The bytes will never be complete. The share may be destroyed.
   void LoseFence(Share& share);
   uint64_t pending_fences() const { return pending_fences_; }
   uint64_t lost_fences_total() const { return lost_fences_total_; }
@@ -59,9 +60,9 @@ class Leases {
 
  private:
   void FinishFence(Share& share);
-  // Bytes that the share's history may have, those that it has included.
+  // The bytes that the share's history may have in total.
   uint64_t HistoryRoom(const Share& share) const;
-  // The history had `before` bytes and has changed.
+  // Charges the difference after the history, which had `before` bytes, has changed.
   void ChargeHistory(const Share& share, uint64_t before);
 
   const Config& config_;

@@ -27,7 +27,7 @@ Status OtherNamespace(ArenaId arena, const Namespace& ns) {
 
 }  // namespace
 
-// Everything but the seal. REQUIRES: `name` is valid.
+// Checks everything but the seal. REQUIRES: `name` is valid.
 Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                                    uint64_t description_bytes) const {
   const Limits& limits = config.limits;
@@ -42,12 +42,13 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
   if (!call.fence.done() &&
       (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
-    return FailedPrecondition("arena ", Number(call.arena), ": no events are offered there; publish what is done")
+    return FailedPrecondition("arena ", Number(call.arena),
+                              " cannot be published with an event: publish after the work has ended")
         .Because("FENCE_NOT_OFFERED");
   }
   const Share* const old = call.channel == ChannelEndId{} ? ns.FindByName(name) : nullptr;
   if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
-  // It was sent before these limits applied to it and must not be lost for them: the channel bounds it.
+  // The share was sent before these limits applied and must not be lost. The channel's capacity bounds such shares.
   if (call.from_road) return Ok();
   const bool makes_room = old != nullptr && old->leases == 0;  // or will, once no session holds it
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
@@ -63,7 +64,7 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
 }
 
-// Scans the arena's pages, so not under the lock.
+// Scans the arena's pages, so it runs without the lock.
 Status Broker::State::SealForEver(SessionId session, const PublishCall& call, std::string_view name) {
   std::shared_ptr<MemoryBlock> block;
   {
@@ -90,7 +91,7 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
   }
   if (*sealed == Immutability::kEnforced) return Ok();
   return FailedPrecondition("arena ", Number(call.arena),
-                            " cannot be sealed: somebody still maps it writable (a forked child counts too)")
+                            " cannot be sealed: a process still maps it writable (a forked child counts too)")
       .Because("ARENA_STILL_WRITABLE");
 }
 
@@ -122,7 +123,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
   Arena& arena = *state.arenas.Find(call.arena);
   if (!arena.immutability.has_value()) {
-    return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: say Mapped first")
+    return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: call Mapped first")
         .Because("ARENA_NOT_SEALED");
   }
   Namespace& ns = *arena.ns();
@@ -151,7 +152,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->maker_process_id = found->peer.process_id;
   share->maker_client = found->client;
   share->fence = std::move(call.fence);
-  state.hazards.Insert(*share);  // before the old one goes, so that a reader always finds one of the two
+  state.hazards.Insert(*share);  // before the old share goes, so that a reader always finds one of the two
   if (old != nullptr) state.shares.Withdraw(*old, found, "replaced");
   Share* const added = ns.Add(std::move(share));
   const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);

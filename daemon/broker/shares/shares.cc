@@ -10,7 +10,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr std::chrono::milliseconds kLifetimeMax = std::chrono::hours(24 * 365 * 100);  // what a clock can add
+constexpr std::chrono::milliseconds kLifetimeMax = std::chrono::hours(24 * 365 * 100);  // the most that a clock can add
 
 }  // namespace
 
@@ -26,9 +26,9 @@ Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", NamespaceNameOf(ns), limits.name_bytes_max));
   const bool by_id = key.id != ShareId{};
   if (!by_id) AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
-  std::string what = by_id ? Concat("share ", Number(key.id)) : Concat("share '", key.name, "'");
-  if (key.generation != 0) what += Concat(", generation ", key.generation, ",");
-  Status missing = NotFound(what, " is not there in namespace '", NamespaceNameOf(ns), "'")
+  std::string what = by_id ? Concat(Number(key.id)) : Concat("named '", key.name, "'");
+  if (key.generation != 0) what += Concat(" of generation ", key.generation);
+  Status missing = NotFound("namespace '", NamespaceNameOf(ns), "' has no share ", what)
                        .Because(by_id ? "SHARE_GONE" : "SHARE_NOT_FOUND");
   return by_id ? missing : std::move(missing).With("share", std::string(key.name));
 }
@@ -104,12 +104,12 @@ void Shares::Reuse(Share& share) {
   share.ns->holding.Free(share);
   Arena& arena = *share.arena;
   arena.Free(share.offset);
-  // A client that never asks for returned ranges loses them until it gives back the arena: its own loss, and bounded.
+  // A client that never asks for returned ranges loses them until it gives the arena back. The number is bounded.
   if (arena.writer != nullptr && arena.writer->returned.size() < config_.limits.shares_per_namespace) {
     arena.writer->returned.push_back({arena.id(), share.offset, share.size});
   }
   if (share.orphan_until.has_value()) orphans_.erase({*share.orphan_until, &share});
-  // Also of a session that has ended and is cleared away in slices.
+  // The session may have ended and be cleared in slices.
   if (share.fenced_by != nullptr) share.fenced_by->fenced.erase(share.facts->id);
   Drop(share);
   arenas_.RetireIfIdle(arena);
@@ -147,7 +147,7 @@ uint64_t Shares::LookFor(uint64_t cost_max_ns) {
   return freed;
 }
 
-// True: its bytes wait no more.
+// True: its bytes wait no longer.
 bool Shares::GoOnUnheld(Share& share) {
   if (IsLetGo(share)) return Reuse(share), true;
   hazards_.Unwait(share);  // an orphan
@@ -155,7 +155,7 @@ bool Shares::GoOnUnheld(Share& share) {
   return false;
 }
 
-// If the pages cost little to look through it is known at once whether a session reads one, else from the next look.
+// If a look costs little, it is made at once; otherwise the next look decides.
 void Shares::WithdrawOrphans(Clock::time_point now, uint64_t* steps) {
   while (!orphans_.empty() && orphans_.begin()->first <= now && TakeStep(steps)) {
     Share& share = *orphans_.extract(orphans_.begin()).value().second;

@@ -1,6 +1,5 @@
-// Shares are how published ranges lose their names and give their bytes back. Bytes are used again in one order only:
-// no name and no lease refers to them (IsLetGo) and no session holds them without a call; then their writer may carve
-// them again, or the whole arena dies.
+// Shares withdraws names and reuses bytes. The order is fixed: first no name and no lease refers to the bytes (IsLetGo)
+// and no session holds them without a call; then the arena's writer may carve them again, or the whole arena dies.
 #pragma once
 
 #include <chrono>
@@ -27,43 +26,45 @@ namespace arraybridge {
 
 // Null: the namespace, which may be null, has no such share.
 Share* FindShare(const Namespace* ns, const ShareKey& key);
-// REQUIRES: FindShare gave null. SHARE_GONE: it never comes back; SHARE_NOT_FOUND: it may come. A name that could not
-// be one is not echoed.
+// REQUIRES: FindShare returned null. SHARE_GONE: the share never comes back. SHARE_NOT_FOUND: it may come. An invalid
+// name is not echoed.
 Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits);
 
 // Not thread-safe: the broker's lock guards it.
 class Shares {
  public:
-  // All outlive it.
+  // All arguments outlive the table.
   Shares(const Config& config, const Rights& rights, Events& events, Accounts& accounts, Hazards& hazards,
          Arenas& arenas, Flags& flags);
 
   ShareId NextId() { return ShareId{++last_}; }
   uint64_t NextGeneration() { return ++last_generation_; }
 
-  // The end that its namespace and its maker set to a share. True: it is the first of all to come.
+  // Sets the lifetime of the share from its namespace and its maker. True: it is the first of all shares to expire.
   bool Limit(Share& share, std::chrono::milliseconds asked);
-  // `who`: null for the broker's own doing. `why`: for watchers. The share may be gone after this.
+  // `who`: null for the broker itself. `why`: for watchers. The share may be destroyed.
   void Withdraw(Share& share, const Session* who, std::string_view why);
-  // All that are there; how many. NOT_FOUND names the first that is not. `who`: null for the administration.
+  // Withdraws all that exist and returns their number. NOT_FOUND names the first missing one. `who`: null for the
+  // administration.
   Result<uint32_t> Withdraw(const Namespace* ns, std::string_view name, std::span<const ShareKey> keys,
                             const Session* who);
-  // Its bytes will never be complete: it loses its name.
+  // The bytes of the share will never be complete: withdraws it.
   void Lose(Share& share, const Session* maker);
-  // Gives its bytes back if nothing refers to them. The share may be gone after this, and its arena may be dying.
+  // Gives its bytes back if nothing refers to them. The share may be destroyed, and its arena may be dying.
   void Settle(Share& share);
 
-  // Of a session that has ended: an unnamed one stays for the grace of its namespace, and others as its policy says.
+  // For a session that has ended: an unnamed share stays for the grace of its namespace, others as its policy says.
   void LeaveBehind(Share& share, const Session& maker);
-  // The last lease of an orphan ended.
+  // The last lease of an orphan has ended.
   void AwaitOrphan(Share& share);
 
-  // Looks through hazard pages until that has cost about so much. Shares whose bytes wait no more.
+  // Looks through hazard pages until the cost is about `cost_max_ns`. Returns the number of shares whose bytes wait no
+  // longer.
   uint64_t LookFor(uint64_t cost_max_ns);
-  // Each takes its steps off `steps`.
+  // Each call subtracts its steps from `steps`.
   void WithdrawOrphans(Clock::time_point now, uint64_t* steps);
   void WithdrawExpired(Clock::time_point now, uint64_t* steps);
-  // When the next share expires, or is an orphan no more.
+  // When the next share expires, or the grace of an orphan ends.
   std::optional<Clock::time_point> NextDue() const;
   bool has_orphans() const { return !orphans_.empty(); }
 
@@ -73,7 +74,7 @@ class Shares {
 
  private:
   void TakeName(Share& share);
-  // REQUIRES: it is let go, and no session holds it.
+  // REQUIRES: the share is let go, and no session holds it.
   void Reuse(Share& share);
   void Drop(const Share& share);
   bool GoOnUnheld(Share& share);
@@ -85,10 +86,10 @@ class Shares {
   Hazards& hazards_;
   Arenas& arenas_;
   Flags& flags_;
-  // By the end of their grace: unnamed shares whose maker is gone. One whose grace has ended and that is leased is not
-  // there until the lease ends; one that may be held waits in its Holding.
+  // Unnamed shares whose maker is gone, by the end of their grace. An orphan whose grace has ended is not in here while
+  // it has a lease; one that may be held waits in its Holding.
   std::set<std::pair<Clock::time_point, Share*>> orphans_;
-  std::set<std::pair<Clock::time_point, Share*>> expiring_;  // named ones, by their end
+  std::set<std::pair<Clock::time_point, Share*>> expiring_;  // named shares, by their expiry
   uint64_t last_ = 0;
   uint64_t last_generation_ = 0;
 };

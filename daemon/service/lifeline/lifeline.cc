@@ -118,7 +118,7 @@ void Lifeline::SendDoorbell() {
   SendDoorbellLocked();
 }
 
-// A client to which frames are owed is woken by those.
+// A client with owed frames is woken by them.
 void Lifeline::SendDoorbellLocked() {
   if (closed_ || cut_ != kNotCut || !owed_.empty()) return;
   Outgoing frame{{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0}, {}, {}, {}};

@@ -1,7 +1,7 @@
-// A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop polls for a moment, yielding,
-// before it sleeps: on two CPUs the wake-up is most of a round trip. On one CPU it polls only if there are session
-// queues to look into: to yield is all that a client needs to write its next request there, while a frame costs two
-// system calls more than a sleep saves.
+// A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop polls for a moment before it
+// sleeps, and yields meanwhile: on two CPUs the wake-up is most of a round trip. On one CPU it polls only if there are
+// session queues: a yield is enough for a client to write its next request there, while a frame costs two more system
+// calls than a sleep saves.
 #include "daemon/service/lifeline/local_door.h"
 
 #include <sched.h>
@@ -20,14 +20,15 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kEventsMax = 1024;    // as many as there are sessions: users in turn need all of them
+constexpr size_t kEventsMax = 1024;    // the number of sessions: turns between users need all events
 constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
-constexpr unsigned kLooksMax = 16;     // into session queues, before the sockets have their turn
-constexpr std::chrono::microseconds kSocketsWithin{100};  // the same in time
-constexpr std::chrono::microseconds kLongYield{200};      // somebody else needs the processor
-constexpr std::chrono::milliseconds kYieldPause{5};       // after one
-constexpr int kLastFramesMax = 1024;                      // of a process that died: what it sent before is still served
-constexpr uint64_t kWakeTag = 0;  // lifelines start at key 1: tag 2 * key is its socket, 2 * key + 1 its process
+constexpr unsigned kLooksMax = 16;     // looks into session queues before the sockets have their turn
+constexpr std::chrono::microseconds kSocketsWithin{100};  // the same bound as a time
+constexpr std::chrono::microseconds kLongYield{200};      // a longer yield means that other threads need the processor
+constexpr std::chrono::milliseconds kYieldPause{5};       // no yields for this time after a long one
+constexpr int kLastFramesMax = 1024;                      // frames of a dead process that are still served
+// Lifelines start at key 1. Tag 2 * key is a lifeline's socket, 2 * key + 1 its process.
+constexpr uint64_t kWakeTag = 0;
 
 bool HasSeveralCpus() {
   cpu_set_t cpus;
@@ -42,12 +43,12 @@ log::About AboutCut(const Peer& peer, uint64_t session, std::string_view reason)
            {"reason", std::string(reason)}}};
 }
 
-// Its caller was told that time was up, and must not find it done later.
+// The caller was told that the deadline had passed, so the request must not be executed any more.
 bool IsOverdue(const FrameHeader& request, Clock::time_point now) {
   return (request.flags & kFrameDeadline) != 0 && IsDeadlinePast(request.status, InMilliseconds(now));
 }
 
-// What a client sent is a stranger's file: closing it may take as long as the stranger likes.
+// A received descriptor is an untrusted peer's file; closing it may block as long as the peer wants.
 void CloseAll(Frame& frame) {
   CloseAside(std::move(frame.descriptor));
   for (UniqueFd& descriptor : frame.surplus) CloseAside(std::move(descriptor));
@@ -84,7 +85,7 @@ LocalDoor::~LocalDoor() {
 }
 
 void LocalDoor::Adopt(Connection connection) {
-  // Shared: a task has to be copyable, a connection is not.
+  // Shared, because a task must be copyable and a connection is not.
   Post([this, held = std::make_shared<Connection>(std::move(connection))] { Admit(std::move(*held)); });
 }
 
@@ -110,8 +111,8 @@ void LocalDoor::Run() {
   }
 }
 
-// Sleeps until something happens or is due. Where others need the processor a yield lasts as long as they like, while a
-// sleep in epoll_wait ends when a frame comes: then the loop does not yield for a while.
+// Sleeps until an event or a deadline. If other threads need the processor, a yield takes long, while a sleep in
+// epoll_wait ends with the next frame. After a long yield the loop does not yield for a while.
 int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const int most = static_cast<int>(events.size());
   const auto look = [&](int timeout_ms) {
@@ -132,7 +133,7 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
       now = after;
     }
     const bool stands = HasPending();
-    if (stands) backoff_.Waited(yielded);  // a client waited for as long
+    if (stands) backoff_.Waited(yielded);  // the time that a client waited
     if (stands && ++looks_ < kLooksMax && now - looked_at_ < kSocketsWithin) return 0;
     const int count = look(0);
     if (count != 0 || stands) return count;
@@ -183,7 +184,7 @@ void LocalDoor::Admit(Connection connection) {
   event.data.u64 = 2 * key;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->socket(), &event) != 0) return End(line, EndCause::kLimit);
   event.data.u64 = 2 * key + 1;
-  // Without a pidfd the end of the stream alone ends the session.
+  // Without a pidfd only the end of the stream ends the session.
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->process(), &event);
   hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, key);
 }
@@ -271,16 +272,16 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   }
   if ((events & EPOLLOUT) != 0) Flush(line);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-  // Before anything is read: a doorbell that is read while requests are served is not sent again for the same sleep.
+  // Before the socket is read: a doorbell that is read while requests are served is not sent again for the same sleep.
   if (line->queue() != nullptr) Poll(line);
   for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
 }
 
-// True after a frame that wanted no answer: more is on its way then, while a client that waits has sent all. And as
-// long as frames may be left that were sent before the first request in the queue.
+// Returns true after a frame that wanted no answer, because more frames are likely; a client that waits for an answer
+// has sent all. Also true while frames may be left that were sent before the first request in the queue.
 bool LocalDoor::ServeOne(const LifelinePointer& line) {
   const bool has_queue = line->queue() != nullptr;
-  // What stands in the queue was written before whatever its client has sent since.
+  // Queue entries are older than the frames that their client has sent since.
   if (has_queue && line->frames_served && line->open()) ServeQueue(line);
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
@@ -305,9 +306,9 @@ ReceiveOutcome LocalDoor::Receive(const LifelinePointer& line, Frame* frame) {
     End(line, line->cut().value_or(EndCause::kClean));
   } else if (outcome == ReceiveOutcome::kMalformed) {
     Violation(line, FrameHeader{},
-              InvalidArgument("a frame is ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes long"));
+              InvalidArgument("a frame must have ", sizeof(FrameHeader), " to ", kFrameBytesMax, " bytes"));
   } else if (outcome == ReceiveOutcome::kFrame && descriptors > 0) {
-    Violation(line, frame->header, InvalidArgument("a client sends no descriptors; ", descriptors, " came"));
+    Violation(line, frame->header, InvalidArgument("a client must not send descriptors; received ", descriptors));
     return ReceiveOutcome::kMalformed;
   }
   frame->header.flags &= static_cast<uint16_t>(~kFrameInQueue);
@@ -319,7 +320,7 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
   const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
   if (bytes > config_.limits.frame_bytes_max) {
     return Violation(line, frame.header,
-                     InvalidArgument("a frame of ", bytes, " bytes came (limits.frame_bytes_max ",
+                     InvalidArgument("received a frame of ", bytes, " bytes (limits.frame_bytes_max ",
                                      config_.limits.frame_bytes_max, ")"));
   }
   if (frame.header.verb == static_cast<uint16_t>(Verb::kOpenSession)) return ServeHello(line, frame);
@@ -327,7 +328,7 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
   if (IsOverdue(frame.header, begun_)) {
     return Refuse(line, frame.header,
                   DeadlineExceeded("the deadline of this ", NameOf(Verb{frame.header.verb}),
-                                   " had passed when the broker came to it: nothing was done, ask again")
+                                   " passed before the broker served it: nothing was done, call again")
                       .Because("NOT_SERVED"));
   }
   ServeVerb(line, frame);
@@ -348,10 +349,10 @@ void LocalDoor::Count(const FrameHeader& header, Code code) {
   verbs_.counts().traffic.Count(Door::kLifeline, header.verb, code, Clock::now() - begun_);
 }
 
-// Whoever breaks the frame's rules is told and cut: what it would send next cannot be trusted.
+// Tells the client and cuts it, because nothing that it sends after a violation can be trusted.
 void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   FrameHeader asked = header;
-  asked.flags = 0;  // told even if it wanted no answer
+  asked.flags = 0;  // reported even if the client wanted no answer
   Refuse(line, asked, status);
   if (const auto dropped = violations_.Admit(Clock::now(), log::LinesPerSecond())) {
     const uint64_t session = line->session ? Number(*line->session) : 0;
@@ -373,21 +374,22 @@ void LocalDoor::Cut(SessionId session, std::string_view why) {
   End(line, EndCause::kLimit);
 }
 
-// Those of whom nothing is left, neither a lifeline nor anything unread.
+// Forgets users that have neither a lifeline nor an unread descriptor.
 void LocalDoor::ForgetUsers() {
   std::erase_if(of_uid_, [](const auto& user) { return user.second.in_flight->Empty() && user.second.lifelines == 0; });
 }
 
-// Exactly once for each lifeline: who is not in the table has ended.
+// Runs once for each lifeline: a lifeline that is not in the table has ended.
 void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (lifelines_.erase(line->key()) == 0) return;
   --of_uid_.at(line->peer().uid).lifelines;
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->process(), nullptr);
-  // Before another thread closes it: a socket that epoll looks at just then would be closed by this thread after all.
+  // Before another thread closes it: if epoll reported the socket at this moment, this thread would hold its last
+  // reference and close it.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, line->socket(), nullptr);
   const bool cut = cause == EndCause::kProtocol || cause == EndCause::kLimit;
   if (cut) verbs_.counts().CountCut();
-  // The session has published what stands in its queue, whatever ended it after that.
+  // The session has published the entries of its queue, whatever ended it later.
   if (!cut && line->queue() != nullptr) {
     verbs_.publishes.ServePublishes(*line->queue(), session_queue::Format::kSlots, SessionQueue::Others::kDefer);
   }

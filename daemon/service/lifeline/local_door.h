@@ -1,5 +1,5 @@
-// The LocalDoor serves every lifeline on one thread: frames in, verbs, frames out. It decides nothing about bytes; it
-// cuts who breaks the frame's rules, who says nothing, and who does not read.
+// The LocalDoor serves all lifelines on one thread: it receives frames, calls verbs and sends frames. It does not
+// interpret the bytes of arrays. It cuts clients that violate the frame's rules, send no hello, or do not read.
 #pragma once
 
 #include <sys/epoll.h>
@@ -34,21 +34,22 @@ struct LocalDoorRequests;
 class LocalDoor {
  public:
   LocalDoor(const Config& config, Verbs& verbs);
-  // Ends every session that is left (EndCause::kDrain).
+  // Ends every remaining session (EndCause::kDrain).
   ~LocalDoor();
   LocalDoor(const LocalDoor&) = delete;
   LocalDoor& operator=(const LocalDoor&) = delete;
 
-  // Thread-safe. Refused with an error frame: limits.connections_per_uid.
+  // Thread-safe. limits.connections_per_uid: answers with an error frame.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);
-  // Thread-safe. Runs it on the thread of all lifelines.
+  // Thread-safe. Runs the task on the thread of all lifelines.
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
-  // How long one kind of events keeps the others waiting: sockets, and what is watched.
+  // Time limit of one kind of events in a turn: sockets, or queues.
   static constexpr std::chrono::microseconds kTurn{1000};
   using LifelinePointer = std::shared_ptr<Lifeline>;
-  // What one user has here. It stays until the last of its descriptors was read, or its process has gone.
+  // One user's lifelines. It stays until the last of the user's descriptors was read, or its reader's process has
+  // ended.
   struct User {
     uint64_t lifelines = 0;
     std::shared_ptr<DescriptorsInFlight> in_flight;
@@ -56,12 +57,12 @@ class LocalDoor {
 
   void Run();
   int WaitForEvents(bool busy, std::span<epoll_event> events);
-  // Milliseconds until a hello is due or a socket is to be tried again; -1: there is neither.
+  // Milliseconds until a hello is due or a socket is to be retried; -1: neither.
   int TimeoutMs() const;
-  // Users in turn, of each the lifeline that was served least recently, until the turn has taken kTurn: what is left is
-  // told again by the next epoll_wait.
+  // Serves users in turn, and of each user the lifeline that was served least recently, for at most kTurn. The next
+  // epoll_wait reports the rest again.
   void ServeEvents(std::span<const epoll_event> events);
-  // Sockets whose buffers the kernel could not fill when they said that they could take more.
+  // Retries sockets that accepted nothing although they were writable.
   void RetryBlocked();
   void Flush(const LifelinePointer& line);
   void RunPosted() AB_EXCLUDES(mutex_);
@@ -69,9 +70,9 @@ class LocalDoor {
   bool AwaitsHello(uint64_t key) const;
   void CutLateHellos();
   void HandleEvent(uint64_t tag, uint32_t events);
-  // False: nothing more to read for now.
+  // False: there is nothing more to read for now.
   bool ServeOne(const LifelinePointer& line);
-  // Any but kFrame has been dealt with.
+  // Handles every outcome except kFrame.
   ReceiveOutcome Receive(const LifelinePointer& line, Frame* frame);
   void Serve(const LifelinePointer& line, const Frame& frame);
   void Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status);
@@ -81,10 +82,10 @@ class LocalDoor {
   void ForgetUsers();
   void Cut(SessionId session, std::string_view why);
 
-  // What a frame asks for (local_door_verbs.cc).
+  // Requests in frames (local_door_verbs.cc).
   void ServeHello(const LifelinePointer& line, const Frame& frame);
   void ServeVerb(const LifelinePointer& line, const Frame& frame);
-  // What was answered has not come to who asked for it.
+  // Undoes a grant whose answer could not be sent.
   void TakeBack(SessionId session, Verb verb, std::string_view answer);
   template <class Message>
   bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
@@ -103,24 +104,25 @@ class LocalDoor {
   // Session queues (local_door_queues.cc).
   Result<Answer<v1::MappedResponse>> QueueMapped(const LifelinePointer& line);
   void OnDoorbell(const LifelinePointer& line, const Frame& frame);
-  // A frame that belongs to an entry of the queue.
+  // Stores a frame that belongs to an entry of the queue.
   void Keep(const LifelinePointer& line, const Frame& frame);
   bool ReadKept(const LifelinePointer& line);
-  // The loop looks into its queue by itself from now on.
+  // From now on the loop polls the lifeline's queue.
   void Poll(const LifelinePointer& line);
   bool HasPending() const;
-  // Looks for as long as a system call takes, if a client may write meanwhile.
+  // Polls for about the time of a system call, if a client may write meanwhile.
   bool HasPendingSoon() const;
-  // Whether to look again before sleeping. On one processor the clients know whether to yield is worth it, on several
+  // Whether to poll again before sleeping. On one processor the clients decide whether yielding is worth it; on several
   // the loop does.
   bool PollsAgain();
-  // A few requests of each queue. Whether there were any.
+  // Serves a few requests of each queue. Returns whether there were any.
   bool ServeQueues();
-  // At most kRequestsPerTurnMax, and no more after a turn's time.
+  // Serves at most kRequestsPerTurnMax, for at most the time of a turn.
   void ServeQueue(const LifelinePointer& line);
-  // The request that was copied to entry_.
+  // Serves the request that was copied to entry_.
   void ServeEntry(const LifelinePointer& line);
-  // Those for which `quiet` is true wake the loop from now on, unless something stands in their queues.
+  // Stops polling the lifelines for which `quiet` is true, unless their queues have entries; they wake the loop from
+  // now on.
   void LetSleep(const std::function<bool(const Lifeline&)>& quiet);
   bool FallAsleep();
 
@@ -130,30 +132,30 @@ class LocalDoor {
   UniqueFd epoll_;
   UniqueFd wake_;
   const bool has_several_cpus_;
-  unsigned looks_ = 0;             // that found something, since the sockets were looked at
-  Clock::time_point looked_at_;    // when they were
-  Clock::time_point yields_from_;  // until then to yield is to wait for others who need the processor
+  unsigned looks_ = 0;             // successful polls since the sockets were last looked at
+  Clock::time_point looked_at_;    // when the sockets were last looked at
+  Clock::time_point yields_from_;  // no yields before this time, because other threads need the processor
   uint64_t turn_ = 0;
-  uint32_t first_user_ = 0;  // whose turn it is first
-  // Lifelines by when they are to be flushed again.
+  uint32_t first_user_ = 0;  // the user whose turn is first
+  // Lifelines by the time of their next flush.
   std::multimap<Clock::time_point, uint64_t> blocked_;
   std::unique_ptr<LocalDoorRequests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
-  Clock::time_point begun_;    // when what is being served came
-  Traffic::InFlight serving_;  // until it is answered, or waits
+  Clock::time_point begun_;    // arrival of the request that is being served
+  Traffic::InFlight serving_;  // until the request is answered or waits
   LogThrottle violations_;
   std::unordered_map<uint64_t, LifelinePointer> lifelines_;
   std::unordered_map<uint32_t, User> of_uid_;
-  // In the order they came, which is the order in which they are due.
+  // In the order of arrival, which is the order of their deadlines.
   std::deque<std::pair<Clock::time_point, uint64_t>> hellos_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::vector<std::function<void()>> posted_ AB_GUARDED_BY(mutex_);
-  size_t next_polled_ = 0;               // where the last turn through them came to
-  std::vector<LifelinePointer> polled_;  // whose queues the loop looks into by itself
+  size_t next_polled_ = 0;               // where the last turn through polled_ ended
+  std::vector<LifelinePointer> polled_;  // lifelines whose queues the loop polls
   session_queue::Entry entry_{};         // the request that is being served
-  SpinBackoff backoff_;                  // of several processors
+  SpinBackoff backoff_;                  // used on several processors
   std::thread thread_;                   // last: it uses all of the above
 };
 

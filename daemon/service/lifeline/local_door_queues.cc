@@ -1,5 +1,5 @@
-// Session queues: requests that a session writes instead of frames. The loop polls a queue from the moment that its
-// session has sent something until nothing comes for server.spin_us; then the session wakes it with a doorbell.
+// Session queues: requests that a session writes into shared memory instead of frames. The loop polls a queue from the
+// session's first message until the queue is empty for server.spin_us; then the session wakes the loop with a doorbell.
 #include <algorithm>
 #include <utility>
 
@@ -9,11 +9,11 @@
 namespace arraybridge {
 namespace {
 
-constexpr int kRequestsPerTurnMax = 64;  // of one queue
-constexpr size_t kPolledMax = 32;        // queues; the sessions of the others send a doorbell for each request
-constexpr int kQuietTurnsMax = 1024;     // of the loop, after which a queue is polled no more
+constexpr int kRequestsPerTurnMax = 64;  // per queue
+constexpr size_t kPolledMax = 32;        // queues; sessions of the other queues send a doorbell for each request
+constexpr int kQuietTurnsMax = 1024;     // turns of the loop after which an empty queue is no longer polled
 constexpr int kPauses = 32;              // about a microsecond
-constexpr int kFramesBeforeMax = 64;     // before the one that an entry stands for
+constexpr int kFramesBeforeMax = 64;     // frames before the one that an entry refers to
 
 bool HasRequest(const Lifeline& line) { return line.queue()->queue->HasRequest(); }
 
@@ -33,23 +33,22 @@ Result<Answer<v1::MappedResponse>> LocalDoor::QueueMapped(const LifelinePointer&
 void LocalDoor::OnDoorbell(const LifelinePointer& line, const Frame& frame) {
   if ((frame.header.flags & kFrameNoReply) != 0)
     return verbs_.counts().traffic.Count(Door::kLifeline, frame.header.verb, Code::kOk, {});
-  Refuse(line, frame.header, InvalidArgument("Doorbell is never answered: it is sent as a frame that wants no answer"));
+  Refuse(line, frame.header, InvalidArgument("a Doorbell must want no answer"));
 }
 
-// Frames and their entries come in the same order. An entry that is not seen yet was written before the next frame was
-// sent, after at most as many others as there are slots.
+// Frames and their entries come in the same order. An entry that is not visible yet was written before the next frame
+// was sent, and at most as many entries precede it as there are slots.
 void LocalDoor::Keep(const LifelinePointer& line, const Frame& frame) {
   if (line->queue() == nullptr) return Violation(line, frame.header, FailedPrecondition("the session has no queue"));
   line->frames_served = true;
   std::string payload(frame.payload);
   for (uint64_t i = 0; line->kept && i < session_queue::Format::kSlots && line->open(); ++i) ServeQueue(line);
   if (!line->open()) return;
-  if (line->kept)
-    return Violation(line, frame.header, InvalidArgument("a frame came that no entry of the queue stands for"));
+  if (line->kept) return Violation(line, frame.header, InvalidArgument("no entry of the queue refers to this frame"));
   line->kept = std::move(payload);
 }
 
-// Doorbells may stand before it, and frames of threads that had not seen yet that there is a queue.
+// Doorbells may precede the frame, and frames of threads that had not seen the queue yet.
 bool LocalDoor::ReadKept(const LifelinePointer& line) {
   Frame frame;
   for (int i = 0; i < kFramesBeforeMax && line->open(); ++i) {
@@ -60,7 +59,7 @@ bool LocalDoor::ReadKept(const LifelinePointer& line) {
     if (frame.header.verb != static_cast<uint16_t>(Verb::kDoorbell)) Serve(line, frame);
   }
   if (!line->open()) return false;
-  Violation(line, frame.header, InvalidArgument("an entry of the queue stands for a frame that was not sent"));
+  Violation(line, frame.header, InvalidArgument("an entry of the queue refers to a frame that was not sent"));
   return false;
 }
 
@@ -91,7 +90,7 @@ bool LocalDoor::ServeQueues() {
   std::erase_if(polled_, [](const auto& line) { return !line->open(); });
   bool any = false;
   const auto end = Clock::now() + kTurn;
-  // Sessions that are served may end, but none is added.
+  // Sessions in polled_ may end during the loop, but none is added.
   for (size_t i = 0; i < polled_.size(); ++i) {
     if (any && Clock::now() >= end) break;
     if (++next_polled_ >= polled_.size()) next_polled_ = 0;

@@ -1,4 +1,4 @@
-// The messages of a LocalDoor: reused from frame to frame, so that a request costs no allocation of its own.
+// The messages of a LocalDoor, reused for all frames so that a request needs no allocation.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a frame asks for: one case a verb, and how each answers. The rest of the door is in local_door.cc.
+// Requests in frames: one case per verb, and the ways to answer. The rest of the door is in local_door.cc.
 #include <functional>
 
 #include "daemon/service/lifeline/local_door.h"
@@ -27,7 +27,7 @@ void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   if (!opened.ok()) return Refuse(line, frame.header, opened.status());
   Count(frame.header, Code::kOk);
   line->session = SessionId{opened->session()};
-  // Who has said hello is due no more: then the loop asks no clock.
+  // Drops deadlines of lifelines that have said hello, so that the loop need not read the clock.
   while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
   line->joined = join;
   line->Answer(frame.header, *opened, {}, verbs_.memory_wanted(line->peer().uid));
@@ -42,7 +42,7 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
   switch (verb) {
     case Verb::kOpenSession:
     case Verb::kDoorbell:
-      break;  // served before
+      break;  // served above
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;
       Count(frame.header, Code::kOk);
@@ -105,7 +105,7 @@ void LocalDoor::Respond(const LifelinePointer& line, const Frame& frame, Result<
   line->Answer(frame.header, answer->message, std::move(answer->descriptor), verbs_.memory_wanted(line->peer().uid));
 }
 
-// The answer may come from another thread, after this client has gone.
+// The answer may come from another thread, after the client is gone.
 template <class Response, class Request, class Noun, class Verb>
 void LocalDoor::Later(const LifelinePointer& line, const Frame& frame, Request& request, Noun& noun, Verb verb) {
   Reply<Response> reply =
@@ -131,7 +131,7 @@ void LocalDoor::Mapped(const LifelinePointer& line, const Frame& frame) {
   Respond(line, frame, verbs_.arenas.Mapped(CallerOf(line, frame), requests_->mapped));
 }
 
-// The last seal may sleep, so not here.
+// A permanent seal may sleep, so it runs on another thread.
 void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   const auto asked = ReadPublish(frame.payload);
   if (!asked.ok()) return Violation(line, frame.header, asked.status());
@@ -141,7 +141,7 @@ void LocalDoor::Publish(const LifelinePointer& line, const Frame& frame) {
   Respond(line, frame, verbs_.publishes.Publish(CallerOf(line, frame), *asked));
 }
 
-// What is there is answered here and now: a get is the one thing that everybody does all the time.
+// An available share is answered directly, because a get is the most frequent request.
 void LocalDoor::Acquire(const LifelinePointer& line, const Frame& frame) {
   const auto asked = ReadAcquire(frame.payload);
   if (!asked.ok()) return Violation(line, frame.header, asked.status());

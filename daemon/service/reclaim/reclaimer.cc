@@ -44,7 +44,7 @@ void Reclaimer::Trim(std::optional<Device> only, std::function<void(Result<uint6
   slow_.Post([this, only = std::move(only), done = std::move(done)] {
     const uint64_t swept = only ? 0 : sweeper_.SweepNow().freed_bytes;
     const auto cached = broker_.Trim(only);
-    // Memory that was swept may have been cached, and is counted once.
+    // swept memory may be in the cache now; count it once
     done(cached.ok() ? Result<uint64_t>(std::max(swept, *cached)) : cached);
     sweeper_.Soon();
   });

@@ -1,4 +1,4 @@
-// The Reclaimer gives memory back after something was let go: it sweeps the broker, looks at hazard slots, trims the
+// The Reclaimer gives memory back after something was released. It sweeps the broker, looks at hazard slots, trims the
 // heap, and serves the requests that wait for memory. It owns the threads for slow work.
 #pragma once
 
@@ -18,36 +18,37 @@
 
 namespace arraybridge {
 
-// Thread-safe. One thread for what may destroy or populate a little, and one for what populates much.
+// Thread-safe. One thread for tasks that may destroy memory or populate a little, and one for tasks that populate much.
 class Reclaimer {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Reclaimer(Broker& broker, WaitingLine& line, SessionCuts& cuts);
   Reclaimer(const Reclaimer&) = delete;
   Reclaimer& operator=(const Reclaimer&) = delete;
 
-  // Something was let go: a sweep follows, unless it would find nothing and no request waits for memory.
+  // Call it after something was released: sweeps soon, unless a sweep would find nothing and no request waits for
+  // memory.
   void Reclaim();
-  // Looks which sessions still hold withdrawn bytes, and ends those that hold too many. True: there is more to look at.
+  // Finds the sessions that still hold withdrawn bytes, and ends those that hold too many. True: there is more to look
+  // at.
   bool LookAtHolds(Sweeper::Look look);
   Sweeper& sweeper() { return sweeper_; }
   HeapTrimmer& heap() { return heap_; }
 
-  // Gives cached memory and what has no name any more back to the system; tells how many bytes, on another thread.
-  // `only`: what is cached of this device alone; NOT_FOUND: it is not served.
+  // Gives cached memory and arenas without a name back to the system; calls `done` with the number of bytes, on another
+  // thread. `only`: only cached memory of this device; NOT_FOUND: the broker does not serve it.
   void Trim(std::optional<Device> only, std::function<void(Result<uint64_t> freed_bytes)> done);
 
-  // Requests that wait for memory in this lane are tried soon. Many calls are one task, which serves all that wait when
-  // it begins.
+  // Soon tries the requests that wait for memory in this lane. Calls before the task begins count as one.
   void ServeMemorySoon(Lane lane);
-  // After a while: programs that are no clients of the broker give memory back, too, and do not say so.
+  // The same after a pause: other programs may free memory too, without telling the broker.
   void ServeMemoryLater(Lane lane);
 
-  // On the thread for what is slow.
+  // Runs the task on the thread for slow work.
   void Post(Worker::Task task) { slow_.Post(std::move(task)); }
-  // Waits until both threads have done what was posted, or until the deadline.
+  // Waits until both threads have run their tasks, or until the deadline.
   void WaitIdle(Clock::time_point deadline);
-  // The thread for what populates much ends, then the other one. Not thread-safe.
+  // StopLarge ends the thread that populates much; call StopSlow after it. Not thread-safe.
   void StopLarge() { large_.Stop(); }
   void StopSlow() { slow_.Stop(); }
 

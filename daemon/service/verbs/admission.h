@@ -17,7 +17,7 @@ namespace arraybridge {
 // Thread-safe.
 class Admission {
  public:
-  // Both outlive it.
+  // Both arguments outlive it.
   Admission(const Config& config, const Broker& broker) : config_(config), broker_(broker) {}
 
   void Drain() { draining_.store(true); }
@@ -28,7 +28,7 @@ class Admission {
     return Unavailable("the broker is draining").Because("DRAINING");
   }
 
-  // Of a request that may wait: its session and user, and the bytes that it keeps in memory until then.
+  // Makes the Waiter of a request that may wait. `bytes`: the memory of the request while it waits.
   Result<Waiter> WaiterOf(const Caller& caller, uint64_t bytes) const {
     const auto uid = broker_.UidOf(caller.session);
     if (!uid.ok()) return uid.status();

@@ -15,20 +15,19 @@
 namespace arraybridge {
 namespace {
 
-// Arenas of clients grow to this size. Populating so much takes tens of milliseconds; a larger one has a lane of its
-// own.
+// The size to which clients' arenas grow. Populating so much takes tens of milliseconds; larger requests have their own
+// lane.
 constexpr uint64_t kShortBytesMax = 64ull << 20;
 
-// So often a client is told that its memory is being populated: less than any timeout that makes sense.
+// The interval of progress messages while memory is populated: shorter than any sensible timeout.
 constexpr std::chrono::milliseconds kProgressEvery{100};
 
-// The device or the system has no memory left: programs that are no clients of the broker may give it back, and do not
-// say so.
+// Whether the device or the system has no memory left. Other programs may free it without telling the broker.
 bool IsMachines(const Status& refusal) {
   return refusal.reason() == "SYSTEM_MEMORY" || refusal.reason() == "CUDA_ERROR_OUT_OF_MEMORY";
 }
 
-// Whether others could give back what is missing. A file that may not be so large may not later either.
+// Whether other users may release the missing memory. The limit of a file's size never rises, so waiting does not help.
 bool MayBeRoom(const Status& refusal) {
   return refusal.code() == Code::kResourceExhausted && refusal.reason() != "FILE_SIZE_LIMIT";
 }
@@ -41,7 +40,7 @@ Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShort
 
 }  // namespace
 
-// An Allocate from its arrival to its answer. Only its lane's thread tries it; the thread for deadlines expires it.
+// An Allocate from its arrival to its answer. The thread of its lane tries it; the thread for deadlines expires it.
 class ArenaVerbs::Pending {
  public:
   Pending(ArenaVerbs& verbs, const Caller& caller, const v1::AllocateRequest& request,
@@ -52,8 +51,8 @@ class ArenaVerbs::Pending {
         device_(FromMessage(request.device())),
         reply_(std::move(reply)) {}
 
-  // Bytes of its own that came back go before fresh ones: they are populated. Those too small are kept for the answer,
-  // whatever it is: each is handed out once.
+  // Prefers the caller's own returned ranges to fresh memory, because they are populated. Ranges that are too small
+  // stay for the answer, whatever the answer is: each range is returned once.
   Deliver Try(bool first) {
     if (verbs_.admission_.draining()) return nullptr;
     verbs_.reclaimer_.LookAtHolds(Sweeper::Look::kAll);
@@ -71,7 +70,7 @@ class ArenaVerbs::Pending {
     return nullptr;
   }
 
-  // Its own quota is nothing that other users could give back.
+  // Other users cannot release memory of the caller's own quota.
   Lack lack() const {
     const bool shared = refusal_.reason() == "DEVICE_FULL" || IsMachines(refusal_);
     const auto owner = verbs_.broker_.OwnerOf(caller_.session, request_.namespace_(), Right::kWrite);
@@ -80,20 +79,20 @@ class ArenaVerbs::Pending {
 
   void Expire() {
     if (response_.returned_size() > 0) {
-      AnswerReturned();  // whether they are enough once joined with their neighbours, only the client knows
+      AnswerReturned();  // only the client knows whether they suffice once joined with their neighbours
       return;
     }
     if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
     if (!refusal_.ok()) return reply_(refusal_);
-    reply_(ResourceExhausted("no room for ", request_.size(),
-                             " bytes came while others of the namespace waited before it: ", Numbers())
+    reply_(ResourceExhausted("timed out: no room for ", request_.size(),
+                             " bytes, behind other requests of the namespace: ", Numbers())
                .Because("WAITED_IN_VAIN"));
   }
 
  private:
-  // The numbers for a request that was never the first in line.
+  // The memory in use, for a request that was never the first in line.
   std::string Numbers() const {
-    std::string text = Concat(verbs_.line_.waiting(), " requests wait");
+    std::string text = Concat(verbs_.line_.waiting(), " requests are waiting");
     ListFilter of_namespace;
     of_namespace.ns = NamespaceNameOf(request_.namespace_());
     of_namespace.page_size = 1;
@@ -109,7 +108,7 @@ class ArenaVerbs::Pending {
     return text;
   }
 
-  // Called for every few megabytes.
+  // Called after every few megabytes.
   void TellProgress() {
     const auto now = Clock::now();
     if (!caller_.progress || now - told_ < kProgressEvery) return;
@@ -124,11 +123,12 @@ class ArenaVerbs::Pending {
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.reclaimer_.sweeper().SweepNow().freed_bytes == 0) return arena;
     arena = verbs_.broker_.Allocate(caller_.session, call);
-    verbs_.reclaimer_.ServeMemorySoon(Other(LaneOf(request_)));  // it may have been refused while this one swept
+    // a request in the other lane may have been refused while this one swept
+    verbs_.reclaimer_.ServeMemorySoon(Other(LaneOf(request_)));
     return arena;
   }
 
-  // A descriptor cannot be copied, a std::function can: hence the shared result.
+  // The result is shared because a std::function must be copyable, and a descriptor is not.
   Deliver Delivery(Result<Answer<v1::AllocateResponse>> result) {
     return [this, result = std::make_shared<Result<Answer<v1::AllocateResponse>>>(std::move(result))] {
       const bool allocated = result->ok();
@@ -143,7 +143,7 @@ class ArenaVerbs::Pending {
     Fill(answer.message.mutable_handle(), arena.handle);
     auto handed = verbs_.handover_.HandOver(caller_, arena.handle, Access::kWrite);
     if (!handed.ok()) {
-      // Without a ticket no process can ever map it.
+      // Without a ticket no process can ever map the arena.
       static_cast<void>(verbs_.broker_.Release(caller_.session, {}, std::span(&arena.handle.arena, 1), {}));
       verbs_.reclaimer_.sweeper().Soon();
       return handed.status();
@@ -166,7 +166,7 @@ class ArenaVerbs::Pending {
   const Reply<v1::AllocateResponse> reply_;
   v1::AllocateResponse response_;  // collects returned ranges
   Status refusal_;
-  Clock::time_point told_{};  // of progress, or that there will be some
+  Clock::time_point told_{};  // time of the last progress message
 };
 
 WaiterId ArenaVerbs::Allocate(const Caller& caller, const v1::AllocateRequest& request,
@@ -190,7 +190,7 @@ WaiterId ArenaVerbs::Allocate(const Caller& caller, const v1::AllocateRequest& r
   waiter.expire = [pending] { pending->Expire(); };
   const auto place = line_.WaitForMemory(uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
-  // It may have ended since its uid was asked for, and its waiters been dropped.
+  // The session may have ended since its uid was read, and its waiters may have been dropped already.
   if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
     line_.Cancel(*place);
     return WaiterId{};

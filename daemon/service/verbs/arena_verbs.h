@@ -1,5 +1,5 @@
-// ArenaVerbs allocate arenas and hand out descriptors of them and of the broker's own pages: Allocate, Mapped, Export,
-// Redeem, Browse. Allocate may wait for memory, on the threads for slow work.
+// ArenaVerbs: Allocate, Mapped, Export, Redeem and Browse. They allocate arenas and export descriptors of arenas and of
+// the broker's own pages. Allocate may wait for memory, on the threads for slow work.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace arraybridge {
 // Thread-safe.
 class ArenaVerbs {
  public:
-  // All outlive it. `allocated` runs after an arena was given out, and must not block.
+  // All arguments outlive it. `allocated` runs after each allocation and must not block.
   ArenaVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line, Reclaimer& reclaimer,
              Handover& handover, ChannelVerbs& channels, std::function<void()> allocated)
       : config_(config),
@@ -35,14 +35,14 @@ class ArenaVerbs {
   Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
   Result<Answer<v1::ExportResponse>> Export(const Caller& caller, const v1::ExportRequest& request);
   Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
-  // The descriptor is sent along: for lifelines only.
+  // The answer carries the descriptor, so only lifelines can call it.
   Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
-  // Its caller will never hear of it. What has gone meanwhile is no failure.
+  // Undoes a grant whose answer cannot reach the caller. An arena or session that is gone meanwhile is no error.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
   void TakeBack(const Caller& caller, const v1::ExportResponse& granted);
 
  private:
-  class Pending;  // an Allocate on its way
+  class Pending;  // an Allocate that is not answered yet
   Result<UniqueFd> ExportPages(const Caller& caller, const v1::BrowseRequest& request);
 
   const Config& config_;

@@ -1,4 +1,4 @@
-// A Caller is who asks for a verb, and at which door. An Answer is what the verb answers.
+// A Caller is the session that calls a verb, and its door. An Answer is the result of the verb.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,22 @@
 
 namespace arraybridge {
 
-// A caller at a lifeline gets descriptors, one at the gRPC door gets tickets for them.
+// A caller at a lifeline gets descriptors; a caller at the gRPC door gets tickets for them.
 struct Caller {
   SessionId session{};
   Door door = Door::kLifeline;
-  bool hears = true;  // false: it wants no answer, so no resource may be handed to it in one
-  // Tells it that the work of its request advances; called on any thread. Empty: it does not want to know.
+  bool hears = true;  // false: it wants no answer, so no answer may grant it a resource
+  // Reports progress of the request to the caller. Called on any thread. Empty: the caller wants no reports.
   std::function<void()> progress{};
 };
 
 template <class Message>
 struct Answer {
   Message message;
-  PassedFd descriptor;  // sent along on a lifeline; always invalid at the gRPC door
+  PassedFd descriptor;  // travels with the message on a lifeline; always invalid at the gRPC door
 };
 
-// Called exactly once, on any thread, maybe before the verb returns; not at all after Cancel or the session's end.
+// Called exactly once, on any thread, possibly before the verb returns; never after Cancel or the end of the session.
 template <class Message>
 using Reply = std::function<void(Result<Answer<Message>>)>;
 

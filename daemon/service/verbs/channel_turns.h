@@ -1,5 +1,5 @@
-// A channel has two queues of waiting requests, its senders' and its receivers', each first come first served. Whatever
-// changes the channel serves both, until no request is left whose turn it is.
+// A channel has two queues of waiting requests: its senders' and its receivers'. Each is served in the order of
+// arrival. Every change of the channel serves both queues until no request can be answered.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ inline uint64_t QueueOf(ChannelId channel, ChannelRole role) {
   return 2 * Number(channel) + (role == ChannelRole::kReceiver ? 1 : 0);
 }
 
-// Something was sent, received or closed there: the requests whose turn it is now are answered. A share that is
-// received makes room for a sender, and a share that is sent is there for a receiver: the two queues are served in
-// turn, and not one out of the other, which would recurse as deep as there are waiters.
+// Call it after a share was sent or received, or an end closed: answers the requests that can be answered now. A
+// received share makes room for a sender, and a sent share is ready for a receiver. The queues are served alternately
+// in a loop, because recursion would be as deep as there are waiters.
 inline void ServeChannel(WaitingLine& line, ChannelId channel) {
   for (bool more = true; more && line.waits_in_queues();) {
     more = line.ServeQueue(QueueOf(channel, ChannelRole::kReceiver));

@@ -12,10 +12,12 @@ namespace {
 bool IsFull(const Status& refusal) { return refusal.reason() == "CHANNEL_FULL"; }
 bool IsEmpty(const Status& refusal) { return refusal.reason() == "CHANNEL_EMPTY"; }
 
-// Until it was the request's own turn once.
-Status OthersWait() { return ResourceExhausted("others wait to send into the channel").Because("CHANNEL_FULL"); }
+// The refusal of a request that has not been the first of its queue yet.
+Status OthersWait() {
+  return ResourceExhausted("other requests wait to send into the channel").Because("CHANNEL_FULL");
+}
 
-// The final answer where the broker refuses now what it may grant later.
+// Turns a refusal that may end later into the final answer.
 Status InTime(const Status& refusal) {
   if (!IsFull(refusal) && !IsEmpty(refusal)) return refusal;
   return DeadlineExceeded(refusal.message()).Because(refusal.reason());
@@ -35,7 +37,7 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
     opened = broker_.OpenChannel(caller.session, call);
   }
   if (!opened.ok()) return opened.status();
-  ServeChannel(line_, opened->channel);  // it may have more room now
+  ServeChannel(line_, opened->channel);  // the channel may have more room now
   Answer<v1::OpenChannelResponse> answer;
   answer.message.set_channel(Number(opened->end));
   answer.message.set_capacity(opened->capacity);
@@ -120,14 +122,14 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
 Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::ReceiveRequest& request,
                                           std::string* response) {
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-  if (!caller.hears) return InvalidArgument("who receives wants an answer");
+  if (!caller.hears) return InvalidArgument("Receive must want an answer");
   const ChannelEndId end{request.channel()};
   const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
   if (!channel.ok()) return channel.status();
   if (request.off_road()) EndRoad(broker_.RoadOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
-    const Status others = NotFound("others wait for what the channel brings").Because("CHANNEL_EMPTY");
+    const Status others = NotFound("other requests wait to receive from the channel").Because("CHANNEL_EMPTY");
     return waits ? others : InTime(others);
   }
   auto received = broker_.Receive(caller.session, end, caller.door == Door::kLifeline);
@@ -174,8 +176,7 @@ WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveReque
   };
   waiter.expire = [this, reply] {
     const Status draining = admission_.CheckNotDraining();
-    reply(draining.ok() ? DeadlineExceeded("nothing was sent into the channel in time").Because("CHANNEL_EMPTY")
-                        : draining);
+    reply(draining.ok() ? DeadlineExceeded("timed out: the channel is empty").Because("CHANNEL_EMPTY") : draining);
   };
   const auto place = line_.WaitInQueue(QueueOf(*channel, ChannelRole::kReceiver), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};

@@ -1,4 +1,4 @@
-// ChannelVerbs: OpenChannel, CloseChannel, Publish into a channel, Receive, and how a road ends.
+// ChannelVerbs: OpenChannel, CloseChannel, Publish into a channel and Receive; also ends direct channels.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace arraybridge {
 // Thread-safe.
 class ChannelVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   ChannelVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
                Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts)
       : config_(config),
@@ -37,20 +37,20 @@ class ChannelVerbs {
   // A Publish that names a channel.
   WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
   WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
-  // As TryAcquire. Not if others wait there: then it is not this caller's turn.
+  // Answers as TryAcquire does. Refuses while other requests wait in the queue, because it is not this caller's turn.
   Result<PassedFd> TryReceive(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
   static bool MayArrive(const Status& refusal);
   WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
                         const Reply<v1::AcquireResponse>& reply);
 
-  // Sending without calls (channel_roads.cc). Null: there is none. When it returns the road has ended, and what stood
-  // there is queued.
+  // Direct channels (verbs_road.cc). Null: there is none. When it returns, the road has ended and its shares are
+  // queued.
   void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
   Result<Answer<v1::MappedResponse>> RoadMapped(const Caller& caller, ChannelEndId end);
 
  private:
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
-  // The channel is on its road: that has to end first, or to be looked at.
+  // True if the refusal is CHANNEL_ON_ROAD: the road must end first, or be looked at.
   static bool IsOnRoad(const Status& refusal);
   bool Enter(const ChannelRoad& of, const road::Message& entry);
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);

@@ -11,7 +11,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kReturnedMax = 64;  // ranges that one answer brings back
+constexpr size_t kReturnedMax = 64;  // returned ranges in one answer
 
 }  // namespace
 
@@ -39,7 +39,7 @@ Result<Handover::Handed> Handover::HandOver(const Caller& caller, Handle& handle
 }
 
 void Handover::AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned) {
-  if (!caller.hears) return;  // the next answer brings them
+  if (!caller.hears) return;  // the next answer has them
   for (const RangeOfArena& range : broker_.TakeReturned(caller.session, kReturnedMax)) {
     v1::Range* message = returned->Add();
     message->set_arena(Number(range.arena));
@@ -83,7 +83,7 @@ Status Handover::AppendTickets(SessionId session, const AcquiredShares& acquired
   v1::AcquireResponse tickets;
   for (const LeasedShare& leased : acquired.shares) {
     if (!leased.handle.opaque.empty()) {
-      tickets.add_tickets();  // its handle is all there
+      tickets.add_tickets();  // the handle is complete
       continue;
     }
     auto ticket = TicketFor(session, ArenaId{leased.handle.arena}, Access::kRead);
@@ -100,15 +100,15 @@ Result<Answer<v1::AcquireResponse>> Handover::DecodeLeases(const Caller& caller,
   answer.descriptor = std::move(descriptor);
   if (ReadBack(bytes, &answer.message)) return answer;
   TakeBack(caller, answer.message);
-  return Status(Code::kInternal, "what was said of a share cannot be read");
+  return Status(Code::kInternal, "the encoded description of a share is malformed");
 }
 
-// A client that was sent no descriptor has no mapping either.
+// A client that received no descriptor has no mapping either.
 void Handover::TakeBack(const Caller& caller, const v1::AcquireResponse& granted) {
   std::vector<uint64_t> leases;
   for (const auto& leased : granted.shares()) leases.push_back(leased.lease());
   const uint64_t arena = granted.descriptor_arena();
-  // Later: a door may call this with a lock held that its answers need.
+  // Posted, because a door may call this with a lock held that its answers need.
   for (const ChannelId channel : broker_.PutBack(caller.session, leases)) {
     reclaimer_.Post([this, channel] { ServeChannel(line_, channel); });
   }

@@ -1,6 +1,6 @@
-// A Handover gives a caller what its answer promises: the descriptor on a lifeline, a ticket for it at the gRPC door,
-// leases as the bytes of an AcquireResponse, and the ranges of its arenas that came back. It takes back what an answer
-// granted in vain.
+// A Handover gives a caller the resources of its answer: a descriptor on a lifeline, a ticket for it at the gRPC door,
+// leases as the bytes of an AcquireResponse, and the returned ranges of its arenas. It takes the resources back if the
+// answer cannot be delivered.
 #pragma once
 
 #include <optional>
@@ -19,27 +19,27 @@ namespace arraybridge {
 // Thread-safe.
 class Handover {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Handover(const Config& config, Broker& broker, WaitingLine& line, Reclaimer& reclaimer)
       : config_(config), broker_(broker), line_(line), reclaimer_(reclaimer) {}
 
-  // Where the handle's opaque bytes are all that opens it, neither.
+  // Both are empty if the handle's opaque bytes alone open it.
   struct Handed {
     PassedFd descriptor;
     std::optional<v1::Ticket> ticket;
   };
   Result<Handed> HandOver(const Caller& caller, Handle& handle, Access access);
-  // Each is handed out once.
+  // Adds returned ranges; each range is returned once.
   void AddReturned(const Caller& caller, google::protobuf::RepeatedPtrField<v1::Range>* returned);
   Answer<v1::PublishResponse> AnswerOf(const Caller& caller, PublishedShare published);
 
-  // Leases as the bytes of an answer, and their descriptor. RESOURCE_EXHAUSTED, ANSWER_TOO_LARGE; no tickets: the
-  // leases are taken back.
+  // Encodes leases as the bytes of an answer, and returns their descriptor. RESOURCE_EXHAUSTED, ANSWER_TOO_LARGE, or
+  // tickets cannot be issued: the leases are taken back.
   Result<PassedFd> EncodeLeases(const Caller& caller, AcquiredShares acquired, std::string* response);
-  // The same bytes as a message, for gRPC and for a request that has waited. INTERNAL: they cannot be read, and the
+  // The same bytes as a message, for gRPC and for a request that has waited. INTERNAL: the bytes are malformed; the
   // leases are taken back.
   Result<Answer<v1::AcquireResponse>> DecodeLeases(const Caller& caller, const std::string& bytes, PassedFd descriptor);
-  // Its caller will never hear of it. What has gone meanwhile is no failure.
+  // Undoes a grant whose answer cannot reach the caller. A lease or session that is gone meanwhile is no error.
   void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kPageTokenBytes = 512;
 constexpr uint32_t kPageRowsMax = 512;
-constexpr size_t kOfferOverhead = 64;  // of one row in a message, beside its texts
+constexpr size_t kOfferOverhead = 64;  // of one row in a message, without its strings
 
 }  // namespace
 
@@ -70,7 +70,7 @@ Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& reques
   return ListPage(SessionId{}, true, request);
 }
 
-// A page has as many rows as fit into one answer: the broker adds their bytes up, and only those become messages.
+// A page has as many rows as fit into one answer. The broker adds up their bytes, and only these rows become messages.
 Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, const v1::ListRequest& request) {
   ListFilter filter;
   filter.everybody = everybody;

@@ -1,4 +1,4 @@
-// ListVerbs tell of the broker, of what it has, and of how much it does: GetServerInfo, List, GetStats, Inspect.
+// ListVerbs report the broker's content and counts: GetServerInfo, List, GetStats, Inspect.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace arraybridge {
 
-// Why the daemon serves no GPU. Empty: it serves some.
+// The reason why the daemon serves no GPU. Empty: it serves some.
 struct NoGpu {
   std::string why;
   RefusalCause cause{};
@@ -25,7 +25,7 @@ struct NoGpu {
 // Thread-safe.
 class ListVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   ListVerbs(const Config& config, Broker& broker, const RunsAt& here, NoGpu no_gpu, const Admission& admission,
             const WaitingLine& line, PublishVerbs& publishes, const ServiceCounts& counts)
       : config_(config),
@@ -39,10 +39,10 @@ class ListVerbs {
 
   v1::GetServerInfoResponse GetServerInfo() const;
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
-  // The same of all users, for an administrator.
+  // The same for all users, for an administrator.
   Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request);
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
-  // The numbers alone.
+  // The counts without a caller.
   v1::GetStatsResponse Stats() const { return Stats(broker_.TakeSnapshot()); }
   v1::GetStatsResponse Stats(const Snapshot& snapshot) const;
   Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);

@@ -15,12 +15,12 @@
 namespace arraybridge {
 namespace {
 
-constexpr std::chrono::milliseconds kLateAnswer{4000};  // of the failpoint: longer than its test's clients wait
+constexpr std::chrono::milliseconds kLateAnswer{4000};  // for the failpoint: longer than the wait of its test's clients
 
-// A publish that may sleep, or wait, is not served while other threads wait for the queue.
+// A publish that may sleep or wait is not served here, because other threads wait for the queue.
 Status CheckUnwaited(const PublishAsked& asked) {
   if (!asked.sealed && asked.channel == 0) return Ok();
-  return InvalidArgument("a share that is sealed, or sent into a channel, is published by a waited request")
+  return InvalidArgument("a sealed share, or one that is sent into a channel, needs a waited Publish")
       .Because("NEEDS_A_CALL");
 }
 
@@ -58,7 +58,7 @@ Result<Answer<v1::PublishResponse>> PublishVerbs::Publish(const Caller& caller, 
   if (!published.ok()) return published.status();
   if (asked.fence_kind != 0 && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
   if (line_.waits_for_names()) AnnounceName(caller.session, asked.ns, published->name);
-  if (asked.replace) reclaimer_.Reclaim();  // the bytes that had the name may be free now
+  if (asked.replace) reclaimer_.Reclaim();  // the bytes of the replaced share may be free now
   return handover_.AnswerOf(caller, *std::move(published));
 }
 
@@ -67,14 +67,14 @@ WaiterId PublishVerbs::PublishSealed(const Caller& caller, const PublishAsked& a
   auto waits = admission_.WaiterOf(caller, asked.bytes.size());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   const auto bytes = std::make_shared<const std::string>(asked.bytes);
-  Waiter waiter = *std::move(waits);  // without a deadline: all it waits for is its turn
+  Waiter waiter = *std::move(waits);  // without a deadline: it waits only for its turn
   const uint32_t uid = waiter.uid;
   waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
     const auto again = ReadPublish(*bytes);
     const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *again));
     return [reply, result] { reply(std::move(*result)); };
   };
-  waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };  // nothing else ends its wait
+  waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };  // no deadline ends its wait
   const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(asked.ns), std::move(waiter));
   if (!place.ok()) return reply(place.status()), WaiterId{};
   if (seal_posted_.exchange(true)) return WaiterId{};
@@ -85,7 +85,7 @@ WaiterId PublishVerbs::PublishSealed(const Caller& caller, const PublishAsked& a
   return WaiterId{};
 }
 
-// Requests that wait for the names are served after the queue's lock is free: their turn may lead anywhere.
+// Requests that wait for the names are served after the lock of the queue is released: their retries may call any verb.
 uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others) {
   std::vector<std::string> names;
   bool replaced = false;
@@ -115,7 +115,7 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
 
 bool PublishVerbs::ServeQueued(SessionId session, std::optional<std::string_view> ns) {
   if (!broker_.has_queues()) return false;
-  // Another thread may have served what stood there: then it has been served now all the same.
+  // Another thread may serve the entries first, which has the same effect.
   const std::vector<OpenQueue> pending = broker_.PendingQueues(session, ns);
   for (const OpenQueue& each : pending) {
     ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);

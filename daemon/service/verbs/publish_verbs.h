@@ -1,6 +1,6 @@
-// PublishVerbs: Publish, waited or not. An unwaited publish stands in its session's queue, and its success is not
-// answered. A request that looks for a name, takes one or lists them finds the shares of these publishes, since the
-// queues of the namespace are served first.
+// PublishVerbs: Publish, waited and unwaited. An unwaited publish is an entry in its session's queue, and its success
+// is not answered. A request that looks up, withdraws or lists names finds the shares of these entries, because it
+// first serves the queues of the namespace.
 #pragma once
 
 #include <atomic>
@@ -25,36 +25,37 @@
 
 namespace arraybridge {
 
-// Thread-safe. One thread for seals that may sleep.
+// Thread-safe. It has one thread for seals that may sleep.
 class PublishVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   PublishVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
                Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts, SessionCuts& cuts);
 
   Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const PublishAsked& asked);
-  // For a request that says `sealed`: the kernel may sleep over that seal. It has no place in the line to cancel.
+  // For a request with `sealed`: the kernel may sleep during the seal. The request has no place in the line and cannot
+  // be cancelled.
   WaiterId PublishSealed(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
 
   std::optional<OpenQueue> FindQueue(SessionId session) const { return broker_.QueueOf(session); }
-  // Serves unwaited publishes, at most `most`; how many. A session that wrote an impossible entry is cut. `others`:
-  // what happens to other requests between them.
+  // Serves at most `most` unwaited publishes and returns their number. Cuts a session that wrote an invalid entry.
+  // `others`: whether other requests may run between them.
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
-  // Serves the unwaited publishes in the queues of this namespace, or of all of the user's: a name is there from the
-  // moment that its request stands in a queue. False: no queue had any.
+  // Serves the unwaited publishes in the queues of this namespace, or of all of the user's namespaces: a name exists as
+  // soon as its request is in a queue. False: no queue had any.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
-  // The share has this name, and its bytes: requests that wait for it are served.
+  // The share with this name is complete: serves the requests that wait for it.
   void AnnounceName(SessionId maker, std::string_view ns, std::string_view name);
 
   void DropSession(SessionId session) { to_seal_.DropSession(session); }
-  // The daemon drains.
+  // Called when the daemon drains.
   void ExpireAll() { to_seal_.ExpireAll(); }
   void WaitIdle(Clock::time_point deadline) { sealer_.WaitIdle(deadline); }
-  // Its threads end. Not thread-safe.
+  // Ends its threads. Not thread-safe.
   void Stop();
 
  private:
-  // What every publish is, whichever way it came.
+  // The common part of all publishes.
   Result<PublishedShare> Record(SessionId session, const PublishAsked& asked);
 
   const Config& config_;
@@ -66,8 +67,9 @@ class PublishVerbs {
   ServiceCounts& counts_;
   SessionCuts& cuts_;
   std::atomic<bool> seal_posted_{false};
-  WaitingLine to_seal_;  // one request of each user in turn
-  Worker sealer_;        // last: its tasks use all of the above. The slow thread does not wait for a seal
+  WaitingLine to_seal_;  // one request per user in turn
+  // last: its tasks use all of the above. Its own thread, so that the slow thread does not wait for seals
+  Worker sealer_;
 };
 
 }  // namespace arraybridge

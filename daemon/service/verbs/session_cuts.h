@@ -1,4 +1,4 @@
-// SessionCuts end sessions from inside the service: each door registers how it ends one of its own.
+// SessionCuts end sessions from inside the service. Each door registers the function that ends one of its sessions.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class SessionCuts {
  public:
   using Handler = std::function<void(SessionId, std::string_view why)>;
 
-  // The handler is called on any thread for sessions of either door, and must not block. Empty: the door has gone.
+  // The handler is called on any thread for sessions of either door, and must not block. Empty: the door is gone.
   void Set(Door door, Handler cut) AB_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     by_door_[static_cast<size_t>(door)] = std::move(cut);

@@ -22,7 +22,7 @@ Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const v1::OpenSessionR
   peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
-  // Another host's numbers would look like ours.
+  // A pid of another host would look like a local one.
   if (peer.process_id == 0 && !peer.is_remote()) peer.process_id = request.process_id();
   auto opened = broker_.OpenSession(std::move(peer));
   if (!opened.ok()) return opened.status();
@@ -46,8 +46,8 @@ Result<v1::OpenSessionResponse> SessionVerbs::Join(const v1::OpenSessionRequest&
   return response;
 }
 
-// In this order: a request that begins to wait after the session's waiters were dropped must hear that the session has
-// gone.
+// The order matters: a request that begins to wait after the session's waiters were dropped must find that the session
+// has ended.
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   counts_.tallies.CountEnd(cause);
   for (const auto& road : broker_.RoadsOf(session)) channels_.EndRoad(road);
@@ -63,7 +63,8 @@ void SessionVerbs::EndSession(SessionId session, EndCause cause) {
 
 Broker::Adopted SessionVerbs::ConfigurationChanged() {
   Broker::Adopted adopted = broker_.AdoptNamespaces();
-  for (const SessionId session : adopted.without_right) cuts_.Cut(session, "what it has is not for it any more");
+  for (const SessionId session : adopted.without_right)
+    cuts_.Cut(session, "it uses a namespace that it has no right to any more");
   reclaimer_.sweeper().Soon();
   return adopted;
 }

@@ -1,4 +1,4 @@
-// SessionVerbs open, join and end sessions, also those that lose their rights.
+// SessionVerbs open, join and end sessions, including those that lose their rights.
 #pragma once
 
 #include <string_view>
@@ -22,7 +22,7 @@ namespace arraybridge {
 // Thread-safe.
 class SessionVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   SessionVerbs(const Config& config, Broker& broker, const RunsAt& here, const Admission& admission, WaitingLine& line,
                Reclaimer& reclaimer, PublishVerbs& publishes, ChannelVerbs& channels, const ListVerbs& lists,
                ServiceCounts& counts, SessionCuts& cuts)
@@ -38,16 +38,16 @@ class SessionVerbs {
         counts_(counts),
         cuts_(cuts) {}
 
-  // FAILED_PRECONDITION names both protocol ranges if they do not meet.
+  // FAILED_PRECONDITION: the protocol ranges do not overlap; the message names both.
   Result<v1::OpenSessionResponse> OpenSession(const v1::OpenSessionRequest& request, Peer peer);
-  // A lifeline joins the session that this token names, to redeem its tickets. NOT_FOUND unless it is the same uid's.
+  // A lifeline joins the session of this token to redeem its tickets. NOT_FOUND unless the session has the same uid.
   Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
-  // Ends it in the broker, drops its waiters, asks for a sweep.
+  // Ends the session in the broker, drops its waiters, requests a sweep.
   void EndSession(SessionId session, EndCause cause = EndCause::kClean);
-  // Its door ends it soon. NOT_FOUND.
+  // The door of the session ends it soon. NOT_FOUND.
   Status CutSession(SessionId session, std::string_view why);
-  // Limits, quotas or rights are others than they were: requests that wait for memory may fit now, and sessions that
-  // have something without a right to it are ended.
+  // Limits, quotas or rights have changed: tries requests that wait for memory, and ends sessions that use a namespace
+  // without a right to it.
   Broker::Adopted ConfigurationChanged();
 
  private:

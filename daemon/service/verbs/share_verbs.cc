@@ -21,14 +21,14 @@ std::span<const uint64_t> Numbers(const google::protobuf::RepeatedField<uint64_t
   return {field.data(), static_cast<size_t>(field.size())};
 }
 
-// How long an Acquire may wait once it is known that bytes are being made.
+// The wait of an Acquire for bytes that are being made.
 uint64_t FenceTimeoutOf(const AcquireAsked& asked) {
   const uint64_t most = kFenceWait.count();
   const uint64_t said = asked.fence_timeout_ms == 0 ? most : std::min(asked.fence_timeout_ms, most);
   return std::max(asked.timeout_ms, said);
 }
 
-// The name of the share that is waited for; it may have been asked for by its id.
+// The name of the missing share. The request may have named it by its id.
 std::string_view MissingIn(const Status& refusal) {
   for (const auto& [key, value] : refusal.metadata()) {
     if (key == "share") return value;
@@ -36,10 +36,10 @@ std::string_view MissingIn(const Status& refusal) {
   return {};
 }
 
-// The answer to a request that waited too long names the share that was missing, and its maker.
+// The answer to a request that timed out names the missing share and its maker.
 Status InVain(const Status& missing) {
   const bool pending = missing.reason() == kFencePending;
-  Status vain = DeadlineExceeded("waited in vain: ", missing.message())
+  Status vain = DeadlineExceeded("timed out: ", missing.message())
                     .Because(std::string(pending ? kFencePending : "NAME_DID_NOT_COME"));
   for (const auto& [key, value] : missing.metadata()) vain = std::move(vain).With(key, value);
   return vain;
@@ -57,7 +57,7 @@ WaiterId ShareVerbs::Acquire(const Caller& caller, const AcquireAsked& asked, co
   return AcquireLater(caller, asked, granted.status(), reply);
 }
 
-// An id that is gone never comes back: only names are worth waiting for, and bytes that are on their way.
+// Whether waiting makes sense: for a name, and for bytes that are being made. An id that is gone never comes back.
 bool ShareVerbs::MayCome(const Status& refusal, uint64_t timeout_ms) {
   if (refusal.code() != Code::kNotFound) return false;
   return refusal.reason() == kFencePending || (refusal.reason() == kNotThere && timeout_ms > 0);
@@ -79,7 +79,7 @@ Result<PassedFd> ShareVerbs::AcquireNow(const Caller& caller, const AcquireAsked
   auto acquired = broker_.Acquire(caller.session, asked.ns, asked.shares, lifeline, asked.final_only, asked.note,
                                   AnswerBytesMax(config_.limits));
   if (!acquired.ok()) {
-    reclaimer_.Reclaim();  // what it leased before its descriptor failed is let go again
+    reclaimer_.Reclaim();  // the leases of a request whose descriptor failed were released
     return acquired.status();
   }
   return handover_.EncodeLeases(caller, *std::move(acquired), response);
@@ -98,7 +98,7 @@ WaiterId ShareVerbs::AcquireLater(const Caller& caller, const AcquireAsked& aske
     const std::string bytes;
     Status missing;
     Reply<v1::AcquireResponse> reply;
-    AcquireAsked asked;  // of these bytes
+    AcquireAsked asked;  // refers to these bytes
   };
   auto waits = admission_.WaiterOf(caller, asked.bytes.size());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
@@ -123,7 +123,7 @@ WaiterId ShareVerbs::AcquireLater(const Caller& caller, const AcquireAsked& aske
   };
   waiter.expire = [this, caller, wait, timeout_ms] {
     if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return wait->reply(draining);
-    // Of several shares that were asked for by id the first missing one is waited for: the others may be there.
+    // Waits for the first missing share of several ids; the others may exist.
     auto granted = AcquireMessage(caller, wait->asked);
     if (granted.ok() || !MayCome(granted.status(), timeout_ms)) return wait->reply(std::move(granted));
     wait->reply(InVain(granted.status()));
@@ -142,7 +142,7 @@ Result<Answer<v1::ReleaseResponse>> ShareVerbs::Release(const Caller& caller, co
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
   broker_.ForgetRoads(caller.session, Numbers(request.roads()));
-  // A note that cannot be kept is dropped: the caller may want no answer, and the leases beside it come first.
+  // Drops a note that cannot be kept: the caller may want no answer, and the leases in the request come first.
   uint64_t notes = 0;
   for (const v1::ShareNote& note : request.notes()) {
     if (++notes > config_.limits.names_per_request) break;
@@ -155,7 +155,7 @@ Result<Answer<v1::ReleaseResponse>> ShareVerbs::Release(const Caller& caller, co
   if (request.unmapped().empty()) {
     reclaimer_.Reclaim();
   } else {
-    reclaimer_.sweeper().Soon();  // it may have been the last that mapped a dying arena
+    reclaimer_.sweeper().Soon();  // this mapping may have been the last one of a dying arena
   }
   if (request.has_capabilities()) AB_RETURN_IF_ERROR(OfferAnew(caller, request.capabilities()));
   answer.message.set_released(released->released);
@@ -173,7 +173,7 @@ Status ShareVerbs::EndFences(const Caller& caller, const v1::ReleaseRequest& req
   return Ok();
 }
 
-// Events stay as they were offered: other sessions wait for them already.
+// The event kinds stay as the session first offered them, because other sessions wait for events already.
 Status ShareVerbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities) {
   auto peer = broker_.PeerOf(caller.session);
   if (!peer.ok()) return peer.status();
@@ -188,7 +188,7 @@ Result<Answer<v1::WithdrawResponse>> ShareVerbs::Withdraw(const Caller& caller, 
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
   publishes_.ServeQueued(caller.session, request.namespace_());
   const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), shares);
-  reclaimer_.Reclaim();  // also when one name was missing: the others are gone
+  reclaimer_.Reclaim();  // also if one name was missing, because the others were withdrawn
   reclaimer_.heap().Freed();
   if (!withdrawn.ok()) return withdrawn.status();
   Answer<v1::WithdrawResponse> answer;

@@ -1,4 +1,4 @@
-// ShareVerbs lease shares and let them go: Acquire, Release, Withdraw.
+// ShareVerbs lease shares, release leases and withdraw names: Acquire, Release, Withdraw.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace arraybridge {
 // Thread-safe.
 class ShareVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   ShareVerbs(const Config& config, Broker& broker, const RunsAt& here, const Admission& admission, WaitingLine& line,
              Reclaimer& reclaimer, Handover& handover, PublishVerbs& publishes)
       : config_(config),
@@ -35,18 +35,18 @@ class ShareVerbs {
         publishes_(publishes) {}
 
   WaiterId Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply);
-  // What Acquire answers without waiting, as the bytes of a v1.AcquireResponse. The caller waits if it wants to and
-  // MayCome says so of the refusal.
+  // The answer of Acquire without waiting, as the bytes of a v1.AcquireResponse. The caller may wait if MayCome is true
+  // for the refusal.
   Result<PassedFd> TryAcquire(const Caller& caller, const AcquireAsked& asked, std::string* response);
-  // Whether the share may come. `timeout_ms`: how long the request would wait for a name. Bytes that are being made
-  // are always waited for.
+  // Whether the share may come. `timeout_ms`: how long the request would wait for a name. A request always waits for
+  // bytes that are being made.
   static bool MayCome(const Status& refusal, uint64_t timeout_ms);
   Result<Answer<v1::ReleaseResponse>> Release(const Caller& caller, const v1::ReleaseRequest& request);
   Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
 
  private:
-  // TryAcquire without the queues, which would call it again: a request that waits for a name is retried when that
-  // comes.
+  // TryAcquire without serving the queues, which would call it again: a request that waits for a name is retried when
+  // the name is published.
   Result<PassedFd> AcquireNow(const Caller& caller, const AcquireAsked& asked, std::string* response);
   Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const AcquireAsked& asked);
   WaiterId AcquireLater(const Caller& caller, const AcquireAsked& asked, Status missing,

@@ -18,7 +18,7 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       watches(config, broker, admission_, line_),
       sessions(config, broker, here_, admission_, line_, reclaimer_, publishes, channels, lists, counts_, cuts_) {}
 
-// The two threads for memory post to each other, and the one for seals to the slow one.
+// The two threads for memory post tasks to each other, and the thread for seals posts to the slow one.
 Verbs::~Verbs() {
   watches.Stop();
   reclaimer_.StopLarge();

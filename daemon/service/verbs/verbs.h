@@ -1,5 +1,5 @@
-// Verbs are where a message becomes a call of the Broker and its result a message again, for both doors: one class a
-// noun, one function a verb. Every limit on a message is checked here. A door adds only how bytes travel.
+// Verbs convert messages to calls of the Broker and results to messages, for both doors: one class per noun, one
+// function per verb. Every limit on a message is checked here. A door only transports bytes.
 #pragma once
 
 #include <functional>
@@ -28,37 +28,36 @@ namespace arraybridge {
 // Thread-safe.
 class Verbs {
  public:
-  // `allocated` runs after an arena was given out, and must not block: warm blocks are refilled then. All outlive it.
+  // `allocated` runs after each allocation and must not block; it refills the warm blocks. All arguments outlive it.
   Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu = {});
   ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
 
-  // The caller went away: its reply is dropped. Without effect on one that is being answered.
+  // Drops the reply of a caller that is gone. No effect if the request is being answered.
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
-  // A request waits for memory that this user may hold: answers ask clients to give back unused arenas.
+  // Whether a request waits for memory that this user may hold: answers then ask clients to give back unused arenas.
   bool memory_wanted(uint32_t uid) const { return line_.wanted(uid); }
-  // Undoes what an answer granted that its caller will never hear. What has gone meanwhile is no failure.
+  // Undoes a grant whose answer cannot reach the caller. A resource or session that is gone meanwhile is no error.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted) { arenas.TakeBack(caller, granted); }
   void TakeBack(const Caller& caller, const v1::AcquireResponse& granted) { handover_.TakeBack(caller, granted); }
   void TakeBack(const Caller& caller, const v1::ExportResponse& granted) { arenas.TakeBack(caller, granted); }
 
-  // From now on new work is answered UNAVAILABLE, and so are requests that wait; Release, Withdraw and reads still
-  // work.
+  // From now on new work, and requests that wait, are answered UNAVAILABLE. Release, Withdraw and reads still work.
   void Drain();
   bool draining() const { return admission_.draining(); }
-  // Returns when the slow threads have done their work, or at `deadline`.
+  // Returns when the slow threads have run their tasks, or at `deadline`.
   void WaitIdle(Clock::time_point deadline);
 
   Reclaimer& reclaimer() { return reclaimer_; }
   // The doors register how they end a session.
   SessionCuts& cuts() { return cuts_; }
-  // What the doors count.
+  // The counts of the doors.
   ServiceCounts& counts() { return counts_; }
   const ServiceCounts& counts() const { return counts_; }
 
  private:
-  // Each part uses those above it. ~Verbs ends all threads before the first part dies.
+  // Each part uses those above it. ~Verbs ends all threads before the first part is destroyed.
   const RunsAt here_ = RunsAt::Here();
   Admission admission_;
   WaitingLine line_;

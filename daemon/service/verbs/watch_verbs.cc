@@ -12,7 +12,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kWatchQueues = 1ull << 63;  // channels have the small numbers
+constexpr uint64_t kWatchQueues = 1ull << 63;  // the small numbers belong to channels
 
 uint64_t QueueOf(WatcherId watcher) { return kWatchQueues | Number(watcher); }
 
@@ -71,7 +71,7 @@ WaiterId WatchVerbs::Watch(const Caller& caller, const v1::WatchRequest& request
     if (!message.ok()) return reply(message.status()), WaiterId{};
     return reply(Answer<v1::WatchResponse>{*std::move(message), {}}), WaiterId{};
   };
-  if (!caller.hears && !request.close()) return answered(InvalidArgument("who watches wants an answer"));
+  if (!caller.hears && !request.close()) return answered(InvalidArgument("Watch must want an answer"));
   if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return answered(draining);
   if (const Status wrong = CheckWatch(config_.limits, request); !wrong.ok()) return answered(wrong);
   if (request.watch() == 0 || request.close()) return answered(OpenOrClose(caller, request));
@@ -82,7 +82,7 @@ WaiterId WatchVerbs::Watch(const Caller& caller, const v1::WatchRequest& request
   auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   Waiter waiter = *std::move(waits);
-  // A stream's wait ends with the client's call.
+  // The wait of a stream ends with the client's call.
   if (caller.door == Door::kLifeline) waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
   waiter.retry = [this, caller, watcher, reply](bool) -> Deliver {
     if (admission_.draining()) return nullptr;
@@ -102,7 +102,7 @@ WaiterId WatchVerbs::Watch(const Caller& caller, const v1::WatchRequest& request
   return *place;
 }
 
-// The thread that waits for events; the thread that causes one only queues it.
+// Runs on the thread that waits for events. A thread that causes an event only queues it.
 void WatchVerbs::SpreadNews() {
   ::pthread_setname_np(::pthread_self(), "ab-events");
   for (;;) {

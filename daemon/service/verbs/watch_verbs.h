@@ -1,6 +1,6 @@
-// WatchVerbs: Watch. A watcher asks for the events that have come and waits if there are none: it never gets more than
-// it takes, and other answers never queue behind its own. At the gRPC door the stream asks, each time the client has
-// taken what was written before.
+// WatchVerbs: Watch. A watcher asks for the events that have come, and waits if there are none. It never gets more than
+// it asked for, and other answers never wait behind its own. At the gRPC door the stream asks again each time the
+// client has read the last message.
 #pragma once
 
 #include <thread>
@@ -15,17 +15,17 @@
 
 namespace arraybridge {
 
-// Thread-safe. One thread that waits for events.
+// Thread-safe. It has one thread, which waits for events.
 class WatchVerbs {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line);
 
   // Opens a watch, or answers with the events of an open one, and waits for them.
   WaiterId Watch(const Caller& caller, const v1::WatchRequest& request, const Reply<v1::WatchResponse>& reply);
-  // False: it is not open. A request that waits on it is answered.
+  // False: the watch is not open. Answers a request that waits on it.
   bool CloseWatch(const Caller& caller, WatcherId watcher);
-  // Its thread ends. Not thread-safe.
+  // Ends its thread. Not thread-safe.
   void Stop();
 
  private:

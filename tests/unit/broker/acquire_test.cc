@@ -24,7 +24,7 @@ TEST_F(AcquireTest, BringsTheDescriptorOfTheFirstArenaThatTheSessionLacks) {
   ASSERT_TRUE(second->descriptor.has_value());
   EXPECT_EQ(second->descriptor->arena, two.arena);
   EXPECT_FALSE(Acquire(reader, {{.name = "a"}, {.name = "b"}})->descriptor.has_value());
-  // What it no longer maps is brought again.
+  // The broker exports an arena again after the session has unmapped it.
   ASSERT_TRUE(broker().Release(reader, {}, {}, {&one.arena, 1}).ok());
   EXPECT_EQ(Acquire(reader, {{.name = "a"}})->descriptor->arena, one.arena);
 }
@@ -48,7 +48,7 @@ TEST_F(AcquireTest, FindsByIdAndByGeneration) {
   const auto stale = Acquire(maker, {{.name = "a", .generation = share.generation + 1}});
   EXPECT_THAT(stale, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   EXPECT_EQ(stale.status().message(),
-            Concat("share 'a', generation ", share.generation + 1, ", is not there in namespace 'default'"));
+            Concat("namespace 'default' has no share named 'a' of generation ", share.generation + 1));
   ASSERT_TRUE(Withdraw(maker, {{.id = share.share}}).ok());
   EXPECT_THAT(Acquire(maker, {{.id = share.share}}), FailsWith(Code::kNotFound, "SHARE_GONE"));
 }
@@ -65,10 +65,10 @@ TEST_F(AcquireTest, IsAllOrNone) {
   EXPECT_THAT(missing, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   EXPECT_NE(missing.status().message().find("nowhere"), std::string::npos);
   EXPECT_EQ(Now().leases, 0u);
-  EXPECT_TRUE(Acquire(maker, {{.name = "a"}})->descriptor.has_value());  // none was given for the failed one
+  EXPECT_TRUE(Acquire(maker, {{.name = "a"}})->descriptor.has_value());  // the failed call exported none
 }
 
-// Whoever waits for one name of many tries again and again: that must not cost a lease each that is there.
+// A session that waits for one of many names retries often; a retry must not lease the shares that exist.
 TEST_F(AcquireTest, LeasesNothingBeforeAllIsThere) {
   const auto session = Open();
   Publish(session, Arena(session), "a");
@@ -126,7 +126,7 @@ TEST_F(AcquireTest, WithdrawTakesWhatIsThereAndNamesTheFirstThatIsNot) {
   Publish(maker, arena, "b", 256);
   const auto missing = Withdraw(maker, {{.name = "a"}, {.name = "x"}, {.name = "y"}, {.name = "b"}});
   EXPECT_THAT(missing, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
-  EXPECT_EQ(missing.status().message(), "share 'x' is not there in namespace 'default'");
+  EXPECT_EQ(missing.status().message(), "namespace 'default' has no share named 'x'");
   EXPECT_EQ(Now().shares, 0u);
   Publish(maker, arena, "a");
   EXPECT_EQ(*Withdraw(maker, {{.name = "a"}}), 1u);

@@ -1,4 +1,4 @@
-// What an administrator may ask for, whosever it is.
+// The verbs of administrators, on the namespaces of all users.
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -80,7 +80,7 @@ TEST_F(AdministrationTest, NamesAreTakenAwayWhoseverTheyAre) {
   EXPECT_THAT(Acquire(alice, {key}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
 }
 
-// Who shares a namespace with others is told of them what readers need, and of their persons nothing.
+// In a shared namespace other users see the properties of a share that readers need, but not the maker's process.
 TEST_F(AdministrationTest, AShareRowTellsWhoseItIsAndWhatBecomesOfIt) {
   config_.namespaces["team"].withdraw_on_exit = true;
   config_.namespaces["team"].share_lifetime = std::chrono::milliseconds(70'000);

@@ -55,7 +55,7 @@ TEST_F(AllocateTest, TheQuotaIsTheNamespaces) {
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "QUOTA_EXCEEDED"));
   EXPECT_EQ(refused.status().message(), "namespace 'x': 4096 bytes exceed the quota (8192 of 8192 in use)");
   EXPECT_TRUE(broker().Allocate(session, {"y", kHost, 1}).ok());
-  EXPECT_TRUE(broker().Allocate(Open(2000), {"x", kHost, 1}).ok());  // another uid's x is another namespace
+  EXPECT_TRUE(broker().Allocate(Open(2000), {"x", kHost, 1}).ok());  // another user's "x" is another namespace
 }
 
 TEST_F(AllocateTest, ReturnsTheChargeWhenTheBackendOrTheExportFails) {
@@ -96,7 +96,7 @@ TEST_F(AllocateTest, HasALimitOfNamespacesAndForgetsUnusedOnes) {
   GiveBack(session, arena);
   Sweep();
   EXPECT_TRUE(broker().Allocate(session, {"c", kHost, 1}).ok());
-  // One whose only allocation failed is not in the way either.
+  // A namespace whose only allocation failed does not count either.
   broker().EndSession(session);
   Sweep();
   const auto next = Open();
@@ -158,10 +158,11 @@ TEST_F(AllocateTest, MappedIsTheMakersAloneAndMayBeRepeated) {
               FailsWith(Code::kNotFound, "ARENA_NOT_FOUND"));
   EXPECT_TRUE(broker().Mapped(session, id).ok());
   EXPECT_TRUE(broker().Mapped(session, id).ok());
-  EXPECT_EQ(Publish(session, arena, "a").immutability, Immutability::kByContract);  // the second did not seal further
+  // the second publish did not seal again
+  EXPECT_EQ(Publish(session, arena, "a").immutability, Immutability::kByContract);
 }
 
-// As many namespaces as one likes are no way around a quota.
+// A quota per namespace does not bound a user, who may make many namespaces.
 TEST_F(AllocateTest, AUserHasALimitOverAllItsNamespaces) {
   config_.limits.bytes_per_uid = 3 * kPage;
   const auto session = Open();
@@ -172,7 +173,7 @@ TEST_F(AllocateTest, AUserHasALimitOverAllItsNamespaces) {
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "QUOTA_EXCEEDED"));
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("bytes_per_uid (8192 of 12288 in use)"));
   EXPECT_TRUE(broker().Allocate(session, {"y", kHost, kPage}).ok());
-  EXPECT_TRUE(broker().Allocate(Open(2000), {"y", kHost, 3 * kPage}).ok()) << "another user's limit is its own";
+  EXPECT_TRUE(broker().Allocate(Open(2000), {"y", kHost, 3 * kPage}).ok()) << "each user has the limit";
   GiveBack(session, x);
   Sweep();
   EXPECT_TRUE(broker().Allocate(session, {"y", kHost, 2 * kPage}).ok());

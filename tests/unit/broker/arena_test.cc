@@ -1,4 +1,4 @@
-// What an arena believes of what a client says it carved.
+// How an arena validates the ranges that a client publishes.
 #include "daemon/broker/arenas/arena.h"
 
 #include <gtest/gtest.h>

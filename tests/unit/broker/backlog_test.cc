@@ -1,11 +1,11 @@
-// However much one user has, little of it is done with the lock held once.
+// The broker does little work with the lock held once, even if one user has very much.
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/holds_reader.h"
 
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kStepsAtOnce = 64;  // as in state.h
+constexpr uint64_t kStepsAtOnce = 64;  // as in ended_sessions.h
 constexpr uint64_t kMany = 3 * kStepsAtOnce;
 constexpr std::chrono::hours kLater{1};
 
@@ -16,7 +16,7 @@ class BacklogTest : public BrokerTest {
     config_.limits.pinned_bytes_per_session = 1 << 30;
     config_.limits.descriptors_per_uid = 1 << 20;
   }
-  // Shares of their own names, or of none, in one arena.
+  // Publishes shares in one arena, with names of their own or without names.
   Handle PublishMany(SessionId maker, uint64_t count, bool named, std::string_view ns = "default") {
     const Handle arena = Arena(maker, count * 256, ns);
     for (uint64_t i = 0; i < count; ++i) {
@@ -31,7 +31,7 @@ class BacklogTest : public BrokerTest {
     copy.generation = arena.generation;
     return copy;
   }
-  // Slices until nothing is left to do now.
+  // Runs slices until nothing is due.
   uint64_t GoOn(Clock::time_point now) {
     uint64_t slices = 1;
     while (broker().SweepOn(now).unfinished) ++slices;
@@ -50,7 +50,7 @@ TEST_F(BacklogTest, OrphansGoAFewAtATime) {
   const auto maker = Open();
   PublishMany(maker, kMany, false);
   broker().EndSession(maker);
-  EXPECT_TRUE(Sweep().unfinished) << "not all are known to be orphans yet";
+  EXPECT_TRUE(Sweep().unfinished) << "the sweep has not found all orphans yet";
   GoOn(Clock::now());
   EXPECT_EQ(Now().shares, kMany) << "their grace has not ended";
   const auto swept = Sweep(Clock::now() + kLater);
@@ -62,7 +62,7 @@ TEST_F(BacklogTest, OrphansGoAFewAtATime) {
   EXPECT_EQ(Now().charged_bytes, 0u);
 }
 
-// What is due is looked for by its time, not by looking at everything.
+// The sweep finds due orphans by time, without a look at all of them.
 TEST_F(BacklogTest, ASweepSaysWhenTheNextOrphanIsDue) {
   config_.orphan_grace = std::chrono::minutes(1);
   const auto maker = Open();
@@ -110,7 +110,7 @@ TEST_F(BacklogTest, ASmallSessionDoesNotWaitForALargeOne) {
   const auto arena = Arena(small);
   broker().EndSession(large);
   broker().EndSession(small);
-  EXPECT_EQ(Sweep().freed_bytes, kPage) << "of the small one, which is cleared already";
+  EXPECT_EQ(Sweep().freed_bytes, kPage) << "the small session is cleared already";
   EXPECT_GT(Now().leases, 0u);
   GoOn(Clock::now());
 }
@@ -130,14 +130,14 @@ TEST_F(BacklogTest, AQueueThatNobodyReceivesGoesAFewAtATime) {
   }
   EXPECT_EQ(Now().queued_shares, kMany);
   broker().EndSession(receiver);
-  EXPECT_EQ(Now().queued_shares, 0u) << "the channel has none";
-  EXPECT_LT(broker().TakeReturned(sender, kMany).size(), kMany) << "their bytes come back later";
+  EXPECT_EQ(Now().queued_shares, 0u) << "the channel is gone";
+  EXPECT_LT(broker().TakeReturned(sender, kMany).size(), kMany) << "the other bytes return later";
   Sweep();
   GoOn(Clock::now());
   EXPECT_EQ(Now().withdrawn_shares, 0u);
 }
 
-// One user fills pages and lets shares wait; another's bytes come back with the next look all the same.
+// One user fills pages and leaves shares waiting; another user's bytes return with the next look nevertheless.
 TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
   const auto greedy = Open(1001);
   const auto arena = Arena(greedy, kMany * 256);
@@ -168,10 +168,10 @@ TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
 }
 
-// A namespace whose looks are asked for again and again, by a session that says that its holds end, is looked at in
-// turn with the user's others.
+// A session that reports the end of its holds again and again gets its namespace looked at in turn with the user's
+// other namespaces.
 TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
-  // Before and after the greedy one: whatever order the broker has them in, some come behind it.
+  // In whatever order the broker keeps the namespaces, some of the others come after the greedy one.
   std::vector<SessionId> others;
   const auto wait_for_a_hold = [&](int first) {
     for (int i = first; i < first + 8; ++i) {
@@ -207,12 +207,12 @@ TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
     broker().HoldEnded(readers.front()->session);
     broker().LookOn();
     for (const SessionId other : others) freed += broker().TakeReturned(other, 9).size();
-    ::usleep(1000);  // in which the budget of looks grows
+    ::usleep(1000);  // the budget of looks grows meanwhile
   }
   EXPECT_EQ(freed, others.size());
 }
 
-// The look for all is made once: what it costs does not grow with the sessions that end.
+// The look for all ended sessions is made once; its cost does not grow with their number.
 TEST_F(BacklogTest, SessionsThatEndAtOnceAreLookedForOnce) {
   const auto maker = Open();
   const auto arena = Arena(maker, uint64_t{holds::kWords} * 256);
@@ -232,7 +232,7 @@ TEST_F(BacklogTest, SessionsThatEndAtOnceAreLookedForOnce) {
   EXPECT_EQ(Now().pinned_bytes, 0u);
 }
 
-// A hint is about what its session reads of, and costs nobody else a look.
+// A session's report covers only the namespaces in which it reads, and costs other users no look.
 TEST_F(BacklogTest, AHintIsForTheSessionsOwnNamespaces) {
   const auto maker = Open(1000);
   const auto arena = Arena(maker);
@@ -245,10 +245,10 @@ TEST_F(BacklogTest, AHintIsForTheSessionsOwnNamespaces) {
   reader.Clear();
   EXPECT_TRUE(broker().HoldEnded(reader.session));
   EXPECT_EQ(broker().LookOn().freed, 1u);
-  EXPECT_FALSE(broker().HoldEnded(reader.session)) << "nothing waits any more";
+  EXPECT_FALSE(broker().HoldEnded(reader.session)) << "no share waits any more";
 }
 
-// The look that finds the hold ended leaves a leased orphan its name (HoldsTest has one that is not leased).
+// The look that finds the hold ended must not withdraw a leased orphan. (HoldsTest has an orphan without a lease.)
 TEST_F(BacklogTest, AnOrphanThatIsLeasedWhenItsHoldEndsGoesWithTheLease) {
   config_.orphan_grace = std::chrono::minutes(1);
   const auto maker = Open();

@@ -1,4 +1,4 @@
-// A broker over memory without bytes, and short words for what tests do with it.
+// A broker over memory without bytes, and short calls for tests.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ MATCHER_P2(FailsWith, code, reason, "") {
 
 class BrokerTest : public testing::Test {
  protected:
-  // REQUIRES: no broker yet, if `config_` is changed before.
+  // The first call makes the broker; limits in `config_` that the constructor reads must be set before.
   Broker& broker() {
     if (broker_ == nullptr) broker_ = std::make_unique<Broker>(config_, std::vector<MemoryBackend*>{&backend_});
     return *broker_;

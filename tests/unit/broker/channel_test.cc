@@ -18,7 +18,7 @@ class ChannelTest : public BrokerTest {
     call.channel = end;
     return broker().Publish(session, call).status();
   }
-  // The offset of the share that was received.
+  // Returns the offset of the received share.
   Result<uint64_t> Receive(SessionId session, ChannelEndId end) {
     auto received = broker().Receive(session, end, true);
     if (!received.ok()) return received.status();
@@ -28,7 +28,7 @@ class ChannelTest : public BrokerTest {
   void Close(SessionId session, ChannelEndId end, bool complete = true) {
     EXPECT_TRUE(broker().CloseChannel(session, end, complete).ok());
   }
-  // Ends every session and expects that nothing is left.
+  // Ends the sessions and expects that nothing is left.
   void ExpectEmptyAfter(std::initializer_list<SessionId> sessions) {
     for (const SessionId session : sessions) broker().EndSession(session);
     Sweep(Clock::now() + config_.orphan_grace.get());
@@ -69,10 +69,10 @@ TEST_F(ChannelTest, BytesInTheQueueAreNotReused) {
   const auto sends = End(maker, kSender);
   const auto receives = End(reader, kReceiver);
   ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
-  EXPECT_EQ(Send(maker, sends, arena, 0).code(), Code::kFailedPrecondition);  // overlaps what is queued
+  EXPECT_EQ(Send(maker, sends, arena, 0).code(), Code::kFailedPrecondition);  // overlaps a queued share
   EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
   ASSERT_TRUE(Receive(reader, receives).ok());
-  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());  // leased now
+  EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());  // it is leased now
   Release(reader, last_lease_);
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
   EXPECT_TRUE(Send(maker, sends, arena, 0).ok());
@@ -109,7 +109,8 @@ TEST_F(ChannelTest, EndsWhenTheLastSenderHasClosedAndTheQueueIsEmpty) {
   ASSERT_TRUE(Send(maker, one, arena, 0).ok());
   Close(maker, one);
   ASSERT_TRUE(Receive(reader, receives).ok());
-  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));  // another may still send
+  // the other sender may still send
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
   ASSERT_TRUE(Send(maker, two, arena, 256).ok());
   Close(maker, two);
   ASSERT_TRUE(Receive(reader, receives).ok());
@@ -191,7 +192,7 @@ TEST_F(ChannelTest, WhatDidNotReachItsReceiverIsNext) {
   EXPECT_EQ(Now().leases, 0u);
   EXPECT_EQ(*Receive(maker, receives), 0u);
   EXPECT_EQ(*Receive(maker, receives), 256u);
-  // Nobody is there any more: then it is gone.
+  // The last end is closed, so the channel is gone.
   Close(maker, receives);
   const uint64_t last = Number(last_lease_);
   EXPECT_TRUE(broker().PutBack(maker, {&last, 1}).empty());
@@ -216,7 +217,7 @@ TEST_F(ChannelTest, AnEndIsItsSessionsAndHasOneRole) {
   const auto maker = Open();
   const auto stranger = Open(2000);
   const auto sends = End(maker, kSender);
-  const auto receives = End(stranger, kReceiver);  // another user's channel of that name
+  const auto receives = End(stranger, kReceiver);  // a channel of the same name of another user
   EXPECT_THAT(Receive(maker, sends), FailsWith(Code::kFailedPrecondition, "WRONG_END"));
   EXPECT_THAT(Receive(stranger, sends), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
   EXPECT_THAT(broker().CloseChannel(stranger, sends, true), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));

@@ -1,5 +1,5 @@
-// No call of a driver is made with the Broker's lock held: it may take as long as it likes, and others go on. The
-// simulated driver tells of every call before it happens; then another thread asks the Broker something.
+// The Broker calls no driver with its lock held, because a call may take long and must not block other threads. The
+// simulated driver reports every call before it happens, and another thread then calls the Broker.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -18,7 +18,7 @@
 namespace arraybridge {
 namespace {
 
-// What the hook, a plain function, asks.
+// The Broker that the hook, a plain function, calls.
 std::atomic<const Broker*> asked = nullptr;
 std::map<std::string, int> calls;
 
@@ -34,7 +34,7 @@ void AskTheBroker(const char* symbol) {
 
 class DriverCallsTest : public cuda::FreshDriverTest, public testing::WithParamInterface<HandleKind> {
  protected:
-  // All that a Broker does with a block, from its making to its end.
+  // Everything that a Broker does with a block, from its allocation to its destruction.
   static void LiveAndDie(Broker& broker, HandleKind kind, const Device& gpu) {
     const auto open = [&] {
       Peer peer{.uid = 1000, .client = "test"};

@@ -1,4 +1,4 @@
-// What is told to those who watch: to whom, in which order, how much, and what is kept of who read a share.
+// Events of watchers: recipients, order, number; and the recorded readers of a share.
 #include <thread>
 
 #include "tests/unit/broker/broker_fixture.h"
@@ -134,7 +134,7 @@ TEST_F(EventsTest, WhoReadsTooSlowlyIsCutAndToldHowManyItLost) {
     Publish(session, arena, Concat("share", i), 256 * i);
     EXPECT_EQ(Take(session, quick).size(), i == 0 ? 2u : 1u);
   }
-  EXPECT_EQ(Take(session, slow).size(), 3u);  // what it did not lose
+  EXPECT_EQ(Take(session, slow).size(), 3u);  // the events that it did not lose
   const auto cut = broker().events().Take(session, slow, kPlenty);
   EXPECT_THAT(cut, FailsWith(Code::kResourceExhausted, "WATCH_CUT"));
   EXPECT_THAT(cut.status().message(), testing::HasSubstr("lost 2 events"));
@@ -190,7 +190,7 @@ TEST_F(EventsTest, WhoFoundNothingIsNewsOnceSomethingCame) {
   std::thread waits([&] { news = broker().events().WaitForNews(); });
   Arena(session);
   waits.join();
-  EXPECT_THAT(news, testing::ElementsAre(waiting));  // the other has not asked
+  EXPECT_THAT(news, testing::ElementsAre(waiting));  // the other watcher has not asked
   EXPECT_EQ(Take(session, busy).size(), 1u);
   std::thread stopped([&] { news = broker().events().WaitForNews(); });
   broker().events().Stop();
@@ -226,7 +226,7 @@ TEST_F(HistoryTest, AShareKnowsWhoMadeItAndWhoReadItAlsoOnceTheyHaveGone) {
 
   const Inspected found = Inspect(Open(), "frame");
   EXPECT_EQ(found.row.facts->name, "frame");
-  EXPECT_EQ(found.row.maker, SessionId{});  // it has gone
+  EXPECT_EQ(found.row.maker, SessionId{});  // the maker's session has ended
   EXPECT_EQ(found.maker.who.session, maker);
   EXPECT_EQ(*found.maker.who.client, "test");
   EXPECT_EQ(found.maker.note, "numpy place");
@@ -246,7 +246,7 @@ TEST_F(HistoryTest, TheLeastRecentReadersAreForgottenFirst) {
   std::vector<SessionId> readers;
   for (int i = 0; i < 3; ++i) readers.push_back(Open());
   for (const SessionId reader : readers) ASSERT_TRUE(Read(reader, "frame", "n").ok());
-  ASSERT_TRUE(Read(readers[0], "frame", "n").ok());  // now the second is the least recent one
+  ASSERT_TRUE(Read(readers[0], "frame", "n").ok());  // now the second one is the least recent
   ASSERT_TRUE(Read(Open(), "frame", "n").ok());
   const Inspected found = Inspect(maker, "frame");
   EXPECT_EQ(found.forgotten, 1u);
@@ -276,7 +276,7 @@ TEST_F(HistoryTest, WhatWasKeptIsPaidBackWithItsShare) {
   const std::string_view read = "torch hand_over";
   const std::string_view client = "test";
   constexpr size_t kDescription = 100;
-  // Readers have room in half of it: of one share, to the byte.
+  // Readers may use half of the limit, to the byte, for one share.
   const uint64_t one = kDescription + made.size() + sizeof(Visit) + client.size() + read.size();
   config_.limits.description_bytes_per_uid = 2 * one;
   const SessionId maker = Open();
@@ -311,7 +311,7 @@ TEST_F(HistoryTest, WhatEachSessionWouldGetIsTold) {
   const Handle arena = Arena(maker);
   Publish(maker, arena, "frame");
   const auto deaf = broker().OpenSession({.uid = 1000, .client = "deaf", .kinds = {HandleKind::kCudaIpc}});
-  Open(1001);  // may not see it
+  Open(1001);  // may not see the share
   const Inspected found = Inspect(maker, "frame");
   ASSERT_EQ(found.offers.size(), 2u);
   EXPECT_EQ(found.offers[0].why_not, "");

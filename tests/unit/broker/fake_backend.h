@@ -1,5 +1,5 @@
-// A FakeBackend is memory without bytes: a test says whether the producer still maps a block, whether somebody holds
-// it, and when a step fails; the backend counts what lives.
+// A FakeBackend is memory without bytes. A test sets whether a producer still maps a block, whether a process holds it,
+// and which step fails. The backend counts its live blocks.
 #pragma once
 
 #include <fcntl.h>
@@ -15,18 +15,18 @@
 
 namespace arraybridge {
 
-// Shared by all blocks of one backend. Atomic: the thread test uses it, too.
+// Shared by all blocks of one backend. Atomic, because the thread test uses it.
 struct FakeWorld {
   std::atomic<uint64_t> allocated{0};
   std::atomic<bool> mapped_writable{false};  // the final seal is refused
   std::atomic<bool> held{false};             // HeldElsewhere
   std::atomic<bool> allocate_fails{false};
-  std::atomic<bool> machine_is_full{false};  // by others than the broker's clients
+  std::atomic<bool> machine_is_full{false};  // other processes use all memory
   std::atomic<bool> export_fails{false};
   std::atomic<bool> seal_fails{false};
   std::atomic<uint64_t> exports{0};
-  std::atomic<uint64_t> allocations{0};  // asked for, granted or not
-  std::atomic<uint64_t> final_seals{0};  // tried
+  std::atomic<uint64_t> allocations{0};  // requested, granted or not
+  std::atomic<uint64_t> final_seals{0};  // attempts
   std::atomic<uint64_t> hold_checks{0};
   std::function<void()> on_final_seal;
   std::function<void(uint64_t size)> on_allocate;

@@ -1,4 +1,4 @@
-// GPU memory without a GPU, for tests of what does not look into it.
+// GPU memory without a GPU, for tests that do not access its bytes.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Shares that are published before their bytes are there: who may lease them, when the event may be used again, what
-// becomes of them if the bytes never come.
+// Shares that are published before their bytes are complete: the sessions that may lease them, the reuse of the event,
+// and the loss of the bytes.
 #include "tests/unit/broker/holds_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
@@ -13,7 +13,7 @@ class FenceTest : public KindsTest {
   SessionId OpenAt(const std::string& events, ProcessFd process = nullptr) {
     return Open({HandleKind::kCudaVmm}, std::move(process), events);
   }
-  // The share "on-gpu", whose bytes are on their way.
+  // Publishes the share "on-gpu", whose bytes are not complete.
   ShareId Pending(SessionId session, const Handle& arena) {
     const auto published = broker_.Publish(session, Call(arena, kEvent));
     EXPECT_TRUE(published.ok()) << published.status().ToString();
@@ -66,8 +66,8 @@ TEST_F(FenceTest, IsFoundWithoutACallOnceItIsDone) {
   const auto writer = OpenAt("here");
   const ShareId share = Pending(writer, Allocated(writer));
   Reader reader(broker_, writer);
-  ASSERT_TRUE(Acquire(OpenAt("here")).ok());  // which enters what was published before
-  EXPECT_FALSE(reader.Find("on-gpu")) << "whoever reads it must wait for a device";
+  ASSERT_TRUE(Acquire(OpenAt("here")).ok());  // inserts the shares that were published before
+  EXPECT_FALSE(reader.Find("on-gpu")) << "its reader must wait for a device";
   End(writer, share);
   EXPECT_TRUE(reader.Hold("on-gpu"));
 }
@@ -80,13 +80,13 @@ TEST_F(FenceTest, AnEventIsAwaitedUntilEverybodyWhoWasToldItHasReleasedTheShare)
   const auto told = Acquire(reader);
   ASSERT_TRUE(Acquire(other).ok());
   EXPECT_EQ(End(writer, share).awaited, std::vector{Number(share)});
-  const auto late = Acquire(reader);  // was told nothing
+  const auto late = Acquire(reader);  // it did not receive the event
   Release(reader, *told);
   EXPECT_EQ(End(writer, share).awaited, std::vector{Number(share)});
   broker_.EndSession(other);
   EXPECT_TRUE(End(writer, share).awaited.empty());
   EXPECT_TRUE(late->shares[0].fence.done());
-  EXPECT_TRUE(End(writer, share).awaited.empty()) << "said once more: nothing to wait for";
+  EXPECT_TRUE(End(writer, share).awaited.empty()) << "the second report has no effect";
 }
 
 TEST_F(FenceTest, BytesThatAreBeingWrittenAreGivenToNobody) {
@@ -117,7 +117,7 @@ TEST_F(FenceTest, AShareIsLostWithItsMakersSession) {
   process.Kill();
 }
 
-// A session that has ended is cleared away in slices; what its readers let go between two of them is gone.
+// A session that has ended is cleared in slices. A share that its reader releases between two slices is gone.
 TEST_F(FenceTest, AReaderLetsGoWhileTheMakerIsClearedAway) {
   constexpr int kMany = 70;  // more than a slice
   const auto writer = OpenAt("here");
@@ -148,7 +148,7 @@ TEST_F(FenceTest, WorkThatFailedWithdrawsItsShareAndNobodyElses) {
   EXPECT_EQ(broker_.TakeSnapshot().lost_fences_total, 1u);
 }
 
-// Both times the share goes with its maker's session, while that still has its event among those it looks after.
+// In both orders the share is withdrawn with its maker's session, while the maker still has its event.
 TEST_F(FenceTest, AMakerThatReadsItsOwnShareTakesItAlong) {
   const auto writer = OpenAt("here");
   const ShareId share = Pending(writer, Allocated(writer));
@@ -156,7 +156,7 @@ TEST_F(FenceTest, AMakerThatReadsItsOwnShareTakesItAlong) {
   EXPECT_EQ(End(writer, share).awaited, std::vector{Number(share)});
   Withdraw(writer);
   broker_.EndSession(writer);
-  EXPECT_EQ(broker_.TakeSnapshot().lost_fences_total, 0u) << "its bytes had come";
+  EXPECT_EQ(broker_.TakeSnapshot().lost_fences_total, 0u) << "its bytes were complete";
   EXPECT_EQ(broker_.TakeSnapshot().withdrawn_shares, 0u);
   EXPECT_EQ(broker_.TakeSnapshot().pending_fences, 0u);
 }

@@ -1,4 +1,4 @@
-// A session that reads without calls, honest or not: it can write its page as it likes.
+// A session that reads without calls. It can write any content into its hazard page.
 #pragma once
 
 #include <sys/mman.h>

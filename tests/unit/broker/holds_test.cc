@@ -1,4 +1,4 @@
-// Leases and holds answer one question: may these bytes be used for something else?
+// Leases and hazard slots keep the bytes of shares from reuse.
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/holds_reader.h"
 
@@ -21,7 +21,7 @@ TEST_F(HoldsTest, WithdrawnBytesWaitForTheHoldToEnd) {
   Publish(maker, arena, "a");
   Reader reader(broker(), Open());
   EXPECT_FALSE(reader.Find("a")) << "older than the catalogue";
-  const auto lease = Lease(reader.session, "a");  // which enters it
+  const auto lease = Lease(reader.session, "a");  // inserts the share
   ASSERT_TRUE(reader.Hold("a"));
   Release(reader.session, lease);
   EXPECT_EQ(Now().holds, 1u);
@@ -118,7 +118,7 @@ TEST_F(HoldsTest, ARecordSaysWhatAnAnswerSays) {
   EXPECT_FALSE(facts.enforced);
   GiveBack(maker, arena);
   Sweep();
-  EXPECT_TRUE(late.FactsOf("a").enforced) << "its producer has gone";
+  EXPECT_TRUE(late.FactsOf("a").enforced) << "its producer has ended";
 }
 
 TEST_F(HoldsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
@@ -131,7 +131,7 @@ TEST_F(HoldsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
   call.sealed = true;
   ASSERT_TRUE(broker().Publish(maker, call).ok());
   EXPECT_TRUE(reader.FactsOf("b").enforced);
-  EXPECT_TRUE(reader.FactsOf("a").enforced) << "the same arena, and a lease says it, too";
+  EXPECT_TRUE(reader.FactsOf("a").enforced) << "the same arena, and the lease reports the same";
 }
 
 TEST_F(HoldsTest, AnotherUsersNamespaceIsNotThere) {
@@ -205,7 +205,7 @@ TEST_F(PinnedTest, EachHolderIsChargedForWhatItPins) {
   for (uint32_t i = 0; i < 5; ++i) Publish(maker, arena, std::to_string(i), i * 256);
   ASSERT_TRUE(modest.Hold("0"));
   for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(greedy.Hold(std::to_string(i), i));
-  greedy.page().words[10] = greedy.page().words[0];  // charged once for one share
+  greedy.page().words[10] = greedy.page().words[0];  // one share counts once
   greedy.page().high = 0xFFFFFFFF;
   for (uint32_t i = 0; i < 3; ++i) WithdrawOne(std::to_string(i));
   EXPECT_EQ(Now().pinned_bytes, 768u);
@@ -214,7 +214,7 @@ TEST_F(PinnedTest, EachHolderIsChargedForWhatItPins) {
   WithdrawOne("3");
   EXPECT_EQ(broker().LookAtHolds().over_limit, std::vector{greedy.session});
   broker().EndSession(greedy.session);
-  EXPECT_EQ(Now().pinned_bytes, 256u) << "what the modest one holds";
+  EXPECT_EQ(Now().pinned_bytes, 256u) << "only the bytes that the modest reader holds";
   EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
 }
 
@@ -244,7 +244,7 @@ TEST_F(PinnedTest, WhatAloneIsTooMuchToPinIsAcquiredByCalls) {
   EXPECT_TRUE(reader.Find("whole"));
   EXPECT_FALSE(reader.Find("more"));
   Lease(reader.session, "more");
-  EXPECT_FALSE(reader.Find("more")) << "a lease does not enter it either";
+  EXPECT_FALSE(reader.Find("more")) << "a lease does not insert it either";
   WithdrawOne("more");
   EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
 }
@@ -260,7 +260,7 @@ TEST_F(HoldsTest, ASessionHasOnePageHoweverOftenItAsks) {
   ASSERT_TRUE(broker().HoldsMapped(maker, "default").ok());
   EXPECT_THAT(broker().ExportHolds(maker, "default"), FailsWith(Code::kFailedPrecondition, "HOLDS_MAPPED"));
   WithdrawOne("a");
-  EXPECT_TRUE(broker().holds_waiting()) << "and it holds yet";
+  EXPECT_TRUE(broker().holds_waiting()) << "the session still holds it";
   again.Clear();
 }
 

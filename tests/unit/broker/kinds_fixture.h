@@ -1,4 +1,4 @@
-// A Broker of GPU memory without bytes, by both kinds of handle, and processes that can be watched and killed.
+// A Broker of GPU memory without bytes, with both kinds of handle, and processes that can be watched and killed.
 #pragma once
 
 #include <sys/syscall.h>
@@ -40,7 +40,7 @@ class Sleeper {
 
 class KindsTest : public testing::Test {
  protected:
-  // `events`: where it opens interprocess events.
+  // `events`: the name of the domain in which the session opens interprocess events.
   SessionId Open(std::vector<HandleKind> kinds, ProcessFd process = nullptr, std::string events = {}) {
     Peer peer{.uid = 1000, .process_id = 4711, .client = "test"};
     peer.kinds = std::move(kinds);
@@ -54,7 +54,7 @@ class KindsTest : public testing::Test {
     EXPECT_TRUE(broker_.Mapped(session, ArenaId{arena->handle.arena}).ok());
     return std::move(arena->handle);
   }
-  // `event`: what readers wait for, 64 bytes; empty: nothing.
+  // `event`: 64 bytes that readers wait for; empty: no event.
   PublishCall Call(const Handle& arena, std::string event = {}) {
     PublishCall call;
     call.ns = "default";

@@ -1,4 +1,5 @@
-// Devices with several backends, sessions that open some of the kinds, and memory whose holders nobody can ask.
+// Devices with several backends, sessions that open some memory kinds, and memory whose holders the kernel cannot
+// report.
 #include "tests/unit/broker/holds_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
@@ -26,7 +27,7 @@ TEST_F(KindsTest, WhoOpensNoneOfItsKindsIsToldWhichAndWhy) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("opens memfd; cuda_ipc is refused"));
   const auto unknown = broker_.Allocate(session, {"default", Device{kDeviceCuda, 0, "GPU-2"}, kPage});
   EXPECT_THAT(unknown, FailsWith(Code::kInvalidArgument, "UNKNOWN_DEVICE"));
-  EXPECT_EQ(unknown.status().message(), "no device GPU-2; there are: CPU, GPU-1") << "each of them once";
+  EXPECT_EQ(unknown.status().message(), "no device GPU-2; there are: CPU, GPU-1") << "each device once";
 }
 
 TEST_F(KindsTest, AShareOfAnotherKindIsNotLeased) {
@@ -80,7 +81,7 @@ TEST_F(KindsTest, OpaqueBytesComeWithEveryLeaseAndNoDescriptorDoes) {
   }
   ListFilter all;
   all.page_size = 10;
-  EXPECT_TRUE(broker_.ListShares(reader, all)->rows.at(0).handle.opaque.empty()) << "who lists leases nothing";
+  EXPECT_TRUE(broker_.ListShares(reader, all)->rows.at(0).handle.opaque.empty()) << "a list leases nothing";
 }
 
 TEST_F(KindsTest, DeviceMemoryIsNotSealed) {
@@ -161,7 +162,7 @@ TEST_F(KindsTest, AReaderThatEndedKeepsThemToo) {
   EXPECT_EQ(Swept(), kPage);
 }
 
-// A GPU may well have more memory than the host hands out.
+// A GPU may have more memory than the host serves.
 TEST_F(KindsTest, WhatAHoldPinsIsMeasuredByItsOwnDevice) {
   const auto writer = Open({HandleKind::kCudaVmm});
   const auto arena = broker_.Allocate(writer, {"default", kGpu, kCapacity * 3 / 4});

@@ -1,4 +1,4 @@
-// How long shares have their names: until their end has come, or their maker's.
+// Lifetimes of names: until their expiry, or the end of their maker.
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -39,7 +39,7 @@ TEST_F(LifetimeTest, AShareLosesItsNameWhenItsLifetimeIsOver) {
   EXPECT_LE(*listed->rows.at(0).expires_in, seconds(10));
   EXPECT_EQ(Sweep(*share.sweep_at).next, std::nullopt);
   EXPECT_FALSE(IsThere("a"));
-  EXPECT_EQ(Now().withdrawn_shares, 1u);  // who reads it keeps it
+  EXPECT_EQ(Now().withdrawn_shares, 1u);  // its reader keeps the share
   Release(reader, lease);
   EXPECT_EQ(Now().withdrawn_shares, 0u);
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
@@ -79,7 +79,7 @@ TEST_F(LifetimeTest, ALifetimeBeyondTheClocksIsForEver) {
   EXPECT_GT(*share.sweep_at, Clock::now() + hours(24 * 365));
 }
 
-// Of what went before its time nothing is left to end.
+// A share that went before its expiry does not expire again.
 TEST_F(LifetimeTest, WhatIsWithdrawnOrReplacedEndsOnce) {
   const SessionId maker = Open();
   PutFor(maker, "a", seconds(10));

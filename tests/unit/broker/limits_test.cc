@@ -1,4 +1,4 @@
-// What one user may have of what the daemon keeps for it: each limit, who reaches it, and that another user does not.
+// Limits of one user's use of the daemon's resources. Each is reached, and another user is not affected.
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -63,7 +63,7 @@ TEST_F(LimitsTest, Descriptors) {
   ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
   EXPECT_THAT(broker().Allocate(alice, {"m", kHost, kPage}),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"))
-      << "the mapped page gave back one, an arena takes two";
+      << "the mapped page released one, an arena needs two";
   GiveBack(alice, arena);
   Sweep();
   EXPECT_TRUE(broker().Allocate(alice, {"m", kHost, kPage}).ok());
@@ -112,7 +112,7 @@ TEST_F(LimitsTest, SharesOverAllNamespaces) {
   EXPECT_THAT(third.status().message(), testing::HasSubstr("shares_per_uid (2)"));
   auto instead = Call(arena, "a", 256, 256, "m");
   instead.replace = true;
-  EXPECT_TRUE(broker().Publish(alice, instead).ok()) << "one for one";
+  EXPECT_TRUE(broker().Publish(alice, instead).ok()) << "it replaces one share";
   const auto bob = Open(kBob);
   EXPECT_TRUE(broker().Publish(bob, Call(Arena(bob), "a")).ok());
   ASSERT_TRUE(Withdraw(alice, {{.name = "a"}}, "n").ok());

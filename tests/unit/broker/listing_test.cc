@@ -8,7 +8,7 @@ namespace {
 
 class ListingTest : public BrokerTest {
  protected:
-  // Every row of every page; fails if a page is larger than asked for.
+  // Returns the rows of all pages; fails if a page exceeds the requested size.
   template <class List>
   auto All(List list, ListFilter filter) {
     auto page = list(filter);
@@ -52,7 +52,7 @@ TEST_F(ListingTest, SharesComeInPagesOfTheCallersUid) {
   EXPECT_THAT(Names(two, {.page_size = 9}), ElementsAre("secret"));
 }
 
-// However much there is and however little is wanted of it, one page is a bounded piece of work.
+// A page is a bounded amount of work, however many rows exist and however few match.
 TEST_F(ListingTest, APageLooksAtSoManyRowsAndNoMore) {
   const auto session = Open();
   const auto arena = Arena(session, 600 * kPage);

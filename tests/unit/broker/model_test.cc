@@ -1,5 +1,5 @@
-// A seeded random run beside a model of names, leases and Charges: whatever happens, what is charged is what is
-// allocated, and when everybody has gone nothing is left.
+// A seeded random run, compared with a model of names, leases and Charges. At each step the charged bytes equal the
+// allocated bytes, and nothing is left after the last session has ended.
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -114,7 +114,7 @@ class ModelTest : public BrokerTest {
 
   std::mt19937_64 random_;
   std::vector<Client> clients_;
-  std::map<std::pair<uint32_t, std::string>, uint64_t> names_;  // to the generation
+  std::map<std::pair<uint32_t, std::string>, uint64_t> names_;  // value: the generation
 };
 
 TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {

@@ -124,7 +124,7 @@ TEST_F(PublishTest, ATakenNameIsRefusedOrReplaced) {
   EXPECT_EQ(returned[0].arena, ArenaId{arena.arena});
   EXPECT_EQ(returned[0].offset, 0u);
   EXPECT_EQ(returned[0].size, 256u);
-  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());  // once
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());  // each range once
   EXPECT_EQ(Now().withdrawn_shares, 0u);
 }
 
@@ -137,7 +137,7 @@ TEST_F(PublishTest, HasALimitPerNamespaceThatLeasedLeftoversFill) {
   EXPECT_THAT(broker().Publish(session, Call(arena, "c", 512)), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
   auto replacing = Call(arena, "a", 512);
   replacing.replace = true;
-  EXPECT_TRUE(broker().Publish(session, replacing).ok());  // the old one makes room
+  EXPECT_TRUE(broker().Publish(session, replacing).ok());  // the replaced share makes room
   const auto lease = Lease(session, "a");
   replacing.offset = 768;
   EXPECT_THAT(broker().Publish(session, replacing), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
@@ -148,7 +148,7 @@ TEST_F(PublishTest, HasALimitPerNamespaceThatLeasedLeftoversFill) {
   EXPECT_TRUE(broker().Publish(session, Call(arena, "c", 1024)).ok());
 }
 
-// What makers say of their shares lies in the daemon's own memory, which no quota of bytes counts.
+// Descriptions and notes use the daemon's own memory, which no quota of bytes covers.
 TEST_F(PublishTest, HasALimitOfWhatIsSaidOfShares) {
   config_.limits.description_bytes_per_uid = 100;
   const auto session = Open();
@@ -166,10 +166,10 @@ TEST_F(PublishTest, HasALimitOfWhatIsSaidOfShares) {
   auto elsewhere = Call(other, "b", 0, 256, "other");
   elsewhere.description = std::string(41, 'd');
   EXPECT_THAT(broker().Publish(session, elsewhere), refused) << "it is a limit of the user, not of a namespace";
-  EXPECT_TRUE(publish("a", 256, 100).ok()) << "the one that is replaced makes room";
+  EXPECT_TRUE(publish("a", 256, 100).ok()) << "the replaced share makes room";
   const auto lease = Lease(session, "a");
   ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
-  EXPECT_THAT(publish("b", 512, 1), refused) << "it is leased yet";
+  EXPECT_THAT(publish("b", 512, 1), refused) << "the replaced share is still leased";
   Release(session, lease);
   EXPECT_TRUE(publish("b", 512, 100).ok());
   const auto stranger = Open(2000);
@@ -183,7 +183,7 @@ TEST_F(PublishTest, TwoUidsDoNotMeet) {
   Publish(one, arena, "a");
   const auto missing = Acquire(two, {{.name = "a"}});
   EXPECT_THAT(missing, FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
-  EXPECT_EQ(missing.status().message(), "share 'a' is not there in namespace 'default'");
+  EXPECT_EQ(missing.status().message(), "namespace 'default' has no share named 'a'");
   EXPECT_THAT(Withdraw(two, {{.name = "a"}}), FailsWith(Code::kNotFound, "SHARE_NOT_FOUND"));
   EXPECT_TRUE(broker().Publish(two, Call(Arena(two), "a")).ok());
 }

@@ -1,4 +1,4 @@
-// How things end, and that what they held comes back once.
+// Arenas, shares and sessions end, and their bytes return once.
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -24,7 +24,7 @@ TEST_F(ReclaimTest, WhatWasNotPublishedDiesWithItsSession) {
   Unsealed(session);
   broker().EndSession(session);
   EXPECT_EQ(Now().dying_arenas, 2u);
-  EXPECT_EQ(Now().charged_bytes, 4 * kPage);  // the bytes are still there
+  EXPECT_EQ(Now().charged_bytes, 4 * kPage);  // the bytes still exist
   EXPECT_EQ(Sweep().freed_bytes, 4 * kPage);
   ExpectEmpty();
 }
@@ -53,21 +53,21 @@ TEST_F(ReclaimTest, ANamedShareOutlivesItsMakerAndBecomesEnforced) {
   Publish(maker, arena, "a");
   world().mapped_writable = true;
   broker().EndSession(maker);
-  EXPECT_TRUE(Sweep().more_later);  // the process is not gone yet
+  EXPECT_TRUE(Sweep().more_later);  // the process has not ended yet
   EXPECT_EQ(Acquire(reader, {{.name = "a"}})->shares.at(0).immutability, Immutability::kByContract);
   world().mapped_writable = false;
   EXPECT_FALSE(Sweep(Clock::now() + std::chrono::minutes(2)).more_later);
   const auto acquired = Acquire(reader, {{.name = "a"}});
   EXPECT_EQ(acquired->shares.at(0).immutability, Immutability::kEnforced);
-  EXPECT_EQ(Now().charged_bytes, 2 * kPage);  // whole
+  EXPECT_EQ(Now().charged_bytes, 2 * kPage);  // the whole arena
   ASSERT_TRUE(Withdraw(reader, {{.name = "a"}}).ok());
-  EXPECT_EQ(Sweep().freed_bytes, 0u);  // leased
+  EXPECT_EQ(Sweep().freed_bytes, 0u);  // it is leased
   broker().EndSession(reader);
   EXPECT_EQ(Sweep().freed_bytes, 2 * kPage);
   ExpectEmpty();
 }
 
-// A seal that is refused may sleep in the kernel: one such in a sweep, and less and less often.
+// A refused seal may sleep in the kernel: a sweep tries one of them, with growing pauses.
 TEST_F(ReclaimTest, ASweepTriesOneSealThatIsRefused) {
   const auto maker = Open();
   for (int i = 0; i < 3; ++i) Publish(maker, Arena(maker), std::to_string(i));
@@ -76,7 +76,7 @@ TEST_F(ReclaimTest, ASweepTriesOneSealThatIsRefused) {
   const auto begun = Clock::now();
   for (int sweep = 1; sweep <= 3; ++sweep) {
     EXPECT_TRUE(Sweep(begun).more_later);
-    EXPECT_EQ(world().final_seals, static_cast<uint64_t>(sweep)) << "another one each time";
+    EXPECT_EQ(world().final_seals, static_cast<uint64_t>(sweep)) << "another arena each time";
   }
   Sweep(begun);
   EXPECT_EQ(world().final_seals, 3u) << "none is due yet";
@@ -142,11 +142,12 @@ TEST_F(ReclaimTest, AnArenaGivenBackDiesOrStaysFrozen) {
   ASSERT_TRUE(Withdraw(session, {{.name = "b"}}).ok());
   GiveBack(session, empty);
   GiveBack(session, full);
-  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());  // nothing of it will be carved again
+  // the arena was given back, so its ranges are not carved again
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty());
   EXPECT_EQ(Sweep().freed_bytes, kPage);
   EXPECT_THAT(broker().Publish(session, Call(full, "c", 512)), FailsWith(Code::kNotFound, "ARENA_NOT_FOUND"));
   EXPECT_TRUE(Acquire(session, {{.name = "a"}}).ok());
-  EXPECT_TRUE(broker().Export(session, ArenaId{full.arena}, full.generation).ok());  // it made it
+  EXPECT_TRUE(broker().Export(session, ArenaId{full.arena}, full.generation).ok());  // the session made the arena
   broker().EndSession(session);
   ASSERT_TRUE(Withdraw(Open(), {{.name = "a"}}).ok());
   Sweep();
@@ -183,7 +184,7 @@ TEST_F(ReclaimTest, RangesThatNobodyTakesAreBounded) {
   EXPECT_EQ(broker().TakeReturned(session, 99).size(), 3u);
 }
 
-// A client that gives back an arena with ranges that it has not heard of leaves them in the list.
+// A client that gives back an arena before it has taken the returned ranges leaves them in the list.
 TEST_F(ReclaimTest, RangesOfArenasThatWereGivenBackAreSkippedSomeAtATime) {
   const auto session = Open();
   const auto old = Arena(session);
@@ -195,7 +196,7 @@ TEST_F(ReclaimTest, RangesOfArenasThatWereGivenBackAreSkippedSomeAtATime) {
   const auto arena = Arena(session);
   Publish(session, arena, "b");
   ASSERT_TRUE(Withdraw(session, {{.name = "b"}}).ok());
-  EXPECT_TRUE(broker().TakeReturned(session, 9).empty()) << "more than one call looks at";
+  EXPECT_TRUE(broker().TakeReturned(session, 9).empty()) << "one call looks at a bounded number";
   size_t taken = 0;
   for (int calls = 0; calls < 5 && taken == 0; ++calls) taken = broker().TakeReturned(session, 9).size();
   EXPECT_EQ(taken, 1u);
@@ -236,7 +237,7 @@ TEST_F(ReclaimTest, AnUnusedNamespaceDoesNotStay) {
   EXPECT_TRUE(broker().ListNamespaces(session, {.page_size = 9})->rows.empty());
 }
 
-// Footprints by what let them go, in FreeCause's order.
+// Freed footprints by cause, in the order of FreeCause.
 TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
   const auto flow = [this] {
     const auto flows = Now().flows;
@@ -244,7 +245,7 @@ TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
     EXPECT_EQ(flows.front().kind, HandleKind::kMemfd);
     return flows.front();
   };
-  EXPECT_EQ(flow().allocations_total, 0u);  // what is served has its row from the start
+  EXPECT_EQ(flow().allocations_total, 0u);  // every served device has a row from the start
   const auto session = Open();
   GiveBack(session, Arena(session, kPage));
   Sweep();
@@ -275,13 +276,13 @@ TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
   const auto lease = Lease(session, "leased");
   const ShareKey read{.name = "leased"};
   ASSERT_TRUE(broker().Withdraw(session, "default", {&read, 1}).ok());
-  Release(session, lease);  // the last that kept it
+  Release(session, lease);  // the last lease
   Sweep();
   EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(9 * kPage, 0, 2 * kPage, 4 * kPage));
 
   Arena(session, 16 * kPage);
   broker().EndSession(session);
-  EXPECT_EQ(flow().allocations, 1u);  // its bytes are still there
+  EXPECT_EQ(flow().allocations, 1u);  // the bytes still exist
   Sweep();
   EXPECT_THAT(flow().freed_bytes_total, testing::ElementsAre(9 * kPage, 16 * kPage, 2 * kPage, 4 * kPage));
   EXPECT_EQ(flow().allocations, 0u);

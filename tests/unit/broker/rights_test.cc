@@ -1,4 +1,4 @@
-// Who may do what in a namespace that users share, and what a change of that changes.
+// Rights in a shared namespace, and changes of the configuration.
 #include <sys/mman.h>
 
 #include "tests/unit/broker/broker_fixture.h"
@@ -30,7 +30,7 @@ class RightsTest : public BrokerTest {
     EXPECT_TRUE(share.ok()) << share.status().ToString();
     return *share;
   }
-  // What each verb that names a namespace says there.
+  // Calls every verb that names a namespace and returns the results.
   std::vector<Status> Everything(SessionId session, const std::string& ns) {
     const Handle own = Arena(session);
     const ShareKey key{.name = "a"};
@@ -51,7 +51,7 @@ class RightsTest : public BrokerTest {
   std::vector<std::string> Listed(SessionId session) {
     std::vector<std::string> names;
     ListFilter filter;
-    filter.page_size = 1;  // page tokens, too
+    filter.page_size = 1;  // checks page tokens, too
     do {
       const auto page = broker().ListShares(session, filter);
       EXPECT_TRUE(page.ok()) << page.status().ToString();
@@ -116,7 +116,7 @@ TEST_F(RightsTest, AStrangerIsToldTheSameWhateverIsThere) {
   EXPECT_THAT(before[0].message(), HasSubstr("user 1002 may not use namespace 'team'"));
   EXPECT_THAT(Listed(stranger), testing::IsEmpty());
   EXPECT_THAT(broker().ListNamespaces(stranger, {.ns = "team", .page_size = 9})->rows, testing::IsEmpty());
-  // Nor by a page token that says where to go on.
+  // A page token that names the position does not help either.
   EXPECT_THAT(broker().ListShares(stranger, {.page_size = 9, .page_token = "0:4294967295/"})->rows, testing::IsEmpty());
   EXPECT_THAT(broker().ListShares(stranger, {.page_size = 9, .page_token = "0:1000/"})->rows, testing::IsEmpty());
 }
@@ -175,7 +175,7 @@ TEST_F(RightsTest, ATableWithoutAccessLeavesEveryUserHisOwn) {
               FailsWith(Code::kResourceExhausted, "QUOTA_TOO_SMALL"));
 }
 
-// What a user has in a shared namespace is his, too.
+// Everything that a user has in a shared namespace counts for that user.
 TEST_F(RightsTest, EverybodyPaysForWhatHeAllocates) {
   config_.namespaces["team"].access = {User(kWriter), User(kReader)};
   config_.limits.bytes_per_uid = 3 * kPage;
@@ -206,7 +206,7 @@ TEST_F(RightsTest, DescriptionsAreTheirMakersToPayFor) {
   EXPECT_TRUE(put(one, "a").ok());
   EXPECT_THAT(put(one, "b"), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
   EXPECT_TRUE(put(other, "b").ok());
-  // Replacing another's share makes no room for one's own.
+  // Replacing another user's share does not make room for one's own.
   EXPECT_THAT(put(other, "a", true), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
   EXPECT_TRUE(put(one, "a", true).ok());
 }
@@ -267,14 +267,14 @@ TEST_F(RightsTest, ANamespaceThatBecomesAnotherLosesWhatWasInIt) {
   Sweep();
   EXPECT_EQ(Now().charged_bytes, 0u);
   EXPECT_EQ(Now().withdrawn_shares, 0u);
-  // And both names can be used as what they are now.
+  // Both names can be used with their new meaning.
   const SessionId again = Open(kWriter);
   Put(again, "a");
   Put(again, "b", "scratch");
   EXPECT_THAT(Listed(again), testing::ElementsAre("team/a", "scratch/b"));
 }
 
-// What was allocated before a name became another's is published nowhere.
+// An arena cannot be published in the new namespace of its old name.
 TEST_F(RightsTest, AnArenaStaysWhereItWasAllocated) {
   const SessionId writer = Open(kWriter);
   const Handle arena = Arena(writer, kPage, "scratch");
@@ -293,7 +293,7 @@ TEST_F(RightsTest, QuotasAreAdopted) {
   EXPECT_TRUE(broker().Allocate(writer, {"default", kHost, 2 * kPage}).ok());
 }
 
-// ---- who came over TCP ----
+// ---- peers over TCP ----
 
 Peer Remote(std::vector<std::string> names) {
   Peer peer;
@@ -312,7 +312,7 @@ TEST_F(RightsTest, OverTcpItIsTheSubjectThatCounts) {
   EXPECT_TRUE(broker().OwnerOf(worker, "view", Right::kRead).ok());
   const Status denied = broker().OwnerOf(worker, "view", Right::kWrite).status();
   EXPECT_THAT(denied.message(), HasSubstr("subject 'worker' may only read namespace 'view'"));
-  // It has no namespace to itself, and none that is open to whoever comes.
+  // The peer has no namespace of its own, and cannot use one that is open to anyone.
   for (const char* const name : {"", "default", "own"}) {
     EXPECT_EQ(broker().OwnerOf(worker, name, Right::kRead).status().code(), Code::kPermissionDenied) << name;
   }
@@ -332,7 +332,7 @@ TEST_F(RightsTest, WhatIsMeantForThisHostMeansNobodyElse) {
   known.token = stranger.token;
   const SessionId session = With(known);
   EXPECT_EQ(broker().OwnerOf(session, "hall", Right::kRead).status().code(), Code::kPermissionDenied);
-  // Nor is a user of this host a subject.
+  // A user of this host is no subject.
   EXPECT_EQ(broker().OwnerOf(With({.uid = 1003}), "lab", Right::kRead).status().code(), Code::kPermissionDenied);
   EXPECT_TRUE(broker().CheckMayCome({.uid = 1003}).ok());
 }

@@ -1,4 +1,4 @@
-// Many threads, one broker, real memory: for ThreadSanitizer, and for what only an interleaving can lose.
+// Many threads, one broker, real memory: for ThreadSanitizer, and for errors of interleaving.
 #include <thread>
 
 #include "daemon/memory/host_backend.h"

@@ -1,4 +1,4 @@
-// A ticket is good once, in time, in its own session, as long as what it stands for may still be read.
+// A ticket can be redeemed once, before its deadline, by its own session, while the session may still read the arena.
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -33,7 +33,7 @@ TEST_F(TicketTest, AnothersUsedLateAndInventedOnesAreTheSame) {
   EXPECT_THAT(foreign, FailsWith(Code::kNotFound, "TICKET_NOT_FOUND"));
   EXPECT_EQ(foreign.status().message(), invented.status().message());
   EXPECT_EQ(foreign.status().message(), too_short.status().message());
-  EXPECT_TRUE(broker().Redeem(session, *ticket).ok());  // nobody burned it
+  EXPECT_TRUE(broker().Redeem(session, *ticket).ok());  // the failed attempts did not use it up
 }
 
 TEST_F(TicketTest, IsLateAtItsDeadline) {
@@ -62,7 +62,7 @@ TEST_F(TicketTest, WhatBecomesOfThemIsCounted) {
   Sweep(Clock::now() + std::chrono::hours(1));
   EXPECT_THAT(outcomes(), testing::ElementsAre(1, 1, 1));
   ASSERT_TRUE(issue().ok());
-  broker().EndSession(session);  // nobody can redeem it any more
+  broker().EndSession(session);  // no session can redeem it any more
   EXPECT_THAT(outcomes(), testing::ElementsAre(1, 2, 1));
 }
 

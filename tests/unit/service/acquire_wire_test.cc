@@ -45,7 +45,7 @@ TEST(AcquireWireTest, ReadsEveryField) {
 }
 
 TEST(AcquireWireTest, EveryFieldOfTheMessageIsRead) {
-  // A field that is new in the .proto and not here would be lost on the way.
+  // The encoder would drop a field that is new in the .proto.
   EXPECT_EQ(v1::AcquireRequest::descriptor()->field_count(), 6);
   EXPECT_EQ(v1::ShareRef::descriptor()->field_count(), 3);
 }
@@ -84,12 +84,12 @@ void ExpectNone(const std::string& bytes) {
 
 TEST(AcquireWireTest, WhatIsNoMessageIsRefused) {
   ExpectNone(std::string("\x0a\x05ns"));                            // a length beyond the end
-  ExpectNone(std::string("\x0a\x02\xff\xfe"));                      // a namespace that is no text
-  ExpectNone(std::string("\x12\x03\x0a\x01\xff"));                  // a name that is none
-  ExpectNone(std::string("\x2a\x01\xff"));                          // a note that is none
+  ExpectNone(std::string("\x0a\x02\xff\xfe"));                      // a namespace that is not UTF-8
+  ExpectNone(std::string("\x12\x03\x0a\x01\xff"));                  // a name that is not UTF-8
+  ExpectNone(std::string("\x2a\x01\xff"));                          // a note that is not UTF-8
   ExpectNone(std::string("\x12\x02\x0a\x05"));                      // a name longer than its share
   ExpectNone(std::string("\x18"));                                  // no number
-  ExpectNone(std::string("\x18") + std::string(10, '\xff'));        // one without an end
+  ExpectNone(std::string("\x18") + std::string(10, '\xff'));        // a number without an end
   ExpectNone(std::string("\xa2\x06\x83\x80\x80\x80\x10") + "abc");  // a length of more than 32 bits
 }
 

@@ -1,4 +1,4 @@
-// Messages as a door hands them on.
+// Messages in the form in which a door passes them on.
 #pragma once
 
 #include <string>

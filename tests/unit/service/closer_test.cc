@@ -61,7 +61,7 @@ TEST(CloserTest, ThreadsThatSlowDescriptorsStartedEndWhenTheseAreClosed) {
     slow.push_back(std::move(made.file));
   }
   for (UniqueFd& file : slow) CloseAside(std::move(file));
-  while (Closers() < 8) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // none waits for another
+  while (Closers() < 8) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // no close waits for another
   peers.clear();
   while (Closers() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }

@@ -1,4 +1,4 @@
-// Heap memory that ended requests used goes back to the system.
+// The heap memory of requests returns to the system after the requests have ended.
 #include "daemon/service/reclaim/heap_trimmer.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,9 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kUsed = 48 * kMiB;  // at least, by what a test makes
-constexpr uint64_t kLeft = 20 * kMiB;  // at most, of that: what the allocator may keep, and the pauses between looks
+constexpr uint64_t kUsed = 48 * kMiB;  // the least that a test uses
+// the most of it that may remain: the allocator's own share, and the pauses between checks
+constexpr uint64_t kLeft = 20 * kMiB;
 
 uint64_t PrivateBytes() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
@@ -46,7 +47,7 @@ TEST_F(HeapTrimmerTest, MemoryThatIsFreeBelowMemoryInUseIsGivenBack) {
   const uint64_t before = PrivateBytes();
   std::vector<std::string> pieces;
   while (PrivateBytes() < before + kUsed) pieces.emplace_back(1000, 'x');
-  const std::string above(1000, 'x');  // the allocator returns by itself only what lies above the last piece in use
+  const std::string above(1000, 'x');  // by itself the allocator returns only memory above the last block in use
   pieces.clear();
   heap.Freed();
   AwaitBelow(before + kLeft);

@@ -41,7 +41,7 @@ class HttpTest : public testing::Test {
     EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
     return socket;
   }
-  // What it answers until it closes.
+  // Returns everything that the server sends until it closes.
   static std::string Answer(const UniqueFd& socket) {
     std::string all;
     char part[4096];
@@ -89,7 +89,7 @@ TEST_F(HttpTest, ServesItsFourPages) {
   EXPECT_THAT(Get("/../etc/passwd"), StartsWith("HTTP/1.1 404"));
 }
 
-// A client that keeps the connection would read a body that comes all the same as the next answer.
+// A client that keeps the connection would take an unexpected body for the next answer.
 TEST_F(HttpTest, AHeadHasTheHeadersOfAGetAndNoBody) {
   const std::string both =
       Ask("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -121,9 +121,9 @@ TEST_F(HttpTest, LeavesDescriptorsForTheOthers) {
   const rlimit few{200, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   std::vector<UniqueFd> silent;
-  // Each takes one here and, once it is accepted, one of Http's, in the same process.
+  // Each connection uses a descriptor here and, after it is accepted, another one of Http in the same process.
   for (int i = 0; i < 120; ++i) silent.push_back(Connect());
-  ::usleep(100'000);  // so long it could have taken all of them
+  ::usleep(100'000);  // long enough to accept all of them
   const UniqueFd probe(::dup(0));
   EXPECT_TRUE(probe.valid());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);

@@ -1,4 +1,4 @@
-// A client as raw as can be: frames on a socket, nothing of the client library.
+// A client without the client library: frames on a socket.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class LifelineClient {
 
   explicit LifelineClient(UniqueFd socket) : socket_(std::move(socket)), buffer_(kFrameBytesMax) {}
 
-  // Both ends of a new connection: the client's, and what the door adopts.
+  // Both ends of a new connection: the client's, and the one that the door adopts.
   static std::pair<LifelineClient, Connection> Pair(uint32_t uid = 1000) {
     int ends[2] = {-1, -1};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

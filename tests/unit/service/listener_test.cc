@@ -151,7 +151,7 @@ TEST_F(ListenerTest, ItsEndRemovesTheSocketsAndFreesTheDirectory) {
   EXPECT_TRUE(Listener::Open(config_).ok());
 }
 
-// Somebody removed the directory under a daemon, and started another there.
+// The directory was removed under a daemon, and another daemon was started there.
 TEST_F(ListenerTest, ItsEndLeavesTheSocketsOfAnother) {
   auto first = Listener::Open(config_);
   ASSERT_TRUE(first.ok());
@@ -182,7 +182,7 @@ TEST_F(ListenerTest, WithoutDescriptorsAPeerIsToldSoAndLaterOnesAreServed) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(lowest_free);  // every number below is taken
+  none.rlim_cur = static_cast<rlim_t>(lowest_free);  // every lower number is taken
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   const int connected = ::connect(refused.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const auto told = refused.Receive();

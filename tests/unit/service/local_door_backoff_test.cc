@@ -1,5 +1,5 @@
-// A LocalDoor whose sockets say that they take more and take nothing, as where the kernel has no memory for a message.
-// This program's own send and sendmsg stand before the C library's.
+// A LocalDoor whose sockets are writable but accept nothing, as if the kernel had no memory for a message. This
+// program's send and sendmsg replace those of the C library.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,13 +44,13 @@ TEST_F(LocalDoorTest, ASocketThatTakesNothingIsTriedLessAndLessOften) {
   g_client = client.fd();
   g_no_buffers = true;
   ASSERT_EQ(client.Send(Verb::kGetStats, ""), SendOutcome::kSent);
-  // Waits the time out in which the loop would spin: without a pause it tries some ten thousand times a second.
+  // Waits while the loop would spin: without a pause it retries some ten thousand times a second.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const int refused = g_refused;
   g_no_buffers = false;
-  EXPECT_GE(refused, 2) << "it tries again";
+  EXPECT_GE(refused, 2) << "the loop retries";
   EXPECT_LE(refused, 32);
-  EXPECT_EQ(client.Receive().code(), Code::kOk) << "what was owed comes";
+  EXPECT_EQ(client.Receive().code(), Code::kOk) << "the owed frame arrives";
   EXPECT_EQ(Stats(other).sessions(), 2u);
 }
 

@@ -1,4 +1,4 @@
-// A LocalDoor over a broker of host memory, and clients that are the other ends of socket pairs.
+// A LocalDoor over a broker of host memory, and clients on socket pairs.
 #pragma once
 
 #include <fcntl.h>
@@ -18,14 +18,14 @@
 
 namespace arraybridge {
 
-// A process that does nothing until it is told to die.
+// A process that sleeps until it is killed.
 class Mortal {
  public:
   Mortal() {
     int gate[2] = {-1, -1};
     EXPECT_EQ(::pipe2(gate, O_CLOEXEC), 0);
     id_ = ::fork();
-    if (id_ == 0) {  // only system calls: the parent has threads
+    if (id_ == 0) {  // makes only system calls, because the parent has threads
       char byte;
       ::close(gate[1]);
       static_cast<void>(!::read(gate[0], &byte, 1));
@@ -55,7 +55,7 @@ class Mortal {
 
 class LocalDoorTest : public ::testing::Test {
  protected:
-  // The door starts with the first connection, so that a test may set limits before.
+  // The first connection starts the door, so that a test may set limits before.
   LifelineClient Connect(uint32_t uid = 1000, UniqueFd process = {}) {
     if (!door_) door_.emplace(config_, verbs());
     auto [client, connection] = LifelineClient::Pair(uid);
@@ -78,7 +78,7 @@ class LocalDoorTest : public ::testing::Test {
   v1::GetStatsResponse Stats(LifelineClient& client) {
     return client.Call(Verb::kGetStats, v1::GetStatsRequest()).As<v1::GetStatsResponse>();
   }
-  // Until the broker has so many sessions: the door works on its own thread.
+  // Waits until the broker has so many sessions, because the door has its own thread.
   void AwaitSessions(LifelineClient& witness, uint64_t sessions) {
     while (Stats(witness).sessions() != sessions) ::usleep(100);
   }

@@ -1,5 +1,4 @@
-// Requests that come by a session's queue are served as frames are, whatever stands there, and hold up no other
-// session.
+// Requests in a session's queue are served like frames. No content of a queue delays another session.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -44,7 +43,7 @@ struct Asker {
     ASSERT_EQ(SayMapped().code(), Code::kOk);
   }
   void Doorbell() { ASSERT_EQ(client.Send(Verb::kDoorbell, "", 1, kFrameNoReply), SendOutcome::kSent); }
-  // As a client does: an entry, and a doorbell if the daemon sleeps.
+  // Writes an entry, and sends a doorbell if the daemon sleeps, as a client does.
   void Ask(Verb verb, const std::string& payload, uint64_t id, uint8_t flags = 0) {
     while (!queue->Submit(verb, payload, id, flags)) ::usleep(10);
     if (queue->DoorbellIsDue()) Doorbell();
@@ -141,13 +140,13 @@ TEST_F(LocalDoorQueueTest, TheFirstRequestDoesNotOvertakeFrames) {
       stopped.set_value();
       go.get_future().wait();
     });
-    stopped.get_future().wait();  // the loop does nothing meanwhile
+    stopped.get_future().wait();  // the loop is blocked meanwhile
     for (uint64_t request = 1; request <= 40; ++request) asker.client.Send(Verb::kList, "\x0a\x01\n", request);
     asker.queue->Submit(Verb::kGetStats, "", 100);
     if (asker.queue->DoorbellIsDue()) asker.Doorbell();
     go.set_value();
     ASSERT_EQ(asker.Answer().header.id, 100u);
-    // All frames were answered before that.
+    // All frames must be answered first.
     for (uint64_t request = 1; request <= 40; ++request) {
       ASSERT_EQ(asker.client.Receive().header.request, request);
     }
@@ -164,7 +163,7 @@ TEST_F(LocalDoorQueueTest, FramesAndRequestsMayAlternate) {
   }
 }
 
-// A long request is a frame, and an entry in its place: the queue alone is the order.
+// A long request is a frame and an entry in its place; the queue alone determines the order.
 TEST_F(LocalDoorQueueTest, LongRequestsKeepTheirPlace) {
   const auto asker = Opened();
   v1::ListRequest longer;
@@ -204,7 +203,7 @@ TEST_F(LocalDoorQueueTest, AnEntryWithoutItsFrameAndAFrameWithoutItsEntryCutTheS
   AwaitSessions(witness, 1);
 }
 
-// The flag by which the daemon remembers is not a client's to set.
+// A client cannot set the flag that the daemon uses internally.
 TEST_F(LocalDoorQueueTest, AFrameThatSaysItCameByTheQueueIsAFrame) {
   LifelineClient without = Greeted();
   ASSERT_EQ(without.Send(Verb::kGetStats, "", 7, kFrameInQueue), SendOutcome::kSent);
@@ -275,15 +274,15 @@ TEST_F(LocalDoorQueueTest, ASessionThatEndsWithRequestsInItLosesNothingButTheAns
 }
 
 TEST_F(LocalDoorQueueTest, TheLoopPollsSoManyAtATimeAndServesAll) {
-  constexpr std::ptrdiff_t kPolledMax = 32;  // as local_door_queues.cc has it
-  config_.spin = std::chrono::seconds(20);   // it does not sleep before the end of the test
+  constexpr std::ptrdiff_t kPolledMax = 32;  // as in local_door_queues.cc
+  config_.spin = std::chrono::seconds(20);   // the loop does not sleep before the end of the test
   std::vector<std::unique_ptr<Asker>> many;
   for (int i = 0; i < 50; ++i) many.push_back(Opened());
   for (uint64_t id = 10; id < 60; ++id) {
     for (const auto& asker : many) asker->Ask(Verb::kGetStats, "", id);
     for (const auto& asker : many) ASSERT_EQ(asker->Answer().header.id, id);
   }
-  Stats(many.front()->client);  // begins a turn in which the others are quiet; it ends after the answer
+  Stats(many.front()->client);  // begins a turn in which the other queues are empty; it ends after the answer
   const auto polled = [&] {
     return std::ranges::count_if(many, [](const auto& each) { return !each->queue->daemon_sleeps(); });
   };
@@ -312,13 +311,14 @@ TEST_F(LocalDoorQueueTest, ASessionThatNeverStopsAskingHoldsNoOtherUp) {
   flood.join();
 }
 
-// A client that reaps nothing is not served, and costs nobody else anything; once it reaps, it wakes the daemon.
+// A client that does not reap completions is not served, and does not delay other clients. When it reaps, it wakes the
+// daemon.
 TEST_F(LocalDoorQueueTest, ASessionThatReapsNothingIsNotServed) {
   LifelineClient other = Greeted();
   const auto asker = Opened();
   for (uint64_t id = 1; id <= 400; ++id) asker->Ask(Verb{77}, "", id);
   for (int i = 0; i < 50; ++i) ASSERT_GT(Stats(other).sessions(), 0u);
-  EXPECT_EQ(asker->queue->taken(), 255u) << "a slot is left for a publish that fails";
+  EXPECT_EQ(asker->queue->taken(), 255u) << "one slot is kept for a failing publish";
   const auto end = steady_clock::now() + std::chrono::seconds(10);
   while (asker->queue->taken() < asker->queue->submitted() && steady_clock::now() < end) {
     while (asker->queue->Reap()) continue;

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A TCP socket whose close() sleeps until the other end, which nobody reads, has taken all of it.
+// A TCP socket whose close() sleeps until its peer, which never reads, has received all data.
 class LingeringSocket {
  public:
   LingeringSocket() : end_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
@@ -47,7 +47,7 @@ class LingeringSocket {
 
  private:
   UniqueFd end_;
-  UniqueFd far_end_;  // when it closes, the sleeper wakes up
+  UniqueFd far_end_;  // closing it wakes the sleeper
 };
 
 TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
@@ -64,12 +64,13 @@ TEST_F(LocalDoorTest, ADescriptorThatSleepsWhenItIsClosedHoldsNobodyUp) {
   EXPECT_TRUE(first.Receive().closed);
 
   auto [second, connection] = LifelineClient::Pair();
-  ASSERT_EQ(second.Send(Verb::kGetStats, ""), SendOutcome::kSent);  // cut for this one, the next is never read
+  // the door cuts the client for this frame and never reads the next one
+  ASSERT_EQ(second.Send(Verb::kGetStats, ""), SendOutcome::kSent);
   ASSERT_EQ(second.Send(Verb::kGetStats, "", 2, 0, unread.fd()), SendOutcome::kSent);
   unread.GiveUp();
   door_->Adopt(std::move(connection));
   auto told = second.Receive();
-  if (told.closed) told = second.Receive();  // the frame that was never read reset the connection: that is told first
+  if (told.closed) told = second.Receive();  // the unread frame resets the connection, which is reported first
   EXPECT_EQ(told.code(), Code::kFailedPrecondition);
   EXPECT_TRUE(second.Receive().closed);
   EXPECT_EQ(witness.Call(Verb::kGetStats, v1::GetStatsRequest()).code(), Code::kOk);
@@ -124,11 +125,11 @@ TEST_F(LocalDoorTest, DescriptorsThatWentOutAreCounted) {
   allocate.mutable_device()->set_type(kDeviceCpu);
   allocate.set_size(4096);
   ASSERT_TRUE(client.Call(Verb::kAllocate, allocate).descriptor.valid());
-  while (traffic.passed(FdKind::kMemfd) != 1) ::usleep(100);  // counted once it is sent
+  while (traffic.passed(FdKind::kMemfd) != 1) ::usleep(100);  // counted after it was sent
   EXPECT_EQ(traffic.passed(FdKind::kPages), 0u);
   v1::BrowseRequest browse;
   ASSERT_TRUE(client.Call(Verb::kBrowse, browse).descriptor.valid());
-  client.Call(Verb::kGetStats, v1::GetStatsRequest());  // answered by the same thread, after that
+  client.Call(Verb::kGetStats, v1::GetStatsRequest());  // the same thread answers this after the earlier request
   EXPECT_EQ(traffic.passed(FdKind::kPages), 1u);
   EXPECT_EQ(traffic.passed(FdKind::kMemfd) + traffic.passed(FdKind::kPages), 2u);
   EXPECT_EQ(traffic.passed(FdKind::kCudaVmm), 0u);
@@ -216,7 +217,7 @@ TEST_F(LocalDoorTest, ADescriptorIsClosedAndItsSenderCut) {
   EXPECT_EQ(client.Receive().code(), Code::kInvalidArgument);
   EXPECT_TRUE(client.Receive().closed);
   char byte;
-  EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "somebody still holds the writing end";
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "the writing end is still open";
 }
 
 TEST_F(LocalDoorTest, AnUnknownVerbIsAnsweredAndNobodyIsCut) {
@@ -256,7 +257,7 @@ TEST_F(LocalDoorTest, WhatIsOverdueIsNotBegun) {
   EXPECT_EQ(overdue.error().reason(), "NOT_SERVED");
   EXPECT_THAT(overdue.error().message(), HasSubstr("Withdraw"));
   EXPECT_EQ(withdraw(3600'000, kFrameDeadline).code(), Code::kNotFound);
-  EXPECT_EQ(withdraw(-1, 0).code(), Code::kNotFound) << "clients that state no deadline say so";
+  EXPECT_EQ(withdraw(-1, 0).code(), Code::kNotFound) << "without the flag the request has no deadline";
 }
 
 TEST_F(LocalDoorTest, TheClockOfDeadlinesIsTold) {

@@ -1,4 +1,4 @@
-// What the local door does with answers, and descriptors, that nobody reads.
+// Answers and descriptors that clients do not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A flood of requests whose answers nobody reads: this client is cut, its neighbour is served all the while.
+// A client that floods the door and reads no answers is cut; its neighbour is served meanwhile.
 TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
   config_.limits.output_frames_max = 8;
   LifelineClient other = Greeted();
@@ -27,7 +27,7 @@ TEST_F(LocalDoorTest, ASlowReaderIsCutAndOthersAreServed) {
 }
 
 TEST_F(LocalDoorTest, UnreadAnswersAreBoundedInBytes) {
-  config_.limits.output_frames_max = 1'000'000;  // only their bytes can end it
+  config_.limits.output_frames_max = 1'000'000;  // only the byte limit can end the client
   config_.limits.output_bytes_max = 4096;
   LifelineClient other = Greeted();
   LifelineClient slow = Greeted();
@@ -44,7 +44,7 @@ TEST_F(LocalDoorTest, ASlowReaderThatReadsAgainGetsEveryAnswerInOrder) {
   config_.limits.output_frames_max = 100'000;
   config_.limits.output_bytes_max = 64 << 20;
   LifelineClient client = Greeted();
-  constexpr uint64_t kRequests = 3000;  // more than a socket takes
+  constexpr uint64_t kRequests = 3000;  // more than a socket holds
   std::thread sender([&] {
     for (uint64_t i = 1; i <= kRequests; ++i) client.Send(Verb::kGetServerInfo, "", i);
   });
@@ -64,15 +64,15 @@ TEST_F(LocalDoorTest, UnreadDescriptorsAreBounded) {
   v1::ExportRequest request;
   request.set_arena(handle.arena());
   request.set_arena_generation(handle.generation());
-  // Read at once, their number has no bound.
+  // The number of descriptors is not bounded if the client reads each at once.
   for (int i = 0; i < 100; ++i) ASSERT_EQ(client.Call(Verb::kExport, request).code(), Code::kOk) << i;
   while (client.Send(Verb::kExport, request.SerializeAsString()) == SendOutcome::kSent) continue;
   LifelineClient other = Greeted();
   AwaitSessions(other, 1);
 }
 
-// One user hoards what it does not read: it gets no more, on no lifeline of its own; nobody else is concerned. What an
-// answer had granted that became a refusal is taken back before the client hears of it.
+// One user does not read descriptors. It gets no more on any of its lifelines; other users are not affected. If an
+// answer became a refusal, its grant is undone before the client learns of it.
 class HoarderTest : public LocalDoorTest {
  protected:
   static constexpr uint32_t kHoarder = 7;
@@ -91,7 +91,7 @@ class HoarderTest : public LocalDoorTest {
     EXPECT_EQ(client.Call(Verb::kMapped, mapped).code(), Code::kOk);
     return arena.As<v1::AllocateResponse>().handle();
   }
-  // Returns once no more descriptors lie unread than may.
+  // Returns when the unread descriptors have reached the limit.
   void Hoard(LifelineClient& hoarder, LifelineClient& witness) {
     const v1::Handle arena = Arena(hoarder);
     v1::ExportRequest request;
@@ -111,7 +111,7 @@ class HoarderTest : public LocalDoorTest {
     hoarder.Send(Verb::kPublish, publish.SerializeAsString(), 1, kFrameNoReply);
     while (Stats(witness).publishes_total() == 0) ::usleep(100);
   }
-  // The broker knows of an upper bound only: it may have sent a few less.
+  // The broker knows only an upper bound of the unread descriptors, so it may have sent a few less.
   void ReadAll(LifelineClient& hoarder) {
     uint64_t sent = 0;
     for (uint64_t i = 0; i < kAsked; ++i) sent += hoarder.Receive().descriptor.valid() ? 1 : 0;
@@ -133,7 +133,7 @@ TEST_F(HoarderTest, AnArenaThatCannotBeHandedOverIsTakenBack) {
   EXPECT_THAT(why.message(), HasSubstr("limits.descriptors_in_flight_per_uid 4"));
   EXPECT_EQ(why.reason(), "DESCRIPTORS");
   EXPECT_FALSE(refused.descriptor.valid());
-  while (Stats(witness).charged_bytes() != 4096) ::usleep(100);  // the hoarder's own
+  while (Stats(witness).charged_bytes() != 4096) ::usleep(100);  // the hoarder's own arena
   Arena(witness);
   ReadAll(hoarder);
   Arena(sibling);
@@ -149,7 +149,8 @@ TEST_F(HoarderTest, LeasesThatCannotBeHandedOverAreTakenBack) {
   EXPECT_THAT(sibling.Call(Verb::kAcquire, acquire).error().message(), HasSubstr("descriptors_in_flight_per_uid"));
   EXPECT_EQ(Stats(witness).leases(), 0u);
   ReadAll(hoarder);
-  EXPECT_TRUE(sibling.Call(Verb::kAcquire, acquire).descriptor.valid()) << "the broker thinks it was sent already";
+  EXPECT_TRUE(sibling.Call(Verb::kAcquire, acquire).descriptor.valid())
+      << "the broker assumes that it was sent already";
 }
 
 TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {
@@ -157,7 +158,7 @@ TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {
   LifelineClient hoarder = Greeted(kHoarder);
   LifelineClient sibling = Greeted(kHoarder);
   Hoard(hoarder, witness);
-  hoarder.Send(Verb::kGetStats, "\xff");  // no message: it is cut, and keeps its end
+  hoarder.Send(Verb::kGetStats, "\xff");  // not a message: the client is cut, and keeps its end open
   AwaitSessions(witness, 2);
   v1::AllocateRequest allocate;
   allocate.set_size(4096);

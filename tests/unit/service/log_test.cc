@@ -85,7 +85,7 @@ TEST_F(LogTest, WhatALineIsAboutIsInItsObject) {
   EXPECT_THAT(Read(), Not(HasSubstr("event")));
 }
 
-// A journal that this test alone reads, and standard error is nobody's.
+// A journal that only this test reads.
 class JournalTest : public ::testing::Test {
  protected:
   JournalTest() : path_(::testing::TempDir() + "journal." + std::to_string(::getpid())) {
@@ -136,7 +136,7 @@ TEST_F(JournalTest, AValueWithALineEndIsCountedAndALongOneIsCut) {
 TEST_F(JournalTest, AJournalThatDoesNotKeepUpLosesLinesAndHearsHowMany) {
   ASSERT_TRUE(log::Start("info", "journald", path_).ok());
   uint64_t written = 0;
-  for (; written < 100000; ++written) log::Info("line {}", written);  // more than any socket holds
+  for (; written < 100000; ++written) log::Info("line {}", written);  // more than a socket holds
   uint64_t taken = 0;
   while (!Read().empty()) ++taken;
   ASSERT_LT(taken, written);

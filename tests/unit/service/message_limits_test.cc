@@ -110,7 +110,8 @@ TEST(MessageLimitsTest, ArraysLieInsideTheirShare) {
   ExpectRefused(CheckPublish(kLimits, Asked(request)), "share of 4096 bytes");
 }
 
-// What a reader would look at, whatever it was told of sizes. The share has 4096 bytes, the array lies at byte 256.
+// The bytes that shape and strides address, whatever sizes are claimed. The share has 4096 bytes; the array is at byte
+// 256.
 TEST(MessageLimitsTest, WhatShapeAndStridesComeToLiesInsideTheShare) {
   const auto check = [](uint32_t bits, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
     auto request = GoodPublish();
@@ -181,7 +182,7 @@ TEST(MessageLimitsTest, SharesAreCountedAndNamed) {
   ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "names_per_request");
 }
 
-// The broker's lock is held for as long as all of them take.
+// The broker's lock is held for the whole release.
 TEST(MessageLimitsTest, OneReleaseGivesBackSoMuch) {
   v1::ReleaseRequest release;
   for (uint64_t i = 0; i < kReleaseNumbersMax - 4; ++i) release.add_leases(i);

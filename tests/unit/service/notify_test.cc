@@ -15,7 +15,7 @@
 namespace arraybridge {
 namespace {
 
-// Binds a manager's socket; `name` begins with / or @.
+// Binds a service manager's socket; `name` begins with / or @.
 UniqueFd Manager(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

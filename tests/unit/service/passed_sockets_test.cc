@@ -9,7 +9,7 @@
 namespace arraybridge {
 namespace {
 
-// What is passed itself is tested with the real daemon (tests/foreign/test_activation.py): descriptors begin at 3.
+// tests/foreign/test_activation.py tests passed sockets with the real daemon, because descriptors begin at 3.
 TEST(PassedSocketsTest, WhatIsMeantForAnotherProcessIsNotOurs) {
   for (const std::string& meant_for : {std::to_string(::getpid() + 1), std::string("x"), std::string()}) {
     ::setenv("LISTEN_PID", meant_for.c_str(), 1);

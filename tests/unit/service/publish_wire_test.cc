@@ -73,7 +73,7 @@ TEST(PublishWireTest, ReadsEveryField) {
 }
 
 TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
-  // A field that is new in the .proto and not here would be lost on the way.
+  // The encoder would drop a field that is new in the .proto.
   EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 16);
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
 }
@@ -121,16 +121,16 @@ TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
   ExpectNone("\xff");
   ExpectNone(whole.substr(0, whole.size() - 1));
   ExpectNone("\x12\x01\xff");                                  // a name that is not UTF-8
-  ExpectNone("\x8a\x01\x01\x80");                              // a note that is not
+  ExpectNone("\x8a\x01\x01\x80");                              // a note that is not UTF-8
   ExpectNone("\x7b\x7c");                                      // groups
   ExpectNone(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
   ExpectNone("\x3a\x02\x0a\x05", "ArraySpecs");                // specs that end within a spec
   const std::string specs = "\x3a\x04\x0a\x02\x10\x08";
   EXPECT_TRUE(ReadPublish(specs).ok());
-  ExpectNone(specs + specs);  // which of the two?
+  ExpectNone(specs + specs);  // ambiguous
 }
 
-// libprotobuf, which reads the specs again for others, takes no length of more than 32 bits.
+// libprotobuf, which other readers use for the specs, accepts no length above 32 bits.
 TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
   const std::string six("\x83\x80\x80\x80\x80\x00", 6);  // 3 in six bytes
   const std::string wide = "\x83\x80\x80\x80\x10";       // 3, and a bit beyond 32
@@ -150,7 +150,8 @@ TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
 }
 
 TEST(PublishWireTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
-  // The single array's: a dtype that is not UTF-8, then one that is; a shape that ends within a number; a group.
+  // Malformed fields of the single array: a dtype that is not UTF-8, then one that is; a shape that ends within a
+  // number; a group.
   for (const std::string spec : {"\x22\x01\xff\x22\x01x", "\x2a\x01\x80", "\x7b\x7c"}) {
     const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
     const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;

@@ -1,4 +1,4 @@
-// A session with a queue, honest or not: it can write its page of requests as it likes.
+// A session with a queue. It can write any content into its page of requests.
 #pragma once
 
 #include <map>
@@ -27,10 +27,10 @@ class QueueWriter {
   // Publishes without waiting. The first is number 0.
   void Enter(const v1::PublishRequest& request) { Enter(request.SerializeAsString()); }
   void Enter(const std::string& message) { AB_CHECK(client_->Publish(message, next_++)); }
-  // Of the publish with this number, once it is served.
+  // The result of the publish with this number, once it is served.
   Code CodeOf(uint64_t number) { return Of(number).first; }
   std::string ReasonOf(uint64_t number) { return Of(number).second; }
-  // How many are served, if each took one slot.
+  // The number of served publishes, if each used one slot.
   uint64_t served() const { return client_->served(); }
   uint64_t taken() const { return client_->taken(); }
   uint64_t submitted() const { return client_->submitted(); }

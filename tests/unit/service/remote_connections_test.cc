@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two ends of a TCP connection; `name` is how gRPC calls the far one.
+// Both ends of a TCP connection; `name` is gRPC's name of the far one.
 struct Pair {
   UniqueFd near;
   UniqueFd far;
@@ -58,7 +58,7 @@ class RemoteConnectionsTest : public ::testing::Test {
     pair.name = v6 ? "ipv6:%5B" + from + "%5D:" + port : "ipv4:" + from + ":" + port;
     return pair;
   }
-  // What the other end reads: 0 once it was shut down, -1 while nothing has happened.
+  // The result of a read at the other end: 0 after a shutdown, -1 while nothing has happened.
   static ssize_t Read(const Pair& pair) {
     char byte = 0;
     return ::recv(pair.far.get(), &byte, 1, MSG_DONTWAIT);
@@ -78,7 +78,7 @@ TEST_F(RemoteConnectionsTest, AnAddressHasSoMany) {
   EXPECT_THAT(connections_.Admit(fourth.near.get()).message(), HasSubstr("tcp_connections_per_address (3)"));
   const Pair other = Connect("127.0.0.2");
   EXPECT_TRUE(connections_.Admit(other.near.get()).ok());
-  own.front().near.reset();  // as gRPC closes it: without telling
+  own.front().near.reset();  // as gRPC closes it, without a report
   EXPECT_TRUE(connections_.Admit(fourth.near.get()).ok());
 }
 
@@ -95,7 +95,7 @@ TEST_F(RemoteConnectionsTest, WhoHasNotShownHimselfMakesRoomTheOldestFirst) {
   EXPECT_EQ(Read(all[1]), 0);
   EXPECT_EQ(Read(all[2]), -1);
   EXPECT_EQ(connections_.Identify(all[1].name, 2).code(), Code::kUnavailable);
-  // Where all have, the next one is refused.
+  // The next one is refused if all have connections.
   ASSERT_TRUE(connections_.Identify(all[2].name, 2).ok());
   ASSERT_TRUE(connections_.Identify(all[3].name, 3).ok());
   ASSERT_TRUE(connections_.Identify(next.name, 4).ok());

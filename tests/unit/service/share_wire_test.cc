@@ -85,7 +85,7 @@ TEST(ShareWireTest, WhatIsReusedKeepsItsRoom) {
 }
 
 TEST(ShareWireTest, EveryFieldOfTheMessagesIsWritten) {
-  // A field that is new in the .proto and not here would never be sent.
+  // The encoder would drop a field that is new in the .proto.
   EXPECT_EQ(v1::AcquireResponse::descriptor()->field_count(), 3);
   EXPECT_EQ(v1::LeasedShare::descriptor()->field_count(), 2);
   EXPECT_EQ(v1::Share::descriptor()->field_count(), 11);

@@ -72,14 +72,14 @@ TEST(TrafficTest, WhatIsBegunIsInFlightUntilItEnds) {
   Traffic traffic;
   const auto in_flight = [&] { return traffic.Rows().empty() ? 0 : traffic.Rows().front().in_flight; };
   Traffic::InFlight one = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
-  ASSERT_EQ(in_flight(), 1u);  // there is a row before anything was answered
+  ASSERT_EQ(in_flight(), 1u);  // the row exists before anything was answered
   EXPECT_EQ(traffic.Rows().front().count, 0u);
   {
     const Traffic::InFlight dropped = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
     EXPECT_EQ(in_flight(), 2u);
   }
   Traffic::InFlight moved = std::move(one);
-  one.End();  // NOLINT(bugprone-use-after-move): it is nobody's any more
+  one.End();  // it was moved from
   EXPECT_EQ(in_flight(), 1u);
   moved = traffic.Begin(Door::kLifeline, Number(Verb::kAcquire));
   EXPECT_EQ(in_flight(), 1u);

@@ -24,7 +24,7 @@ TEST_F(VerbsChannelTest, WhoWaitsForAShareIsServedInTurn) {
   EXPECT_TRUE(Send(maker, sends, arena, 0)->Get().ok());
   EXPECT_TRUE(IsAnswered(first));
   EXPECT_FALSE(IsAnswered(second));
-  EXPECT_EQ(Receive(two, receives_two)->Get().status().reason(), "CHANNEL_EMPTY");  // and does not wait
+  EXPECT_EQ(Receive(two, receives_two)->Get().status().reason(), "CHANNEL_EMPTY");  // it does not wait
   EXPECT_TRUE(Send(maker, sends, arena, 1)->Get().ok());
   const auto got = first->Get();
   ASSERT_TRUE(got.ok());
@@ -48,7 +48,7 @@ TEST_F(VerbsChannelTest, WhoWaitsForRoomIsServedInTurn) {
   auto second = Send(maker, sends, arena, 1, kLong);
   auto third = Send(maker, sends, arena, 2, kLong);
   EXPECT_FALSE(IsAnswered(second));
-  // It would overtake them.
+  // The request would overtake the waiting ones.
   EXPECT_EQ(Send(maker, sends, arena, 3)->Get().status().reason(), "CHANNEL_FULL");
   EXPECT_EQ(PageOf(Receive(maker, receives)), 0u);
   EXPECT_TRUE(second->Get().ok());
@@ -173,7 +173,7 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
   request.set_role(v1::OpenChannelRequest::SENDER);
   request.set_name(std::string(300, 'n'));
   EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().code(), Code::kInvalidArgument);
-  // An answer that nobody wants cannot bring anything.
+  // An answer that its caller does not want cannot grant a share.
   Caller deaf = maker;
   deaf.hears = false;
   EXPECT_EQ(Receive(deaf, End(maker, v1::OpenChannelRequest::RECEIVER))->Get().status().code(), Code::kInvalidArgument);

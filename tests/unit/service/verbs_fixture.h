@@ -1,4 +1,4 @@
-// Verbs over a real Broker, called as a door would call them.
+// Verbs over a real Broker, called as a door calls them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class VerbsTest : public ::testing::Test {
         caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
     return awaited;
   }
-  // An arena as its producer has it: mapped, sealed, its descriptor closed. The mapping dies at once.
+  // Allocates an arena as its producer has it: mapped, sealed, its descriptor closed. The mapping is dropped at once.
   v1::Handle Arena(const Caller& caller, uint64_t size) {
     auto answer = StartAllocate(caller, size)->Get();
     EXPECT_TRUE(answer.ok()) << answer.status().ToString();
@@ -114,7 +114,7 @@ class VerbsTest : public ::testing::Test {
     EXPECT_TRUE(verbs().shares.Withdraw(caller, request).ok());
   }
 
-  // Memory without bytes. REQUIRES: no verbs yet.
+  // Uses memory without bytes. REQUIRES: no verbs yet.
   std::shared_ptr<FakeWorld> FakeMemory(uint64_t capacity) {
     auto fake = std::make_unique<FakeBackend>(capacity);
     auto world = fake->world;
@@ -125,7 +125,7 @@ class VerbsTest : public ::testing::Test {
   Config config_;
   std::unique_ptr<MemoryBackend> backend_ = MakeHostBackend({64 * kMiB, false});
   std::atomic<int> allocated_{0};
-  std::function<void()> on_allocated_;  // on the slow thread
+  std::function<void()> on_allocated_;  // runs on the slow thread
   std::optional<Broker> broker_;
   std::optional<Verbs> verbs_;
 };

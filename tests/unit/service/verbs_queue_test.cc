@@ -1,5 +1,4 @@
-// Unwaited publishes, as the verbs see them: one that stands in a queue is a Publish, and every request that looks for
-// its name finds it.
+// Unwaited publishes and the verbs: an entry in a queue counts as a Publish, and every request for its name finds it.
 #include <gmock/gmock.h>
 
 #include <mutex>
@@ -26,7 +25,7 @@ class VerbsQueueTest : public VerbsTest {
   void Serve(const OpenQueue& queue) {
     verbs().publishes.ServePublishes(queue, session_queue::Format::kSlots, SessionQueue::Others::kStop);
   }
-  // Who was cut, and why.
+  // The sessions that were cut, and the causes.
   std::vector<std::pair<SessionId, std::string>> Cut() {
     const std::lock_guard lock(mutex_);
     return cut_;
@@ -157,7 +156,7 @@ TEST_F(VerbsQueueTest, ARequestThatWaitsForANameIsAnsweredWhenItIsServed) {
   EXPECT_TRUE(one->Get().ok());
 }
 
-// Each waiter that is tried looks for names of the other queue: none is served inside of serving.
+// Each retried waiter looks for a name in the other queue. No queue is served while another one is being served.
 TEST_F(VerbsQueueTest, WaitersOfTwoQueuesEnd) {
   const Caller one = Open();
   const Caller other = Open();
@@ -173,7 +172,7 @@ TEST_F(VerbsQueueTest, WaitersOfTwoQueuesEnd) {
     first.Enter(Small(arenas[0], "a" + std::to_string(i), 256 * i));
     second.Enter(Small(arenas[1], "b" + std::to_string(i), 256 * i));
   }
-  EXPECT_FALSE(StartAcquire(reader, {"never"})->Get().ok()) << "drains both";
+  EXPECT_FALSE(StartAcquire(reader, {"never"})->Get().ok()) << "this serves both queues";
   for (const auto& wait : waits) EXPECT_TRUE(wait->Get().ok());
 }
 
@@ -201,7 +200,8 @@ TEST_F(VerbsQueueTest, ASessionHasOneQueue) {
   request.set_namespace_("other");
   EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().code(), Code::kFailedPrecondition) << "it is mapped";
+  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().code(), Code::kFailedPrecondition)
+      << "the queue is mapped already";
   const Caller without = Open();
   EXPECT_EQ(verbs().arenas.Browse(without, request).status().reason(), "NO_QUEUE");
   EXPECT_FALSE(verbs().publishes.FindQueue(without.session));
@@ -243,10 +243,10 @@ TEST_F(VerbsQueueTest, ASessionThatWritesWhatCannotBeIsCutAloneAndARequestThatIs
   }
   EXPECT_EQ(garbage.CodeOf(0), Code::kInvalidArgument);
   EXPECT_FALSE(StartAcquire(Open(), {"other"})->Get().ok());
-  EXPECT_EQ(Cut().size(), 2u) << "told once";
+  EXPECT_EQ(Cut().size(), 2u) << "each session is cut once";
 }
 
-// Requests of other threads that stand before a publish do not hide its name; the door serves them later, in order.
+// Waited requests in front of a publish do not hide its name. The door serves them later, in order.
 TEST_F(VerbsQueueTest, APublishIsFoundBehindWaitedRequests) {
   const Caller maker = Open();
   const v1::Handle arena = Arena(maker, kMiB);
@@ -283,7 +283,7 @@ TEST_F(VerbsQueueTest, AQueueGoesWithItsSession) {
   EXPECT_FALSE(verbs().publishes.FindQueue(maker.session));
   EXPECT_FALSE(StartAcquire(Open(), {"a"})->Get().ok());
   EXPECT_EQ(writer.served(), 0u);
-  // Another thread may have been serving it when it went.
+  // Another thread may have been serving the queue when the session ended.
   Serve(*queue);
   EXPECT_EQ(writer.ReasonOf(0), "SESSION_ENDED");
 }

@@ -27,11 +27,12 @@ TEST_F(VerbsTest, WhatIsPublishedIsAcquiredWithItsSpecs) {
   EXPECT_EQ(share.name(), "x");
   EXPECT_EQ(share.handle().size(), 4096u);
   EXPECT_EQ(share.specs().arrays(0).dtype(), "uint8");
-  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));  // it runs after the answer
+  verbs().WaitIdle(Clock::now() + std::chrono::hours(1));  // the task runs after the answer
   EXPECT_EQ(allocated_.load(), 1);
 }
 
-// Nobody says that the hold has ended: the broker looks by itself, also if the last lease went with a mapping.
+// The session does not report the end of its hold: the broker looks by itself, also if the last lease went with a
+// mapping.
 TEST_F(VerbsTest, AHoldIsWatchedFromTheLastLeaseOn) {
   const Caller maker = Open();
   const v1::Handle arena = Arena(maker, kMiB);
@@ -209,7 +210,7 @@ TEST_F(VerbsTest, SharesWhoseDescriptionsDoNotFitIntoAnAnswerAreNotLeased) {
   EXPECT_NE(refused.status().message().find("of 8 shares"), std::string::npos) << refused.status().message();
   const auto stats = verbs().lists.GetStats(maker, {});
   EXPECT_EQ(stats->message.leases(), 0u);
-  EXPECT_EQ(stats->message.acquires_total(), 0u) << "nothing was leased, to be taken back again";
+  EXPECT_EQ(stats->message.acquires_total(), 0u) << "nothing was leased and taken back";
 }
 
 TEST_F(VerbsTest, EveryKindOfListAnswers) {
@@ -259,7 +260,7 @@ TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {
   hello.set_join(std::string(16, 'x'));
   const auto forged = verbs().sessions.Join(hello, peer);
   EXPECT_EQ(foreign.status().code(), Code::kNotFound);
-  EXPECT_EQ(foreign.status().message(), forged.status().message()) << "it tells which token exists";
+  EXPECT_EQ(foreign.status().message(), forged.status().message()) << "the messages reveal which token exists";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The verbs that may wait: for memory, for a name, for a seal.
+// Verbs that may wait: for memory, for a name, for a seal.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -99,7 +99,7 @@ TEST_F(VerbsWaitingTest, MemoryThatSomebodyStillMapsIsReclaimedOnceHeLetsGo) {
   auto waits = StartAllocate(Open(), kMiB, 60'000);
   verbs().sessions.EndSession(hog.session);
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
-  EXPECT_TRUE(verbs().memory_wanted(1000)) << "its descriptor is open: the bytes are not gone";
+  EXPECT_TRUE(verbs().memory_wanted(1000)) << "its descriptor is open, so the bytes still exist";
   arena->descriptor.reset();
   EXPECT_TRUE(waits->Get().ok());
 }
@@ -111,7 +111,7 @@ TEST_F(VerbsWaitingTest, AWaiterIsAnsweredByItsOwnReturnedRanges) {
   ASSERT_TRUE(Publish(maker, arena, "x", 0, 2 * kMiB).ok());
   auto waits = StartAllocate(maker, kMiB, 60'000);
   const Caller other = Open();
-  Withdraw(other, "x");  // its answer brings nothing: the arena is not its own
+  Withdraw(other, "x");  // the answer returns no range, because the arena is another session's
   const auto answer = waits->Get();
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_FALSE(answer->message.has_handle());
@@ -119,7 +119,7 @@ TEST_F(VerbsWaitingTest, AWaiterIsAnsweredByItsOwnReturnedRanges) {
   EXPECT_EQ(answer->message.returned(0).size(), 2 * kMiB);
 }
 
-// GPU memory whose bytes come when an event happens that nobody but its maker waits for.
+// GPU memory whose bytes come with an event that only its maker can wait for.
 class VerbsFenceTest : public VerbsWaitingTest {
  protected:
   VerbsFenceTest() { backend_ = std::make_unique<FakeGpuBackend>(HandleKind::kCudaVmm); }
@@ -213,7 +213,7 @@ TEST_F(VerbsFenceTest, ABrokerIsNoMorePatientThanItSays) {
   EXPECT_GE(Clock::now() - begun, kFenceWait);
 }
 
-// Between the dropping of its waiters and its end a session must not get another waiter.
+// Between the drop of its waiters and its end a session must not get another waiter.
 TEST_F(VerbsWaitingTest, NobodyWaitsInASessionThatEnds) {
   const Caller caller = Open();
   const v1::Handle all = Arena(caller, 64 * kMiB);
@@ -222,13 +222,13 @@ TEST_F(VerbsWaitingTest, NobodyWaitsInASessionThatEnds) {
   v1::AllocateRequest request;
   request.set_size(kMiB);
   request.set_timeout_ms(60'000);
-  // The reply of a waiter that is dropped dies: at that very moment somebody else of the session asks.
+  // The reply of a dropped waiter is destroyed; at this moment another request of the session arrives.
   std::shared_ptr<void> dropped(nullptr, [&](void*) { late = verbs().arenas.Allocate(caller, request, [](auto) {}); });
   verbs().arenas.Allocate(caller, request, [last = std::move(dropped)](auto) {});
   verbs().WaitIdle(Clock::time_point::max());
   verbs().sessions.EndSession(caller.session);
   ASSERT_TRUE(late.has_value());
-  EXPECT_EQ(*late, WaiterId{}) << "it waits on, though nobody is there to hear the answer";
+  EXPECT_EQ(*late, WaiterId{}) << "the request waits although its session has ended";
 }
 
 TEST_F(VerbsWaitingTest, ManyWhoAskAtOnceAreServedTogether) {
@@ -248,12 +248,12 @@ TEST_F(VerbsWaitingTest, ManyWhoAskAtOnceAreServedTogether) {
   const uint64_t before = world->allocations.load();
   go_on.set_value();
   verbs().WaitIdle(Clock::time_point::max());
-  // Whoever is first is tried by the round under way, and by the one task that was posted meanwhile.
-  EXPECT_LE(world->allocations.load() - before, 2u) << "a task for each";
+  // The first waiter is tried by the current round, and by the one task that was posted meanwhile.
+  EXPECT_LE(world->allocations.load() - before, 2u) << "one task per waiter was posted";
 }
 
-// Somebody waits for memory, somebody else holds what is nobody's any more: that is looked at now and then, with a
-// back-off, not without end.
+// A request waits for memory that a process still holds without a name: the broker looks at it with a back-off, not in
+// a loop.
 TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   const auto world = FakeMemory(kMiB);
   const Caller caller = Open();
@@ -265,12 +265,12 @@ TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   const auto begun = Clock::now();
   EXPECT_EQ(StartAllocate(caller, kMiB, 200)->Get().status().code(), Code::kResourceExhausted);
   const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(50));
-  // The sweep asked for by Release, the waiter's own, and for each one that a timer begins another of the waiter.
+  // The sweep of Release, the one of the waiter, and one of the waiter for each sweep that a timer starts.
   EXPECT_LE(world->hold_checks.load(), 2 * (grains + 2));
   world->held = false;
 }
 
-// Programs that know no broker, as frameworks' own allocators, give memory back and tell nobody.
+// Other programs, such as frameworks with their own allocators, free memory without telling the broker.
 TEST_F(VerbsWaitingTest, WhatOthersOfTheMachineGiveBackIsFoundInOrder) {
   const auto world = FakeMemory(8 * kMiB);
   world->machine_is_full = true;
@@ -295,11 +295,11 @@ TEST_F(VerbsWaitingTest, AMachineThatStaysFullIsAskedNowAndThenAndNamedAtTheDead
   const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(100));
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(refused.status().message(), HasSubstr("the driver: CUDA_ERROR_OUT_OF_MEMORY (2): 1048576 bytes"));
-  EXPECT_GE(world->allocations.load(), 2u) << "it was asked once";
-  EXPECT_LE(world->allocations.load(), grains + 2) << "it was asked all the time";
+  EXPECT_GE(world->allocations.load(), 2u) << "it was tried only once";
+  EXPECT_LE(world->allocations.load(), grains + 2) << "it was tried in a loop";
 }
 
-// Populating 2 GiB takes a second: it is the wait of those alone who stand behind it in its namespace.
+// Populating 2 GiB takes a second. Only requests behind it in its namespace wait for it.
 TEST_F(VerbsWaitingTest, AnArenaThatTakesLongToPopulateIsNobodyElsesWait) {
   constexpr uint64_t kLarge = 2048 * kMiB;
   const auto world = FakeMemory(4096 * kMiB);
@@ -322,7 +322,7 @@ TEST_F(VerbsWaitingTest, AnArenaThatTakesLongToPopulateIsNobodyElsesWait) {
   EXPECT_TRUE(behind->Get().ok());
 }
 
-// The kernel may sleep over a last seal (pinned pages): nobody else may wait for that.
+// The kernel may sleep during a permanent seal (pinned pages); other requests must not wait for it.
 TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
   const auto world = FakeMemory(8 * kMiB);
   std::promise<void> sealing;

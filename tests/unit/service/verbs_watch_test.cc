@@ -54,7 +54,7 @@ TEST_F(VerbsWatchTest, WhatHasComeIsAnsweredAtOnceAndWhatWillIsWaitedFor) {
   EXPECT_EQ(second->message.events(0).name(), "a");
   EXPECT_EQ(second->message.events(0).kind(), v1::EVENT_KIND_PUBLISH);
   EXPECT_EQ(Next(watcher, watch)->Get()->message.events_size(), 0);
-  EXPECT_EQ(Next(watcher, watch, 1)->Get()->message.events_size(), 0);  // it waited in vain: no error
+  EXPECT_EQ(Next(watcher, watch, 1)->Get()->message.events_size(), 0);  // it timed out, which is no error
 }
 
 TEST_F(VerbsWatchTest, WhoWaitsIsAnsweredWhenTheBrokerDrainsAndNotWhenItsSessionEnds) {
@@ -127,7 +127,7 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   EXPECT_EQ(verbs().shares.TryAcquire(caller, AskedFor(acquire), &response).status().code(), Code::kInvalidArgument);
 }
 
-// Nobody may hear that it was refused, and then what is given back beside it would stay.
+// A caller that wants no answer cannot learn of a refusal, so the releases in the same request must be done.
 TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);

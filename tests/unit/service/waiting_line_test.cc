@@ -20,7 +20,7 @@ constexpr SessionId kBob{2};
 
 class WaitingLineTest : public ::testing::Test {
  protected:
-  // Waits for as many bytes as `need`; takes them from free_.
+  // Waits for `need` bytes and takes them from free_.
   Waiter ForMemory(SessionId session, std::string who, int need, milliseconds patience = hours(1)) {
     Waiter waiter;
     waiter.session = session;
@@ -43,8 +43,8 @@ class WaitingLineTest : public ::testing::Test {
     return waiter;
   }
 
-  // Of `waiters` that wait for one name, each with a try that looks for `names`, how many the publishing thread tries
-  // itself. All are tried.
+  // The number of `waiters` for one name, each looking for `names` names per try, that the publishing thread tries
+  // itself. All of them are tried.
   size_t TriedByThePublish(size_t waiters, size_t names) {
     std::atomic<size_t> here{0}, delivered{0};
     std::promise<void> all;
@@ -105,7 +105,7 @@ TEST_F(WaitingLineTest, WhoStandsBehindIsAskedWhetherItsOwnMemoryCameBack) {
   own.retry = [this](bool first) -> Deliver {
     EXPECT_FALSE(first);
     return [this] {
-      EXPECT_EQ(line_.waiting(), 1u) << "whoever is answered no longer waits";
+      EXPECT_EQ(line_.waiting(), 1u) << "an answered waiter no longer waits";
       answered_.push_back("own");
     };
   };
@@ -263,7 +263,7 @@ TEST_F(WaitingLineTest, TheSameNameTwiceInOneRequestIsOneWait) {
   EXPECT_EQ(line_.waiting(), 0u);
 }
 
-// What happens while a retry runs must not be lost: the event makes it run once more.
+// An event during a retry is not lost: the retry runs once more.
 TEST_F(WaitingLineTest, AnEventDuringARetryIsNotLost) {
   std::atomic<int> answers{0};
   Waiter waiter = ForName(kAlice, "alice");
@@ -271,7 +271,7 @@ TEST_F(WaitingLineTest, AnEventDuringARetryIsNotLost) {
   waiter.retry = [&, this](bool) -> Deliver {
     if (second) return [&answers] { ++answers; };
     second = true;
-    line_.NamePublished(7, "n", "x");  // as if another thread had, after this try had looked
+    line_.NamePublished(7, "n", "x");  // as if another thread had published it after this try had looked
     return nullptr;
   };
   const auto id = line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter));
@@ -303,7 +303,7 @@ TEST_F(WaitingLineTest, ManyPublishersAndWaitersLoseNoWakeUp) {
   EXPECT_EQ(line_.waiting(), 0u);
 }
 
-// Two users may give a namespace the same name.
+// Two users may have namespaces of the same name.
 TEST_F(WaitingLineTest, AnotherUsersNameWakesNobody) {
   ASSERT_TRUE(line_.WaitForNames(8, "n", std::array{std::string_view("x")}, ForName(kBob, "bob")).ok());
   tried_.clear();
@@ -311,7 +311,7 @@ TEST_F(WaitingLineTest, AnotherUsersNameWakesNobody) {
   EXPECT_EQ(tried_, Names{});
 }
 
-// Of several names the one that is missing is waited for: those that are there may come again and again.
+// A waiter for several names waits for the missing one; the others may be published again and again.
 TEST_F(WaitingLineTest, AWaiterIsTriedWhenTheNameComesThatItLacks) {
   std::string missing = "x";
   Waiter waiter = ForName(kAlice, "alice");
@@ -322,7 +322,7 @@ TEST_F(WaitingLineTest, AWaiterIsTriedWhenTheNameComesThatItLacks) {
   EXPECT_EQ(tried_, Names{});
   missing = "y";
   line_.NamePublished(7, "n", "x");
-  EXPECT_EQ(tried_.size(), 2u) << "once more, since it may have come before it was waited for";
+  EXPECT_EQ(tried_.size(), 2u) << "once more, because the name may have come before the waiter was enlisted";
   tried_.clear();
   line_.NamePublished(7, "n", "x");
   EXPECT_EQ(tried_, Names{});
@@ -332,7 +332,7 @@ TEST_F(WaitingLineTest, AWaiterIsTriedWhenTheNameComesThatItLacks) {
   EXPECT_EQ(line_.waiting(), 0u);
 }
 
-// A name that comes while a waiter is being enlisted for it is not missed.
+// A name that is published while a waiter is being enlisted for it is not missed.
 TEST_F(WaitingLineTest, WhatCameBeforeItWasWaitedForIsFound) {
   std::string missing = "x";
   bool is_there = false;
@@ -343,7 +343,7 @@ TEST_F(WaitingLineTest, WhatCameBeforeItWasWaitedForIsFound) {
     return nullptr;
   };
   waiter.misses = [&] {
-    if (missing == "y") is_there = true;  // as if another thread had published it, after this try had looked
+    if (missing == "y") is_there = true;  // as if another thread had published it after this try had looked
     return std::string_view(missing);
   };
   ASSERT_TRUE(line_.WaitForNames(7, "n", std::array{std::string_view("x")}, std::move(waiter)).ok());
@@ -352,7 +352,7 @@ TEST_F(WaitingLineTest, WhatCameBeforeItWasWaitedForIsFound) {
   EXPECT_TRUE(answered);
 }
 
-// A publish makes the tries of a few waiters; another thread makes the rest.
+// A publish tries a few waiters; another thread tries the others.
 TEST_F(WaitingLineTest, APublishTriesAFewAndLeavesTheOthersToAThread) {
   EXPECT_LE(TriedByThePublish(60, 1), 8u);
   EXPECT_EQ(TriedByThePublish(20, 256), 1u) << "a try that looks for many names is expensive";
@@ -376,7 +376,7 @@ TEST_F(WaitingLineTest, WhatOneUserLacksOfItsOwnOthersAreNotAskedFor) {
   EXPECT_FALSE(line_.wanted(7));
 }
 
-// One user's queue is no wait for another, who may even come while it is served.
+// A user's queue does not delay another user, who may even arrive while it is served.
 TEST_F(WaitingLineTest, UsersAreServedInTurn) {
   for (const char* who : {"1", "2", "3"}) ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, who, 0)).ok());
   Waiter brings_another = ForMemory(kAlice, "", 0);
@@ -390,7 +390,7 @@ TEST_F(WaitingLineTest, UsersAreServedInTurn) {
   EXPECT_EQ(answered_, (Names{"other namespace", "other user", "1", "came meanwhile", "2", "3"}));
 }
 
-// Inside a namespace the lanes keep the order: who is behind one of the other lane is tried once that one was.
+// Inside a namespace the lanes keep the order: an entry behind one of the other lane is tried after it.
 TEST_F(WaitingLineTest, NobodyOvertakesOneOfTheOtherLane) {
   const auto wait = [&](const char* ns, const char* who, int need, Lane lane) {
     Waiter waiter = ForMemory(kAlice, who, need);
@@ -408,7 +408,7 @@ TEST_F(WaitingLineTest, NobodyOvertakesOneOfTheOtherLane) {
   EXPECT_EQ(answered_, (Names{"elsewhere", "large"}));
   EXPECT_TRUE(line_.ServeMemory(Lane::kShort));
   EXPECT_EQ(answered_, (Names{"elsewhere", "large", "behind"}));
-  EXPECT_FALSE(line_.ServeMemory(Lane::kLong)) << "nobody is left whom it kept waiting";
+  EXPECT_FALSE(line_.ServeMemory(Lane::kLong)) << "no waiter of the other lane is left";
   EXPECT_EQ(answered_, (Names{"elsewhere", "large", "behind", "large behind"}));
 }
 
@@ -428,7 +428,7 @@ TEST_F(WaitingLineTest, OneOfTheOtherLaneThatWaitsOnStopsNobodyFromBeingTried) {
   EXPECT_TRUE(line_.ServeMemory(Lane::kLong));
   line_.ServeMemory(Lane::kShort);
   EXPECT_EQ(answered_, Names{"behind"});
-  EXPECT_FALSE(first) << "the place is the other's";
+  EXPECT_FALSE(first) << "the other waiter is the first";
 }
 
 TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {

@@ -35,7 +35,7 @@ TEST(WatchdogTest, TellsForAsLongAsEveryLoopAnswers) {
     release.get_future().wait();
   });
   stuck.get_future().wait();
-  // A round that was answered before may still be told; after it there is no other.
+  // A callback of a round that was answered before may still run; no other may.
   const int before = told;
   one.Post([] {});
   std::this_thread::sleep_for(milliseconds(50));
@@ -50,9 +50,9 @@ TEST(WatchdogTest, ALoopThatNeverAnswersDoesNotKeepItFromEnding) {
   std::vector<std::function<void()>> kept;
   {
     const Watchdog watchdog(milliseconds(4), {[&kept](std::function<void()> task) { kept.push_back(std::move(task)); }},
-                            [] { ADD_FAILURE() << "nobody answered"; });
+                            [] { ADD_FAILURE() << "no thread answered"; });
   }
-  for (const auto& task : kept) task();  // late, and harmless
+  for (const auto& task : kept) task();  // late, without effect
 }
 
 TEST(WatchdogTest, IsWantedByTheManagerAlone) {

@@ -92,7 +92,6 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
     MutexLock lock(mutex_);
     for (;;) {
       const bool has_pages = queue_.load(std::memory_order_relaxed) == &queue;  // false in a forked child
-      if (has_pages && request.confirmed != nullptr) *request.confirmed = TakeConfirmed(queue);
       if (has_pages && queue.completions.HasEntry()) Reap(queue);
       if (!has_pages || lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       auto sent = SendOutcome::kAgain;
@@ -104,6 +103,7 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
       if (lost()) continue;
       AB_RETURN_IF_ERROR(AwaitRoom(queue, has_room ? 0 : slots, request.deadline));
     }
+    if (request.confirmed != nullptr) *request.confirmed = TakeConfirmed(queue);
     auto flags = static_cast<uint8_t>(FlagsOf(request.header) | request.flags);
     if (is_long) flags |= session_queue::kOnSocket;
     const session_queue::Header header{.verb = static_cast<uint8_t>(request.header.verb),

@@ -425,14 +425,14 @@ void AddCore(py::module_& module) {
       .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
 
   using py::arg;
-  const auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
-                          std::string note, std::string note_in_place, bool wait) {
+  auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
+                    std::string note, std::string note_in_place, bool wait) {
     Broker::PublishOptions said{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
     said.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
     return PutOptions{std::move(said), std::move(note_in_place)};
   };
   py::class_<PutOptions>(module, "PutOptions", py::is_final())
-      .def(py::init(options), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
+      .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
            arg("wait") = true);
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())

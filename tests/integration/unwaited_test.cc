@@ -344,24 +344,33 @@ TEST_P(PutTest, SeveralArraysOfAnyStridesMakeOneShare) {
 // The broker learns that the last handle of a channel's end and of a watch has been dropped, although the queue was
 // full.
 TEST_P(PutTest, AnEndAndAWatchThatAreDroppedInAFullQueueAreClosed) {
-  std::atomic<bool> waits{false};
+  static thread_local bool fills = false;
+  std::atomic<bool> is_full{false};
   Broker::Options its = options();
-  its.interrupted = [&waits] { return waits.store(true), false; };
+  its.interrupted = [&is_full] {
+    if (fills) is_full = true;
+    return false;
+  };
   Broker broker(its);
   Broker other(options());
   Meet(broker);
-  auto channel = broker.OpenChannel("frames", Channel::Role::kReceiver);
-  auto watch = broker.OpenWatch({.name_prefix = "never"});
-  ASSERT_TRUE(channel.ok() && watch.ok());
+  auto channel = std::make_unique<Channel>(*broker.OpenChannel("frames", Channel::Role::kReceiver));
+  auto watch = std::make_unique<Watch>(*broker.OpenWatch({.name_prefix = "never"}));
   ASSERT_EQ(other.GetStats()->channels, 1u);
   ASSERT_EQ(other.GetStats()->watchers, 1u);
   daemon_->Freeze();
+  // Small arrays: one arena has room for as many as the queue. A put waits only where the queue is full.
   std::thread filler([&] {
-    for (int i = 0; !waits; ++i) EXPECT_TRUE(Put(broker, "filling/" + std::to_string(i), 1).ok());
+    fills = true;
+    const std::vector<uint8_t> content(64, 1);
+    const View view = ViewOf(content);
+    for (int i = 0; !is_full; ++i) {
+      EXPECT_TRUE(broker.Put({&view, 1}, {.name = "filling/" + std::to_string(i), .wait = false}).ok());
+    }
   });
-  while (!waits) std::this_thread::yield();
-  std::thread channel_dropper([&] { channel = Unavailable("dropped"); });
-  std::thread watch_dropper([&] { watch = Unavailable("dropped"); });
+  while (!is_full) std::this_thread::yield();
+  std::thread channel_dropper([&] { channel.reset(); });
+  std::thread watch_dropper([&] { watch.reset(); });
   // Long enough for both to return if they did not wait for room.
   std::this_thread::sleep_for(milliseconds(200));
   daemon_->Signal(SIGCONT);

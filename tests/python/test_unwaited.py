@@ -13,7 +13,7 @@ from pathlib import Path
 import arraybridge
 import numpy as np
 import pytest
-from arraybridge import BrokerUnavailable, InvalidRequest, ShareExists
+from arraybridge import BrokerUnavailable, InvalidRequest, ShareExists, _core
 
 
 def meet(broker: arraybridge.Broker) -> None:
@@ -61,6 +61,28 @@ def test_an_array_that_is_put_in_place_is_frozen(broker: arraybridge.Broker) -> 
     assert broker.get("born").tolist() == [3, 3, 3, 3]
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 1
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_put_enters_the_extension_once(broker: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
+    entered = []
+    put = _core.Core.put
+
+    def noted(core: _core.Core, name: str, *rest: object) -> object:
+        entered.append(name)
+        return put(core, name, *rest)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a second call")
+
+    monkeypatch.setattr(_core.Core, "put", noted)
+    for other in ("empty", "place", "placement_of", "publish"):
+        monkeypatch.setattr(_core.Core, other, refused)
+    broker.put({"x": np.arange(5), "y": [np.ones(3)]}, "tree", wait=wait)
+    broker.put(np.ones(4), "array", wait=wait)
+    broker.put(np.ones(4), "sealed", sealed=True, wait=wait)
+    assert entered == ["tree", "array", "sealed"]
+    assert broker.get("tree")["x"].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("how", ["put", "flush", "close", "put_many"])

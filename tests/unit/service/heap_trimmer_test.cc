@@ -56,11 +56,11 @@ TEST_F(HeapTrimmerTest, MemoryThatIsFreeBelowMemoryInUseIsGivenBack) {
 TEST_F(HeapTrimmerTest, SharesThatAreWithdrawnInALivingArenaGiveTheirMemoryBack) {
   config_.limits.shares_per_namespace = 1 << 17;
   const Caller maker = Open();
-  const v1::Handle arena = Arena(maker, 16 * kMiB);
+  const v1::Handle arena = Arena(maker, 32 * kMiB);
   const uint64_t before = PrivateBytes();
   uint64_t made = 0;
   for (; PrivateBytes() < before + kUsed; ++made) {
-    ASSERT_TRUE(Publish(maker, arena, Concat("s", made), made * 64, 64, 500).ok());
+    ASSERT_TRUE(Publish(maker, arena, Concat("s", made), made * 256, 64, 500).ok());
   }
   for (uint64_t i = 0; i < made; ++i) Withdraw(maker, Concat("s", i));
   AwaitBelow(before + kLeft);

@@ -1,4 +1,4 @@
-#include "daemon/service/closer.h"
+#include "daemon/service/system/closer.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

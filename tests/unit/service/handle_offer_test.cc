@@ -69,11 +69,11 @@ TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
     const char* why;
   };
   const Case cases[] = {
-      {[](auto&, Peer& peer) { peer.uid = 1001; }, "another user's"},
+      {[](auto&, Peer& peer) { peer.uid = 1001; }, "another user"},
       {[](auto&, Peer& peer) { peer.process = nullptr; }, "cannot be watched"},
       {[](auto&, Peer& peer) { peer.process = std::make_shared<const UniqueFd>(); }, "cannot be watched"},
-      {[](auto& said, Peer&) { said.clear_boot_id(); }, "does not say"},
-      {[](auto& said, Peer&) { said.clear_pid_namespace(); }, "does not say"},
+      {[](auto& said, Peer&) { said.clear_boot_id(); }, "does not state"},
+      {[](auto& said, Peer&) { said.clear_pid_namespace(); }, "does not state"},
       {[](auto& said, Peer&) { said.set_boot_id("other"); }, "another kernel"},
       {[](auto& said, Peer&) { said.set_pid_namespace(8); }, "another PID namespace"},
       {[](auto& said, Peer&) { said.set_tegra(true); }, "runs on a Tegra"},

@@ -137,7 +137,7 @@ def test_shares_of_all_users_can_be_withdrawn(daemon: Daemon, session: Session) 
     session.publish("a", bytes(1000))
     session.publish("b", bytes(1000), "team")
     me = os.getuid()
-    assert "say whose" in ctl(daemon, "withdraw", "--admin", "a").stderr
+    assert "name the user, too" in ctl(daemon, "withdraw", "--admin", "a").stderr
     assert done(daemon, "withdraw", "a", "--uid", me) == "withdrawn\n"
     assert done(daemon, "withdraw", "--admin", "b", "-n", "team") == "withdrawn\n"
     assert ctl(daemon, "withdraw", "--admin", "b", "-n", "team").returncode == NOT_FOUND

@@ -126,7 +126,7 @@ SIMULATED = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
     [
         ("devices=2", "ok", "shows 2 GPUs", {"GPU 0": ("ok", "as cuda_vmm, cuda_ipc"), "GPU 1": ("ok", "as cuda_vmm, cuda_ipc")}),
         ("devices=1;off=103", "ok", "shows 1 GPU", {"GPU 0": ("note", "as cuda_ipc; not as cuda_vmm: the driver exports no descriptors")}),
-        ("devices=1;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("note", "not as cuda_ipc: an integrated GPU has no")}),
+        ("devices=1;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("note", "not as cuda_ipc: an integrated GPU does not support")}),
         ("devices=1;off=103;integrated=0", "ok", "shows 1 GPU", {"GPU 0": ("problem", "as nothing; not as cuda_vmm")}),
         ("devices=0", "note", "CUDA_ERROR_NO_DEVICE", {}),
         ("version=11000", "problem", "supports CUDA 11.0", {}),

@@ -342,7 +342,7 @@ def test_revoked_rights_end_their_use(place: Place, user: Users) -> None:
         assert isinstance(bob("call", door, "Acquire", namespace="team", shares=KEY), bytes)
     place.configure(CONFIG.replace(f', "gid:{TEAM}:ro"', ""))
     daemon.process.send_signal(signal.SIGHUP)
-    eventually("his sessions end", lambda: "2 sessions ended" in daemon.log.read_text())
+    eventually("his sessions end", lambda: "ended 2 sessions" in daemon.log.read_text())
     eventually("at the gRPC door", lambda: bob("call", "grpc", "GetStats") == {
         "code": UNAUTHENTICATED,
         "text": "metadata 'arraybridge-session' names no open session; a session ends with its stream",

@@ -59,7 +59,7 @@ def test_a_passed_listening_socket_is_not_a_starters_descriptor(directory: Path,
     command = ["sh", "-c", script, "sh", os.devnull, str(DAEMON), "--directory", str(directory), flag, "3"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
-    assert f"{flag}: 3 is a socket that the manager passed" in done.stderr
+    assert f"{flag}: 3 is a listening socket of the service manager" in done.stderr
 
 
 def test_the_ready_descriptor_cannot_be_standard_error(directory: Path) -> None:

@@ -121,19 +121,19 @@ def who_sees_some_gpus_numbers_them_as_cuda_does(broker: arraybridge.Broker, _: 
             assert arraybridge.get_device_id(got, target) == 1
             assert arraybridge.convert_memory(got, target, target, gpu_id=1) is got
             assert (arraybridge.convert_memory(got, target, "numpy") == VALUES).all()
-            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 0), "use ['cpu', 'cuda:1'] here")
-            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 2), "use ['cpu', 'cuda:1'] here")
+            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 0), "use ['cpu', 'cuda:1']")
+            refused(lambda s=source, t=target: arraybridge.convert_memory(s, None, t, 2), "use ['cpu', 'cuda:1']")
         shared = on_gpu(1, "cupy")
         assert broker.convert(shared, target).address == shared.address
         assert broker.convert(VALUES, target, device=1).held.device == (2, 1)
         assert arraybridge.stack_slices([VALUES, shared], target, 1).held.device == (2, 1)
-        hidden = f"{target} does not see the CUDA device cuda:0: it can use ['cpu', 'cuda:1'] here"
+        hidden = f"{target} does not see the CUDA device cuda:0: it can use ['cpu', 'cuda:1']"
         refused(lambda t=target: broker.convert(on_gpu(0, "cupy"), t), hidden)
         refused(lambda t=target: broker.convert(VALUES, t, device=0), hidden)
     sys.modules["tensorflow"].visible = []  # type: ignore[attr-defined]
     warnings.simplefilter("ignore")
     assert not arraybridge.convert_memory(VALUES, "numpy", "tensorflow").on_gpu
-    refused(lambda: arraybridge.convert_memory(VALUES, "numpy", "tensorflow", 1), "use ['cpu'] here")
+    refused(lambda: arraybridge.convert_memory(VALUES, "numpy", "tensorflow", 1), "use ['cpu']")
 
 
 def tensorflows_order_is_its_own(broker: arraybridge.Broker, _: str) -> None:

@@ -349,7 +349,7 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
     if number is None:
         reason = f"{names.target} has no arrays on the CPU (gpu_id=None); its CUDA and other devices here: {there}"
     else:
-        reason = f"{names.target} has no CUDA device or other GPU {number}: it can use {there}"
+        reason = f"{names.target} has no CUDA device (or other GPU) {number}: it can use {there}"
     raise DeviceUnavailable(*names, "device", reason)
 
 

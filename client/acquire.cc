@@ -285,13 +285,14 @@ Result<std::vector<View>> ViewsOf(Session& session, const KnownShare& known, con
 }
 
 // What a sender says of a share, as the last one was or anew.
-Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road, const road::Message& entry,
-                                               const ReadArena& arena, std::string_view ns, std::string_view channel) {
+Result<std::shared_ptr<const KnownShare>> Know(Session& session, DirectConsumer& consumer,
+                                               const direct_channel::Message& entry, const ReadArena& arena,
+                                               std::string_view ns, std::string_view channel) {
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("what was sent is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
   if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("what was sent lies in no arena");
-  if (auto known = road.Known(entry.text(), entry.size); known) {
+  if (auto known = direct.Known(entry.text(), entry.size); known) {
     return known;
   }
   auto described = codec::DecodeDescription(entry.text());
@@ -307,13 +308,13 @@ Result<std::shared_ptr<const KnownShare>> Know(Session& session, TakenRoad& road
   described->fence = {};
   if (Status checked = CheckShare(*described); !checked.ok()) return InvalidArgument(checked.message());
   auto made = Make(session, entry.text(), *std::move(described));
-  if (made.ok()) road.Remember(*made);
+  if (made.ok()) direct.Remember(*made);
   return made;
 }
 
 }  // namespace
 
-Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
+Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline) {
   const auto late = [weak = session.weak_from_this(), arena = entry.arena](const Result<Answer>& answer) {
     const auto self = weak.lock();
     if (self && answer.ok()) self->Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
@@ -334,17 +335,17 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
   return MapArena(session, *exported, std::move(answer->descriptor)).status();
 }
 
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
-                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
-                          MapMode mode) {
-  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), road, entry.slot));
-  if (!lease.ok()) return road->End(entry.slot), lease.status();
-  auto known = Know(session, *road, entry, *arena, ns, channel);
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct,
+                          const direct_channel::Message& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
+                          std::string_view channel, MapMode mode) {
+  auto lease = session.reaper().Adopt(std::make_unique<Lease>(session.shared_from_this(), direct, entry.slot));
+  if (!lease.ok()) return direct->End(entry.slot), lease.status();
+  auto known = Know(session, *direct, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
   auto views = ViewsAt(session, **known, entry.offset, *lease, mode);
   if (!views.ok()) return views.status();
-  session.roads().Count();
+  session.direct_channels().Count();
   const Share* const share = &(*known)->share;
   return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
 }

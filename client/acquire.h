@@ -8,8 +8,8 @@
 #include <arraybridge/array.h>
 #include <arraybridge/broker.h>
 
+#include "client/direct_consumer.h"
 #include "client/session.h"
-#include "client/taken_road.h"
 
 namespace arraybridge {
 
@@ -27,13 +27,13 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
                                           Deadline deadline);
 
-// What stands on a road and was taken from there, as arrays of this process. INVALID_ARGUMENT: its sender described
-// nothing that can be. `arena`: the one in which it lies.
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
-                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
-                          MapMode mode);
-// Maps the arena in which it lies. `receiving`: the end of the channel whose road it is.
-Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline);
+// What stands on a direct channel and was taken from there, as arrays of this process. INVALID_ARGUMENT: its sender
+// described nothing that can be. `arena`: the one in which it lies.
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct,
+                          const direct_channel::Message& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
+                          std::string_view channel, MapMode mode);
+// Maps the arena in which it lies. `receiving`: the end of the channel whose direct channel it is.
+Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline);
 
 // Gives back what an answer granted that nobody waits for any more.
 void GiveBackLate(Session& session, const Result<Answer>& answer);

@@ -43,7 +43,7 @@ Placement::Range::Range(std::shared_ptr<Session> of, std::shared_ptr<WrittenAren
     : SessionRemains(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
 bool Placement::Range::EndAtOnce() noexcept {
-  std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
+  std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire);
   // Whatever dies with the session is no work for this thread.
   if (left == nullptr || session.use_count() == 1) return false;
   left->store(true, std::memory_order_release);
@@ -58,7 +58,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
   if (undrained()) return session->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
   // First of all this claim on the mapping: who finds the arena empty unmaps it.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
-  if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
+  if (std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire)) {
     return left->store(true, std::memory_order_release);
   }
   session->written().DropLocal(*gone, offset);

@@ -29,7 +29,7 @@ namespace {
 // Times that the broker may answer "ranges came back" and they do not fit, before we say so.
 constexpr int kCarvesMax = 8;
 // While receivers have ranges of which they tell nobody when they let go, who waits for memory looks so often.
-constexpr uint64_t kRoadLookMs = 10;
+constexpr uint64_t kDirectPollMs = 10;
 
 // Bytes that the array takes in its range: whole granules, none if it is empty. 0 too if that overflows.
 uint64_t Room(const View& array) {
@@ -118,14 +118,14 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reaper().CollectReady();
-    session.LookAtRoads();
+    session.PollDirectChannels();
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
     const uint64_t size = session.written().NextSize(device, bytes, own);
-    const bool looks = session.roads().outstanding();
+    const bool looks = session.direct_channels().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
-    const uint64_t wait = looks ? std::min(left, kRoadLookMs) : left;
+    const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker decides when time is up; this side only watches that it answers.
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {

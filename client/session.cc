@@ -10,7 +10,7 @@
 #include "client/arena.h"
 #include "client/capabilities.h"
 #include "client/clock_offset.h"
-#include "client/taken_road.h"
+#include "client/direct_consumer.h"
 #include "proto/boundary/release_limit.h"
 #include "proto/boundary/text.h"
 
@@ -37,7 +37,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.holds = to.holds || from.holds;
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
-  to.roads.insert(to.roads.end(), from.roads.begin(), from.roads.end());
+  to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
   std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
   if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
@@ -74,7 +74,7 @@ codec::Release TakeMessage(codec::Release& release) {
   message.leases = take(release.leases);
   message.arenas = take(release.arenas);
   message.unmapped = take(release.unmapped);
-  message.roads = take(release.roads);
+  message.direct_channels = take(release.direct_channels);
   message.holds = std::exchange(release.holds, false);
   message.capabilities = std::exchange(release.capabilities, std::nullopt);
   const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
@@ -224,9 +224,9 @@ Status Session::Sync(codec::Release release, Deadline deadline) {
   return Ok();
 }
 
-void Session::LookAtRoads() {
+void Session::PollDirectChannels() {
   codec::Release release;
-  release.roads = roads_.Look(*written_);
+  release.direct_channels = direct_channels_.Look(*written_);
   if (!release.empty()) Post(std::move(release));
 }
 
@@ -256,8 +256,8 @@ Moment::State SessionRemains::LookAtDevice() {
   return state.ok() ? *state : Moment::State::kPassed;
 }
 
-Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
-    : SessionRemains(std::move(of)), id(0), road_(std::move(road)), slot_(slot) {
+Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot)
+    : SessionRemains(std::move(of)), id(0), direct_(std::move(direct)), slot_(slot) {
   session->leases_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -271,10 +271,10 @@ Lease::Lease(std::shared_ptr<Session> of, Hold held) : Lease(std::move(of), 0) {
 
 bool Lease::EndAtOnce() noexcept {
   // Whatever dies with the session is no work for this thread.
-  if ((!hold_ && !road_) || private_mapping || Waits() || session.use_count() == 1) return false;
-  if (road_) {
-    if (road_.use_count() == 1) return false;
-    road_->End(slot_);
+  if ((!hold_ && !direct_) || private_mapping || Waits() || session.use_count() == 1) return false;
+  if (direct_) {
+    if (direct_.use_count() == 1) return false;
+    direct_->End(slot_);
     session->leases_.fetch_sub(1, std::memory_order_relaxed);
     return true;
   }
@@ -289,7 +289,7 @@ void Lease::GiveBack(codec::Release& release) {
   if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
   if (undrained()) return session->KeepUndrained(arena);
   arena.reset();
-  if (road_) return road_->End(slot_);
+  if (direct_) return direct_->End(slot_);
   if (id == 0) {
     if (hold_.End() || withdrawn_) release.holds = true;
     return;

@@ -14,19 +14,19 @@
 
 #include "client/arena_cache.h"
 #include "client/codec.h"
+#include "client/direct_producers.h"
 #include "client/fences.h"
 #include "client/holds.h"
 #include "client/lifeline.h"
 #include "client/memory/mapper_table.h"
 #include "client/outcomes.h"
 #include "client/reaper.h"
-#include "client/roads.h"
 #include "client/share_cache.h"
 #include "client/unwaited_publishes.h"
 
 namespace arraybridge {
 
-class TakenRoad;
+class DirectConsumer;
 class WrittenArenas;
 
 // Thread-safe.
@@ -50,9 +50,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Holds& holds() { return holds_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
-  Roads& roads() { return roads_; }
+  DirectProducers& direct_channels() { return direct_channels_; }
   // Carves anew what receivers have read without telling the broker.
-  void LookAtRoads();
+  void PollDirectChannels();
   Fences& fences() { return fences_; }
   Outcomes& outcomes() { return *outcomes_; }
   // Whether this process waits for events of others: until one could not be opened, then only for bytes that are there.
@@ -102,7 +102,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache known_;
   Holds holds_;
   UnwaitedPublishes unwaited_;
-  Roads roads_;
+  DirectProducers direct_channels_;
   Fences fences_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
@@ -135,12 +135,12 @@ class SessionRemains : public Remains {
   bool undrained_ = false;
 };
 
-// A lease of one share, a hold on it, or its slot on a road, and the memory in which it lies.
+// A lease of one share, a hold on it, or its slot on a direct channel, and the memory in which it lies.
 class Lease final : public SessionRemains {
  public:
   Lease(std::shared_ptr<Session> of, uint64_t lease);
   Lease(std::shared_ptr<Session> of, Hold held);
-  Lease(std::shared_ptr<Session> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
+  Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
   ~Lease() override;
   // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to
   // tell.
@@ -160,7 +160,7 @@ class Lease final : public SessionRemains {
 
  private:
   Hold hold_;
-  const std::shared_ptr<TakenRoad> road_;
+  const std::shared_ptr<DirectConsumer> direct_;
   const uint64_t slot_ = 0;
   bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
 };

@@ -1,5 +1,5 @@
 // An Account is what one user has of everything that the limits called _per_uid bound, but for what has a table of its
-// own (roads, watchers). Everything that a user can make grow is counted here, or there.
+// own (direct channels, watchers). Everything that a user can make grow is counted here, or there.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Namespace;
 // is mapped.
 inline constexpr uint64_t kDescriptorsOfSession = 4;
 inline constexpr uint64_t kDescriptorsOfArena = 2;
-inline constexpr uint64_t kDescriptorsOfRoad = 7;
+inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 
 struct Account {
   uint64_t sessions = 0;

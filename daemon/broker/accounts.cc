@@ -30,7 +30,7 @@ uint64_t Broker::State::DescriptorsMax(const Config& config) {
 
 uint64_t Broker::State::DescriptorsOf(uint32_t uid, const Account& account) const {
   return kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
-         kDescriptorsOfRoad * roads.CountOf(uid) + account.unmapped_hold_pages + account.catalogues;
+         kDescriptorsOfDirectChannel * direct_channels.CountOf(uid) + account.unmapped_hold_pages + account.catalogues;
 }
 
 Status Broker::State::CheckDescriptors(const Session& session, uint64_t more) const {

@@ -202,7 +202,7 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     Arena* readable = state.FindReadable(*found, arena);
     if (readable == nullptr) {
       Arena* const sent = state.FindArena(arena);
-      if (sent != nullptr && state.OnRoadOf(*found, receiving, *sent)) readable = sent;
+      if (sent != nullptr && state.IsInDirectChannelOf(*found, receiving, *sent)) readable = sent;
     }
     if (readable == nullptr) return NoArena(arena);
     const bool stale = readable->generation() != generation;

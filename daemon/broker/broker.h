@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "daemon/broker/channel.h"
-#include "daemon/broker/channel_road.h"
+#include "daemon/broker/direct_channel_record.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/history.h"
 #include "daemon/broker/holders.h"
@@ -111,8 +111,8 @@ struct PublishCall {
   std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
-  bool from_road = false;  // it stood on the channel's road, which ends
-  std::string note;        // how the bytes came, for who traces
+  bool from_direct = false;  // it stood on the channel's direct channel, which ends
+  std::string note;          // how the bytes came, for who traces
 };
 
 struct PublishedShare {
@@ -246,7 +246,7 @@ class Broker {
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
                                  uint64_t bytes_max = UINT64_MAX);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
-  // `receiving`: or which lies on the road that ends there.
+  // `receiving`: or which lies on the direct channel that ends there.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
@@ -320,22 +320,23 @@ class Broker {
   // Queues that publish into this namespace, or into any of the user's, and in which something waits.
   std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
-  // Sending without calls (roads.cc): between the one sender and the one receiver of a channel, both on lifelines. What
-  // would change that is refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD, until the road was ended: OpenChannel,
-  // CloseChannel; a Publish if something stands on the road. A Receive is refused so while the queue is empty.
-  // A part of the road for an end; the first who asks makes it. NOT_FOUND, NO_ROAD: there is none. RESOURCE_EXHAUSTED:
-  // limits.roads_per_uid.
-  Result<UniqueFd> ExportRoad(SessionId session, ChannelEndId end, RoadPart part);
+  // Sending without calls (direct_channels.cc): between the one sender and the one receiver of a channel, both on
+  // lifelines. What would change that is refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT, until the direct channel
+  // was ended: OpenChannel, CloseChannel; a Publish if something stands on the direct channel. A Receive is refused so
+  // while the queue is empty. A part of the direct channel for an end; the first who asks makes it. NOT_FOUND,
+  // NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  Result<UniqueFd> ExportDirectChannel(SessionId session, ChannelEndId end, DirectPart part);
   // This end has mapped it; once both have, it is open. The channel, on which others' waits may be over.
-  Result<ChannelId> RoadMapped(SessionId session, ChannelEndId end);
+  Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end);
   // Null: there is none. Of an end, of a channel's name, of a session, whichever side it is.
-  std::shared_ptr<const ChannelRoad> RoadOf(SessionId session, ChannelEndId end) const;
-  std::shared_ptr<const ChannelRoad> RoadIn(SessionId session, std::string_view ns, std::string_view channel) const;
-  std::vector<std::shared_ptr<const ChannelRoad>> RoadsOf(SessionId session) const;
-  // Its road is being ended: the channel is like any other from now on. `complete`: nothing was lost.
-  void RoadEnded(const ChannelRoad& road, bool complete);
+  std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
+  std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,
+                                                             std::string_view channel) const;
+  std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
+  // Its direct channel is being ended: the channel is like any other from now on. `complete`: nothing was lost.
+  void DirectChannelEnded(const DirectChannelRecord& direct, bool complete);
   // This sender waits no more for what was received on them; by their numbers. One that stands is not forgotten.
-  void ForgetRoads(SessionId sender, std::span<const uint64_t> numbers);
+  void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.
   // Each is handed out once; at most `most`.

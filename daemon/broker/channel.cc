@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/broker/channel_road.h"
+#include "daemon/broker/direct_channel_record.h"
 #include "daemon/broker/share.h"
 
 namespace arraybridge {
@@ -38,12 +38,12 @@ void Channel::Close(ChannelEndId end, bool complete) {
   if (!complete) incomplete_ = true;
 }
 
-Status Channel::CheckSend(bool from_road) const {
+Status Channel::CheckSend(bool from_direct) const {
   if (receivers_ == 0 && had_receivers_) {
     return FailedPrecondition("nobody receives from channel '", name_, "' any more").Because("NO_RECEIVER");
   }
   // Of both together there are no more than twice as many, however a session counts that lies.
-  if (queue_.size() < (from_road ? 2 : 1) * capacity()) return Ok();
+  if (queue_.size() < (from_direct ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
       .Because("CHANNEL_FULL")
       .With("capacity", std::to_string(capacity()));

@@ -20,7 +20,7 @@
 namespace arraybridge {
 
 class Namespace;
-struct ChannelRoad;
+struct DirectChannelRecord;
 struct Share;
 
 inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares, if nobody says otherwise
@@ -63,9 +63,9 @@ class Channel {
   // Something that was sent is lost.
   void MissSome() { incomplete_ = true; }
 
-  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`:
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_direct`:
   // it was sent before, and there is room.
-  Status CheckSend(bool from_road = false) const;
+  Status CheckSend(bool from_direct = false) const;
   // Whether there is one to receive. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
   Status CheckReceive() const;
 
@@ -79,7 +79,7 @@ class Channel {
   std::deque<Share*> TakeQueue();
 
   // How its one sender and its one receiver pass shares without calls; null: they do not.
-  std::shared_ptr<ChannelRoad> road;
+  std::shared_ptr<DirectChannelRecord> direct;
   // No end is open, and none ever received: until when it waits for one that does.
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 

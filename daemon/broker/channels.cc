@@ -57,7 +57,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     if (!made.ok()) return made.status();
     channel = *made;
   }
-  if (channel->road != nullptr) return OnRoad(*channel);
+  if (channel->direct != nullptr) return IsDirect(*channel);
   if (channel->members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
@@ -77,7 +77,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool
   if (found == nullptr) return NoSession();
   const auto known = found->ends.find(end);
   if (known == found->ends.end()) return NotOpen();
-  if (known->second.channel->road != nullptr) return OnRoad(*known->second.channel);
+  if (known->second.channel->direct != nullptr) return IsDirect(*known->second.channel);
   const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
   state.Close(*found, end, open.mapped(), complete, Clock::now());
@@ -115,7 +115,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     const auto end = state.EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
-    if (channel.queued() == 0 && channel.road != nullptr && channel.road->open) return OnRoad(channel);
+    if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return IsDirect(channel);
     AB_RETURN_IF_ERROR(channel.CheckReceive());
     if (found->leases.size() >= limits.leases_per_session) {
       return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
@@ -174,7 +174,7 @@ void Broker::State::Close(Session& session, ChannelEndId id, const ChannelEnd& e
                           Clock::time_point now) {
   Channel& channel = *end.channel;
   --session.account->channel_ends;
-  channel.road = nullptr;  // of a session that ends: it was ended before
+  channel.direct = nullptr;  // of a session that ends: it was ended before
   channel.Close(id, complete);
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
   if (!channel.members().empty()) return;

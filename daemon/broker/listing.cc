@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "daemon/broker/channel_road.h"
+#include "daemon/broker/direct_channel_record.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
@@ -68,7 +68,7 @@ std::string TokenBefore(const Channels& channels, typename Channels::const_itera
 ChannelRow RowOf(const Channel& channel) {
   return {channel.ns()->name(), channel.name(),      channel.ns()->uid(),
           channel.capacity(),   channel.queued(),    channel.queued_bytes(),
-          channel.senders(),    channel.receivers(), channel.road != nullptr && channel.road->open};
+          channel.senders(),    channel.receivers(), channel.direct != nullptr && channel.direct->open};
 }
 
 // What a row comes to in an answer, at most: a number has a byte of its own for its field, and one for seven of its

@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "daemon/broker/channel.h"
-#include "daemon/broker/channel_road.h"
 #include "daemon/broker/charge.h"
+#include "daemon/broker/direct_channel_record.h"
 #include "daemon/broker/holding.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/share.h"

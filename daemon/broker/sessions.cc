@@ -1,5 +1,5 @@
 // The Broker's verbs on sessions, and the lookups of all its verbs. Other verbs are in arenas.cc, shares.cc,
-// channels.cc, session_queues.cc, roads.cc and listing.cc; reclaim.cc has the ends of all of them.
+// channels.cc, session_queues.cc, direct_channels.cc and listing.cc; reclaim.cc has the ends of all of them.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -171,8 +171,8 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
 
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
-  std::unique_ptr<Session> ended;                   // dies after the lock
-  std::vector<std::shared_ptr<ChannelRoad>> roads;  // too
+  std::unique_ptr<Session> ended;                                     // dies after the lock
+  std::vector<std::shared_ptr<DirectChannelRecord>> direct_channels;  // too
   std::vector<std::shared_ptr<const void>> dropped;
   const MutexLock lock(state.mutex);
   auto node = state.sessions.extract(session);
@@ -183,7 +183,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended->ends) channels.push_back(end.channel->id());
   state.DropQueue(*ended);
-  roads = state.TakeRoads(session);
+  direct_channels = state.TakeDirectChannels(session);
   state.tickets_expired_total += ended->tickets.size();
   state.events.CloseAll(session);
   ended->ended = Clock::now();
@@ -289,7 +289,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPa
     for (const Holding::Page& page : ns->holding.pages()) pages->push_back(page.holds);
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
-  snapshot.queued_shares += roads.standing();
+  snapshot.queued_shares += direct_channels.standing();
   for (const auto& [id, session] : sessions) snapshot.tickets += session->tickets.size();
   snapshot.arenas = arenas.size();
   snapshot.dying_arenas = dying.size() + being_swept;

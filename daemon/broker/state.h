@@ -18,11 +18,11 @@
 #include "daemon/broker/account.h"
 #include "daemon/broker/arena.h"
 #include "daemon/broker/broker.h"
+#include "daemon/broker/direct_channel_table.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/flows.h"
 #include "daemon/broker/heap_use.h"
 #include "daemon/broker/namespace.h"
-#include "daemon/broker/road_table.h"
 #include "daemon/broker/session.h"
 #include "daemon/broker/share.h"
 #include "proto/boundary/mutex.h"
@@ -41,9 +41,9 @@ inline Status NoArena(ArenaId arena) {
   return NotFound("arena ", Number(arena), " is not there").Because("ARENA_NOT_FOUND");
 }
 
-inline Status OnRoad(const Channel& channel) {
-  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its road")
-      .Because("CHANNEL_ON_ROAD");
+inline Status IsDirect(const Channel& channel) {
+  return FailedPrecondition("channel '", channel.name(), "': what comes next is on its direct channel")
+      .Because("CHANNEL_IS_DIRECT");
 }
 
 // How many shares, leases or ends of channels are let go with the lock held once; the others when it was free between.
@@ -162,12 +162,12 @@ struct Broker::State {
   void DropQueued(Channel& channel) AB_REQUIRES(mutex);
   void DropChannel(Channel& channel) AB_REQUIRES(mutex);
 
-  // Sending without calls (roads.cc).
-  // Between whom a new road of this channel would lie. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
-  Result<ChannelRoad> PlanRoad(const Channel& channel) const AB_REQUIRES(mutex);
+  // Sending without calls (direct_channels.cc).
+  // Between whom a new direct channel of this channel would lie. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
+  Result<DirectChannelRecord> PlanDirectChannel(const Channel& channel) const AB_REQUIRES(mutex);
   // Those of a session that ends; they die after the lock.
-  std::vector<std::shared_ptr<ChannelRoad>> TakeRoads(SessionId session) AB_REQUIRES(mutex);
-  bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
+  std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);
+  bool IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
   // What happened (telling.cc). `who`: null for the broker's own doing.
   static Event EventOf(EventKind kind, const Session* who, uint32_t owner);
   // `text`: of a withdrawal, why; else the note.
@@ -307,8 +307,8 @@ struct Broker::State {
   std::atomic<bool> holds_waiting{false};                                     // it is not empty
   std::vector<OpenQueue> queues AB_GUARDED_BY(mutex);
   std::atomic<bool> has_queues{false};  // it is not empty
-  RoadTable roads AB_GUARDED_BY(mutex);
-  uint64_t last_road AB_GUARDED_BY(mutex) = 0;
+  DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
+  uint64_t last_direct_channel AB_GUARDED_BY(mutex) = 0;
   uint64_t pending_fences AB_GUARDED_BY(mutex) = 0;
   uint64_t lost_fences_total AB_GUARDED_BY(mutex) = 0;
   std::atomic<bool> sweep_wanted{false};  // a Sweep would find something that the last one has not seen

@@ -33,7 +33,7 @@ struct Limits {
   Live<uint64_t> channel_ends_per_session = 512;
   Live<uint64_t> channel_ends_per_uid = 4096;
   Live<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; the other sessions ask by their sockets
-  Live<uint64_t> roads_per_uid = 64;            // 256 bytes an entry of the channel
+  Live<uint64_t> direct_channels_per_uid = 64;  // 256 bytes an entry of the channel
   Live<uint64_t> namespaces = 256;
   Live<uint64_t> namespaces_per_uid = 64;
   Live<uint64_t> arenas_per_uid = 8192;

@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// kPages: the broker's own, catalogues, pages of holds, rings, bells and roads; the others are arenas.
+// kPages: the broker's own, catalogues, pages of holds, rings, doorbells and direct channels; the others are arenas.
 enum class FdKind : uint8_t { kMemfd, kCudaVmm, kPages, kLast = kPages };
 
 constexpr std::string_view NameOf(FdKind kind) {

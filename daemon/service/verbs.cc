@@ -91,7 +91,7 @@ Result<v1::OpenSessionResponse> Verbs::Join(const v1::OpenSessionRequest& reques
 // In this order: who comes to wait after its waiters were dropped must hear that the session has gone.
 void Verbs::EndSession(SessionId session, EndCause cause) {
   tallies_.CountEnd(cause);
-  for (const auto& road : broker_.RoadsOf(session)) EndRoad(road);
+  for (const auto& direct : broker_.DirectChannelsOf(session)) EndDirectChannel(direct);
   const std::vector<ChannelId> channels = broker_.EndSession(session);
   sweeper_.WatchHolds();
   line_.DropSession(session);
@@ -103,7 +103,7 @@ void Verbs::EndSession(SessionId session, EndCause cause) {
 }
 
 Result<Answer<v1::MappedResponse>> Verbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  if (request.road_of() != 0) return RoadMapped(caller, ChannelEndId{request.road_of()});
+  if (request.direct_channel_of() != 0) return DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
@@ -143,7 +143,7 @@ Answer<v1::PublishResponse> Verbs::Told(const Caller& caller, PublishedShare pub
 
 Result<Answer<v1::ExportResponse>> Verbs::Export(const Caller& caller, const v1::ExportRequest& request) {
   auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation(),
-                               ChannelEndId{request.road_of()});
+                               ChannelEndId{request.direct_channel_of()});
   if (!handle.ok()) return handle.status();
   Answer<v1::ExportResponse> answer;
   Fill(answer.message.mutable_handle(), *handle);
@@ -169,7 +169,7 @@ Result<Answer<v1::ReleaseResponse>> Verbs::Release(const Caller& caller, const v
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
-  broker_.ForgetRoads(caller.session, Numbers(request.roads()));
+  broker_.ForgetDirectChannels(caller.session, Numbers(request.direct_channels()));
   // What cannot be noted is not: nobody may hear of it, and what is given back beside it comes first.
   uint64_t notes = 0;
   for (const v1::ShareNote& note : request.notes()) {
@@ -234,16 +234,16 @@ Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& 
       return broker_.OpenQueueOf(caller.session, request.namespace_());
     case v1::BrowseRequest::QUEUE_COMPLETIONS:
       return broker_.ExportCompletions(caller.session);
-    case v1::BrowseRequest::ROAD_OWN:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOwn);
-    case v1::BrowseRequest::ROAD_OTHER:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOther);
-    case v1::BrowseRequest::ROAD_SIGN:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kSign);
-    case v1::BrowseRequest::ROAD_BELL:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kBell);
-    case v1::BrowseRequest::ROAD_OTHER_BELL:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOtherBell);
+    case v1::BrowseRequest::DIRECT_OWN:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOwn);
+    case v1::BrowseRequest::DIRECT_OTHER:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOther);
+    case v1::BrowseRequest::DIRECT_CONTROL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kControl);
+    case v1::BrowseRequest::DIRECT_DOORBELL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kDoorbell);
+    case v1::BrowseRequest::DIRECT_OTHER_DOORBELL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOtherDoorbell);
     default:
       return broker_.ExportCatalogue(caller.session, request.namespace_());
   }

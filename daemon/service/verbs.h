@@ -119,9 +119,9 @@ class Verbs {
   // cannot be is cut. `others`: what happens to other requests between them.
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
   std::optional<OpenQueue> FindQueue(SessionId session) const { return broker_.QueueOf(session); }
-  // Sending without calls (verbs_road.cc). Null: there is none. When it returns the road has ended, and what stood
-  // there is queued.
-  void EndRoad(const std::shared_ptr<const ChannelRoad>& of);
+  // Sending without calls (verbs_direct.cc). Null: there is none. When it returns the direct channel has ended, and
+  // what stood there is queued.
+  void EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of);
   // Undoes what an answer granted that its caller will never hear. Whatever has gone meanwhile is no failure.
   void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
   void TakeBack(const Caller& caller, const v1::AcquireResponse& granted);
@@ -176,11 +176,11 @@ class Verbs {
   // Serves the unwaited publishes that stand in the queues of this namespace, or of all of the user's: a name is there
   // from the moment that its request stands in one. False: nothing stood in any.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
-  // The channel is on its road: that has to end first, or to be looked at.
-  static bool IsOnRoad(const Status& refusal);
-  bool Enter(const ChannelRoad& of, const road::Message& entry);
+  // The channel is on its direct channel: that has to end first, or to be looked at.
+  static bool IsDirectRefusal(const Status& refusal);
+  bool Enter(const DirectChannelRecord& of, const direct_channel::Message& entry);
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
-  Result<Answer<v1::MappedResponse>> RoadMapped(const Caller& caller, ChannelEndId end);
+  Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, ChannelEndId end);
   Result<UniqueFd> Exported(const Caller& caller, const v1::BrowseRequest& request);
   // Something was sent, received or closed there: whose turn it is now is answered.
   void ServeChannel(ChannelId channel);

@@ -34,8 +34,8 @@ Result<Answer<v1::OpenChannelResponse>> Verbs::OpenChannel(const Caller& caller,
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
   const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
   auto opened = broker_.OpenChannel(caller.session, call);
-  while (!opened.ok() && IsOnRoad(opened.status())) {
-    EndRoad(broker_.RoadIn(caller.session, call.ns, call.name));
+  while (!opened.ok() && IsDirectRefusal(opened.status())) {
+    EndDirectChannel(broker_.DirectChannelIn(caller.session, call.ns, call.name));
     opened = broker_.OpenChannel(caller.session, call);
   }
   if (!opened.ok()) return opened.status();
@@ -50,8 +50,8 @@ Result<Answer<v1::CloseChannelResponse>> Verbs::CloseChannel(const Caller& calle
                                                              const v1::CloseChannelRequest& request) {
   const ChannelEndId end{request.channel()};
   auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
-  while (!closed.ok() && IsOnRoad(closed.status())) {
-    EndRoad(broker_.RoadOf(caller.session, end));
+  while (!closed.ok() && IsDirectRefusal(closed.status())) {
+    EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
     closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
   }
   if (!closed.ok()) return closed.status();
@@ -127,7 +127,7 @@ Result<PassedFd> Verbs::ReceiveAtOnce(const Caller& caller, const v1::ReceiveReq
   const ChannelEndId end{request.channel()};
   const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
   if (!channel.ok()) return channel.status();
-  if (request.off_road()) EndRoad(broker_.RoadOf(caller.session, end));
+  if (request.revoke()) EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
     const Status others = NotFound("others wait for what the channel brings").Because("CHANNEL_EMPTY");

@@ -133,10 +133,10 @@ class Core:
         client: str,
         holds: bool = True,
         token: str = "",
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
         """holds: shares are found and held without calls where that is possible. token: opens namespaces to this process.
-        roads: channels send and receive without calls where that is possible.
+        direct_channels: channels send and receive without calls where that is possible.
         """
     def empty(
         self,
@@ -244,11 +244,11 @@ def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
     """Whether `take` makes something read-only of a read-only View, and calls as nothing else does: then it gets protected
     memory as it is from now on. One consumer of the process: NumPy's from_dlpack."""
 
-def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
+def shortcut(direct_channels: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
     """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
 
     Args:
-        roads: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
+        direct_channels: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
             plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
             plan).
     """

@@ -66,7 +66,7 @@ struct ClientStats {
   uint64_t pending_releases = 0;
   uint64_t holds_taken = 0;         // of all acquires so far: without a call
   uint64_t unwaited_publishes = 0;  // so far
-  uint64_t road_shares = 0;         // sent into channels, or received, so far: without a call
+  uint64_t direct_shares = 0;       // sent into channels, or received, so far: without a call
 };
 
 // What became of a request whose caller was told that time was up.
@@ -100,7 +100,7 @@ class Broker {
     // Shares are found and held without calls where that is possible. False: every Acquire is a call.
     bool holds = true;
     // Send to, and receive from, one process without calls, where that is possible (docs/fast-path.md).
-    bool roads = true;
+    bool direct_channels = true;
     // A secret that the operator gave to those whom a namespace is open to, beside what their user opens; at most 256
     // bytes. Calls that name a namespace which neither opens are refused with PERMISSION_DENIED.
     std::string token{};

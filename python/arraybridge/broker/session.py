@@ -16,7 +16,7 @@ class Session:
     """What a Broker is without its verbs; `Broker` says the arguments. Connects nowhere before it is asked for something.
 
     Raises:
-        InvalidRequest: a namespace, a start, a timeout or `roads` that cannot be.
+        InvalidRequest: a namespace, a start, a timeout or `direct_channels` that cannot be.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Session:
         start: discovery.Start,
         timeout_s: float,
         token: str | None = None,
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
         if start not in ("auto", "never", "private"):
             raise InvalidRequest(f'start is "auto", "never" or "private", not {start!r}')
@@ -35,11 +35,11 @@ class Session:
         if not isinstance(namespace, str) or not namespace:
             raise InvalidRequest(f"a namespace is a non-empty str, not {namespace!r}")
         check_text(namespace, "a namespace")
-        if not isinstance(roads, bool):
-            raise InvalidRequest(f"roads is True or False, not {roads!r}")
+        if not isinstance(direct_channels, bool):
+            raise InvalidRequest(f"direct_channels is True or False, not {direct_channels!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s, token, roads)
+        self._connection = Connection(address, namespace, start, timeout_s, token, direct_channels)
 
     def __enter__(self) -> Self:
         return self

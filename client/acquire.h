@@ -27,13 +27,13 @@ Result<std::vector<Acquired>> AcquireShares(Session& session, std::string_view n
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
                                           Deadline deadline);
 
-// What stands on a direct channel and was taken from there, as arrays of this process. INVALID_ARGUMENT: its sender
-// described nothing that can be. `arena`: the one in which it lies.
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct,
-                          const direct_channel::Message& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
+// An entry that was taken from a direct channel, as arrays of this process. INVALID_ARGUMENT: its producer described no
+// arrays that can be. `arena`: the one in which its range lies.
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& consumer,
+                          const direct_channel::Entry& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
                           std::string_view channel, MapMode mode);
-// Maps the arena in which it lies. `receiving`: the end of the channel whose direct channel it is.
-Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline);
+// Maps the arena in which its range lies. `receiving`: the consuming end.
+Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t receiving, Deadline deadline);
 
 // Gives back what an answer granted that nobody waits for any more.
 void GiveBackLate(Session& session, const Result<Answer>& answer);

@@ -56,7 +56,7 @@ struct Placement::Range final : SessionRemains {
   Range(std::shared_ptr<Session> session, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
   // What was only copied into, and is published, has its fence, which took over what is queued; what frameworks have
   // seen they may use without our knowing.
-  // What was sent on a direct channel tells it there.
+  // For a range that was sent in a direct channel, the flag there is set, too.
   bool EndAtOnce() noexcept override;
   bool Waits() const override {
     return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
@@ -79,7 +79,7 @@ struct Placement::Range final : SessionRemains {
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
   std::atomic<bool> handed_out{false};                   // its views
-  std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set when the last view has gone; null: it is on none
+  std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set when the last view has gone; null: not sent in one
 };
 
 // Thread-safe.

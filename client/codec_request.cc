@@ -140,8 +140,8 @@ std::string EncodeDirectMapped(uint64_t channel) {
   return wire::Encode(wire::MappedRequest{.direct_channel_of = channel});
 }
 
-std::string EncodeBrowseDirect(uint64_t channel, BrowsePart part) {
-  return wire::Encode(wire::BrowseRequest{.part = static_cast<wire::BrowseRequest::Part>(part), .channel = channel});
+std::string EncodeBrowseDirect(uint64_t channel) {
+  return wire::Encode(wire::BrowseRequest{.part = wire::BrowseRequest::Part::kDirectChannel, .channel = channel});
 }
 
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,

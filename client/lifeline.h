@@ -28,7 +28,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 struct Answer {
   std::string payload;
-  UniqueFd descriptor;  // rides along with some
+  UniqueFd descriptor;           // rides along with some
+  std::vector<UniqueFd> more{};  // those after the first
 };
 
 // Thread-safe.
@@ -181,8 +182,7 @@ class Lifeline : public ForkParticipant {
     uint64_t completed;
   };
   void CountCall();
-  void HaveRequests(Result<Answer> answer);
-  void HaveCompletions(const Result<Answer>& answer);
+  void MapQueue(const Result<Answer>& answer);
   Result<Answer> CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
                              const Late& late);
   // The slots of the queue up to and with this request. Any error: nothing was sent.
@@ -218,7 +218,7 @@ class Lifeline : public ForkParticipant {
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
   // Handles what stands in late_, unless another thread does; the lock is free meanwhile.
   void RunLate() AB_REQUIRES(mutex_);
-  Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
+  Result<Answer> AnswerOf(Frame& frame);
   // Null if nobody waits for this request (any more).
   Waiter* FindWaiter(uint64_t request) AB_REQUIRES(mutex_);
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
@@ -241,7 +241,6 @@ class Lifeline : public ForkParticipant {
   bool queue_offered_ = false;
   std::atomic<bool> queue_asked_{false};
   std::atomic<uint32_t> calls_{0};  // by the socket, as long as there is no queue
-  UniqueFd queue_requests_;         // whose completions' page is on its way
   std::unique_ptr<QueuePages> mapped_queue_;
   std::atomic<QueuePages*> queue_{nullptr};  // once the broker takes requests from it
   SpinBackoff backoff_;                      // of one processor

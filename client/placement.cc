@@ -123,7 +123,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
     const uint64_t size = session.written().NextSize(device, bytes, own);
-    const bool looks = session.direct_channels().outstanding();
+    const bool looks = session.direct_producers().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker decides when time is up; this side only watches that it answers.

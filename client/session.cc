@@ -226,7 +226,7 @@ Status Session::Sync(codec::Release release, Deadline deadline) {
 
 void Session::PollDirectChannels() {
   codec::Release release;
-  release.direct_channels = direct_channels_.Look(*written_);
+  release.direct_channels = direct_producers_.Poll(*written_);
   if (!release.empty()) Post(std::move(release));
 }
 
@@ -256,8 +256,8 @@ Moment::State SessionRemains::LookAtDevice() {
   return state.ok() ? *state : Moment::State::kPassed;
 }
 
-Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot)
-    : SessionRemains(std::move(of)), id(0), direct_(std::move(direct)), slot_(slot) {
+Lease::Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit)
+    : SessionRemains(std::move(of)), id(0), direct_(std::move(direct)), bit_(bit) {
   session->leases_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -274,7 +274,7 @@ bool Lease::EndAtOnce() noexcept {
   if ((!hold_ && !direct_) || private_mapping || Waits() || session.use_count() == 1) return false;
   if (direct_) {
     if (direct_.use_count() == 1) return false;
-    direct_->End(slot_);
+    direct_->Return(bit_);
     session->leases_.fetch_sub(1, std::memory_order_relaxed);
     return true;
   }
@@ -289,7 +289,7 @@ void Lease::GiveBack(codec::Release& release) {
   if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
   if (undrained()) return session->KeepUndrained(arena);
   arena.reset();
-  if (direct_) return direct_->End(slot_);
+  if (direct_) return direct_->Return(bit_);
   if (id == 0) {
     if (hold_.End() || withdrawn_) release.holds = true;
     return;

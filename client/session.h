@@ -50,7 +50,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Holds& holds() { return holds_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
-  DirectProducers& direct_channels() { return direct_channels_; }
+  DirectProducers& direct_producers() { return direct_producers_; }
   // Carves anew what receivers have read without telling the broker.
   void PollDirectChannels();
   Fences& fences() { return fences_; }
@@ -102,7 +102,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ShareCache known_;
   Holds holds_;
   UnwaitedPublishes unwaited_;
-  DirectProducers direct_channels_;
+  DirectProducers direct_producers_;
   Fences fences_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
@@ -135,12 +135,12 @@ class SessionRemains : public Remains {
   bool undrained_ = false;
 };
 
-// A lease of one share, a hold on it, or its slot on a direct channel, and the memory in which it lies.
+// A lease of one share, a hold on it, or its return bit in a direct channel, and the memory in which it lies.
 class Lease final : public SessionRemains {
  public:
   Lease(std::shared_ptr<Session> of, uint64_t lease);
   Lease(std::shared_ptr<Session> of, Hold held);
-  Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
+  Lease(std::shared_ptr<Session> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit);
   ~Lease() override;
   // A hold or a slot costs no message: it ends where the last array goes, if there is nothing to unmap and nobody to
   // tell.
@@ -161,7 +161,7 @@ class Lease final : public SessionRemains {
  private:
   Hold hold_;
   const std::shared_ptr<DirectConsumer> direct_;
-  const uint64_t slot_ = 0;
+  const uint64_t bit_ = 0;
   bool withdrawn_ = false;  // the hold has ended, and the broker waits for that
 };
 

@@ -111,7 +111,7 @@ struct PublishCall {
   std::chrono::milliseconds lifetime{0};  // 0: as long as the namespace lets it
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
-  bool from_direct = false;  // it stood on the channel's direct channel, which ends
+  bool from_direct = false;  // an entry of the channel's direct channel, which is revoked
   std::string note;          // how the bytes came, for who traces
 };
 
@@ -246,7 +246,7 @@ class Broker {
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
                                  uint64_t bytes_max = UINT64_MAX);
   // A read-only descriptor of an arena in which the session holds a lease or which it made.
-  // `receiving`: or which lies on the direct channel that ends there.
+  // `receiving`: or an arena of the sender of the direct channel that this end consumes.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
@@ -308,34 +308,32 @@ class Broker {
   bool HoldEnded(SessionId session);
 
   // Session queues (session_queues.cc): requests without system calls. Their requests are served by the doors. A
-  // writable description of the page of requests; the session's unwaited publishes go to `ns`. FAILED_PRECONDITION,
-  // QUEUE_TAKEN: it has a queue already. RESOURCE_EXHAUSTED: limits.session_queues_per_uid. INVALID_ARGUMENT: the
-  // namespace's name.
-  Result<UniqueFd> OpenQueueOf(SessionId session, std::string_view ns);
-  // A read-only description of the page of completions. NOT_FOUND, NO_QUEUE.
-  Result<UniqueFd> ExportCompletions(SessionId session) const;
+  // writable description of the page of requests and a read-only one of the page of completions; the session's unwaited
+  // publishes go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN: it has a queue already. RESOURCE_EXHAUSTED:
+  // limits.session_queues_per_uid. INVALID_ARGUMENT: the namespace's name.
+  Result<std::vector<UniqueFd>> OpenQueueOf(SessionId session, std::string_view ns);
   // Cheap: whether any session has one.
   bool has_queues() const;
   std::optional<OpenQueue> QueueOf(SessionId session) const;
   // Queues that publish into this namespace, or into any of the user's, and in which something waits.
   std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
-  // Sending without calls (direct_channels.cc): between the one sender and the one receiver of a channel, both on
-  // lifelines. What would change that is refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT, until the direct channel
-  // was ended: OpenChannel, CloseChannel; a Publish if something stands on the direct channel. A Receive is refused so
-  // while the queue is empty. A part of the direct channel for an end; the first who asks makes it. NOT_FOUND,
-  // NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
-  Result<UniqueFd> ExportDirectChannel(SessionId session, ChannelEndId end, DirectPart part);
-  // This end has mapped it; once both have, it is open. The channel, on which others' waits may be over.
+  // Direct channels (direct_channels.cc): between the one sender and the one receiver of a channel, both on lifelines.
+  // While there is one, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel, CloseChannel, a
+  // Publish if an entry stands there, a Receive while the channel's queue is empty.
+  // The files of the direct channel for an end, in the order of direct_channel::File; the first request makes it.
+  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  Result<std::vector<UniqueFd>> ExportDirectChannel(SessionId session, ChannelEndId end);
+  // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
   Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end);
-  // Null: there is none. Of an end, of a channel's name, of a session, whichever side it is.
+  // The direct channel of an end, or of a name; null: there is none. All of which the session is an end.
   std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
   std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,
                                                              std::string_view channel) const;
   std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
-  // Its direct channel is being ended: the channel is like any other from now on. `complete`: nothing was lost.
+  // The direct channel is being revoked: the channel is like any other from now on. `complete`: no share was lost.
   void DirectChannelEnded(const DirectChannelRecord& direct, bool complete);
-  // This sender waits no more for what was received on them; by their numbers. One that stands is not forgotten.
+  // This sender waits for no range of them any more; by their numbers. One that stands is not forgotten.
   void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and that nobody leases: its client may carve them again.

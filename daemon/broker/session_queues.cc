@@ -5,13 +5,7 @@
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
-namespace {
-
-Status NoQueue() { return NotFound("the session has no queue").Because("NO_QUEUE"); }
-
-}  // namespace
-
-Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
+Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   State& state = *state_;
   const std::string_view name = NamespaceNameOf(ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, state.config.limits.name_bytes_max));
@@ -34,12 +28,7 @@ Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
     state.queues.push_back(std::move(open));
     state.has_queues.store(true, std::memory_order_release);
   }
-  return queue->ExportRequests();
-}
-
-Result<UniqueFd> Broker::ExportCompletions(SessionId session) const {
-  const auto found = QueueOf(session);
-  return found ? found->queue->ExportCompletions() : NoQueue();
+  return queue->Export();
 }
 
 bool Broker::has_queues() const { return state_->has_queues.load(std::memory_order_acquire); }

@@ -162,8 +162,8 @@ struct Broker::State {
   void DropQueued(Channel& channel) AB_REQUIRES(mutex);
   void DropChannel(Channel& channel) AB_REQUIRES(mutex);
 
-  // Sending without calls (direct_channels.cc).
-  // Between whom a new direct channel of this channel would lie. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
+  // Direct channels (direct_channels.cc).
+  // The two ends of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
   Result<DirectChannelRecord> PlanDirectChannel(const Channel& channel) const AB_REQUIRES(mutex);
   // Those of a session that ends; they die after the lock.
   std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/memory/shared_pages.h"
 #include "proto/boundary/layouts/session_queue.h"
@@ -28,10 +29,9 @@ class SessionQueue {
   SessionQueue(const SessionQueue&) = delete;
   SessionQueue& operator=(const SessionQueue&) = delete;
 
-  // A writable description of the page of requests, for its session; a read-only one of the page of completions.
+  // For its session: a writable description of the page of requests, and a read-only one of the page of completions.
   // FAILED_PRECONDITION once the requests are sealed.
-  Result<UniqueFd> ExportRequests() const AB_EXCLUDES(serving_);
-  Result<UniqueFd> ExportCompletions() const AB_EXCLUDES(serving_);
+  Result<std::vector<UniqueFd>> Export() const AB_EXCLUDES(serving_);
   // The session has mapped both: from now on no other process can map the requests writable or take their memory away,
   // and requests are taken. `send_doorbell` wakes the session, on any thread. Idempotent.
   Status Seal(std::function<void()> send_doorbell) AB_EXCLUDES(serving_);

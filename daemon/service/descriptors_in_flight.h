@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
 #include <vector>
 
@@ -20,12 +21,13 @@ class DescriptorsInFlight {
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
 
-  enum class Room : uint8_t { kOne, kNoneInSession, kNoneForUser };
-  // Counts one more that is owed to this socket's peer, if descriptors_in_flight_max and _per_uid allow.
-  Room Reserve(int socket) AB_EXCLUDES(mutex_);
-  // One that was owed has been sent, or never will be.
-  void NoteSent(int socket) AB_EXCLUDES(mutex_);
-  void NoteDropped(int socket) AB_EXCLUDES(mutex_);
+  enum class Room : uint8_t { kEnough, kNoneInSession, kNoneForUser };
+  // Counts the descriptors of one more frame that is owed to this socket's peer, if descriptors_in_flight_max and
+  // _per_uid allow.
+  Room Reserve(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
+  // A frame with so many, which was owed, has been sent, or never will be.
+  void NoteSent(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
+  void NoteDropped(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
   // Before it is closed, and when epoll has forgotten it: what the peer has not read stays in flight, and counted, for
   // as long as the peer has its end. Gives the socket back if that is nothing.
   UniqueFd Bury(UniqueFd socket) AB_EXCLUDES(mutex_);
@@ -37,7 +39,8 @@ class DescriptorsInFlight {
  private:
   struct Count {
     uint64_t owed = 0;
-    uint64_t unread = 0;  // at most so many
+    uint64_t unread = 0;         // at most so many,
+    std::deque<uint8_t> frames;  // in these frames, the last that were sent
   };
   static void Recount(int socket, Count* count);
   void RecountAll() AB_REQUIRES(mutex_);

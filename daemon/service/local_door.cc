@@ -50,7 +50,7 @@ bool IsOverdue(const FrameHeader& request, Clock::time_point now) {
 // What a client sent is a stranger's file: closing it may take as long as the stranger likes.
 void CloseAll(Frame& frame) {
   CloseAside(std::move(frame.descriptor));
-  for (UniqueFd& descriptor : frame.surplus) CloseAside(std::move(descriptor));
+  for (UniqueFd& descriptor : frame.more) CloseAside(std::move(descriptor));
 }
 
 }  // namespace

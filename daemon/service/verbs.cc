@@ -219,34 +219,24 @@ Result<Answer<v1::BrowseResponse>> Verbs::Browse(const Caller& caller, const v1:
   if (!caller.hears) return Answer<v1::BrowseResponse>{};
   AB_RETURN_IF_ERROR(CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  auto descriptor = Exported(caller, request);
-  if (!descriptor.ok()) return descriptor.status();
+  auto descriptors = Exported(caller, request);
+  if (!descriptors.ok()) return descriptors.status();
   Answer<v1::BrowseResponse> answer;
-  answer.descriptor = PassedFd(*std::move(descriptor), FdKind::kPages);
+  answer.descriptor = PassedFd(*std::move(descriptors), FdKind::kPages);
   return answer;
 }
 
-Result<UniqueFd> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& request) {
-  switch (request.part()) {
-    case v1::BrowseRequest::HOLDS:
-      return broker_.ExportHolds(caller.session, request.namespace_());
-    case v1::BrowseRequest::QUEUE_REQUESTS:
-      return broker_.OpenQueueOf(caller.session, request.namespace_());
-    case v1::BrowseRequest::QUEUE_COMPLETIONS:
-      return broker_.ExportCompletions(caller.session);
-    case v1::BrowseRequest::DIRECT_OWN:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOwn);
-    case v1::BrowseRequest::DIRECT_OTHER:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOther);
-    case v1::BrowseRequest::DIRECT_CONTROL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kControl);
-    case v1::BrowseRequest::DIRECT_DOORBELL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kDoorbell);
-    case v1::BrowseRequest::DIRECT_OTHER_DOORBELL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOtherDoorbell);
-    default:
-      return broker_.ExportCatalogue(caller.session, request.namespace_());
+Result<std::vector<UniqueFd>> Verbs::Exported(const Caller& caller, const v1::BrowseRequest& request) {
+  if (request.part() == v1::BrowseRequest::QUEUE) return broker_.OpenQueueOf(caller.session, request.namespace_());
+  if (request.part() == v1::BrowseRequest::DIRECT_CHANNEL) {
+    return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
   }
+  auto one = request.part() == v1::BrowseRequest::HOLDS ? broker_.ExportHolds(caller.session, request.namespace_())
+                                                        : broker_.ExportCatalogue(caller.session, request.namespace_());
+  if (!one.ok()) return one.status();
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(*std::move(one));
+  return descriptors;
 }
 
 Result<Answer<v1::RedeemResponse>> Verbs::Redeem(const Caller& caller, const v1::RedeemRequest& request) {

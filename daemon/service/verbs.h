@@ -42,7 +42,7 @@ struct Caller {
 template <class Message>
 struct Answer {
   Message message;
-  PassedFd descriptor;  // rides along on a lifeline; always invalid at the gRPC door
+  PassedFd descriptor;  // one or several, on a lifeline; always invalid at the gRPC door
 };
 
 // Called exactly once, on any thread, maybe before the verb returns; not at all after Cancel or the session's end.
@@ -176,12 +176,12 @@ class Verbs {
   // Serves the unwaited publishes that stand in the queues of this namespace, or of all of the user's: a name is there
   // from the moment that its request stands in one. False: nothing stood in any.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
-  // The channel is on its direct channel: that has to end first, or to be looked at.
+  // The channel has a direct channel, which has to be revoked first, or polled.
   static bool IsDirectRefusal(const Status& refusal);
-  bool Enter(const DirectChannelRecord& of, const direct_channel::Message& entry);
+  bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry);
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
   Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, ChannelEndId end);
-  Result<UniqueFd> Exported(const Caller& caller, const v1::BrowseRequest& request);
+  Result<std::vector<UniqueFd>> Exported(const Caller& caller, const v1::BrowseRequest& request);
   // Something was sent, received or closed there: whose turn it is now is answered.
   void ServeChannel(ChannelId channel);
   // AcquireAtOnce without ServeQueued, which would call itself: a request that waits for a name is retried when it

@@ -15,7 +15,7 @@ namespace arraybridge {
 
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr size_t kFrameBytesMax = 64 * 1024;  // header included
-inline constexpr size_t kFrameDescriptorsMax = 1;    // surplus ones come apart from it
+inline constexpr size_t kFrameDescriptorsMax = 5;    // of an answer; a request has none
 
 // The order is the wire's: add at the end, never renumber.
 enum class Verb : uint16_t {
@@ -81,10 +81,10 @@ inline constexpr int64_t kFrameDeadlineMaxMs = int64_t{1} << 30;
 struct Frame {
   FrameHeader header{};
   std::string_view payload;
-  UniqueFd descriptor;            // invalid if none came
-  std::vector<UniqueFd> surplus;  // what came beyond kFrameDescriptorsMax. Closing a stranger's file may sleep
+  UniqueFd descriptor;         // the first; invalid if none came
+  std::vector<UniqueFd> more;  // those after it, also beyond kFrameDescriptorsMax. Closing a peer's file may sleep
 
-  size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + surplus.size(); }
+  size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + more.size(); }
 };
 
 enum class ReceiveOutcome {
@@ -108,8 +108,14 @@ enum class SendOutcome {
   kTooManyDescriptors,  // ETOOMANYREFS: too many descriptors of ours are in flight, unread
 };
 
-// One system call; never blocks when `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The descriptor
-// stays the caller's. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
-SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait);
+// One system call; never blocks when `wait` is false; never raises SIGPIPE. The descriptors stay the caller's.
+// REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax; at most kFrameDescriptorsMax descriptors.
+SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, std::span<const int> descriptors,
+                      bool wait);
+// With one descriptor; `descriptor` < 0: with none.
+inline SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor,
+                             bool wait) {
+  return SendFrame(socket, header, payload, {&descriptor, descriptor < 0 ? size_t{0} : size_t{1}}, wait);
+}
 
 }  // namespace arraybridge

@@ -244,11 +244,11 @@ def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
     """Whether `take` makes something read-only of a read-only View, and calls as nothing else does: then it gets protected
     memory as it is from now on. One consumer of the process: NumPy's from_dlpack."""
 
-def shortcut(direct_channels: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
+def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
     """What becomes of an array that is like one before, and its plan; None: there is none, or anything went wrong.
 
     Args:
-        direct_channels: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
+        roads: as `arraybridge.convert.shortcut` keeps them: (type(array), *wishes) to (read, caps_now or None, caps, plans), and
             plans from View.traits to (plan, show or None, count). A `read` may also return (what is wanted, key of its
             plan).
     """

@@ -54,7 +54,7 @@ class Broker(Session):
         timeout_s: of every call that names none, and how long put waits for room.
         token: a secret that opens namespaces which the operator opens to it, beside those that the user may use; None:
             $ARRAYBRIDGE_TOKEN, or what is in the file $ARRAYBRIDGE_TOKEN_FILE.
-        direct_channels: channels with one sender and one receiver hand their arrays over without calls where that is possible;
+        direct_channels: channels with one sender and one receiver hand arrays over without calls where that is possible;
             False: each of this Broker's goes through the daemon.
     """
 

@@ -285,15 +285,15 @@ Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr
   return ViewsAt(known, known.handle.offset, lease, mode);
 }
 
-// The share that a road's entry describes: the last share of this road if the description is the same.
-Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, TakenRoad& road, const road::Message& entry,
+// The share that a direct channel's entry describes: the last share of this direct channel if the description is the same.
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectConsumer& consumer, const direct_channel::Message& entry,
                                                       const ReadArena& arena, std::string_view ns,
                                                       std::string_view channel) {
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("the sent array is not in host memory");
   const uint64_t arena_size = arena.handle.arena_size;
   const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
   if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("the sent array lies outside its arena");
-  if (auto known = road.Known(entry.text(), entry.size); known) {
+  if (auto known = direct.Known(entry.text(), entry.size); known) {
     return known;
   }
   auto described = codec::DecodeDescription(entry.text());
@@ -309,13 +309,13 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, TakenRoa
   described->fence = {};
   if (Status checked = CheckShare(*described); !checked.ok()) return InvalidArgument(checked.message());
   auto made = Make(session, entry.text(), *std::move(described));
-  if (made.ok()) road.Remember(*made);
+  if (made.ok()) direct.Remember(*made);
   return made;
 }
 
 }  // namespace
 
-Status MapSent(Session& session, const road::Message& entry, uint64_t receiving, Deadline deadline) {
+Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline) {
   const auto handler = UnmapLate(session, entry.arena);
   const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
   auto answer = session.Call(Verb::kExport, request, deadline, handler);
@@ -333,17 +333,17 @@ Status MapSent(Session& session, const road::Message& entry, uint64_t receiving,
   return MapArena(session, *exported, std::move(answer->descriptor)).status();
 }
 
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<TakenRoad>& road, const road::Message& entry,
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct, const direct_channel::Message& entry,
                           std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
                           MapMode mode) {
-  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), road, entry.slot));
-  if (!lease.ok()) return road->End(entry.slot), lease.status();
-  auto known = DecodeKnown(session, *road, entry, *arena, ns, channel);
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), direct, entry.slot));
+  if (!lease.ok()) return direct->End(entry.slot), lease.status();
+  auto known = DecodeKnown(session, *direct, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
   auto views = ViewsAt(**known, entry.offset, *lease, mode);
   if (!views.ok()) return views.status();
-  session.roads().Count();
+  session.direct_channels().Count();
   const Share* const share = &(*known)->share;
   return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
 }

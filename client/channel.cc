@@ -92,7 +92,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }
-    if (auto sent = SendOnRoad(placement, options, until)) return Explain(*std::move(sent));
+    if (auto sent = SendDirect(placement, options, until)) return Explain(*std::move(sent));
     const milliseconds slice = Slice(until);
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count())};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
@@ -108,12 +108,12 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
     if (const auto its = session.lock()) GiveBackLate(*its, answer);
   };
-  bool off_road = false;
+  bool revoke = false;
   {
     const MutexLock lock(mutex_);
-    off_road = std::exchange(off_road_, false);
+    revoke = std::exchange(revoke_, false);
   }
-  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), off_road);
+  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), revoke);
   auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
   if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
   MutexLock lock(mutex_);
@@ -150,12 +150,12 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
     if (behind) session_->lifeline().ReadArrived();
     auto first = TakeKept();
     if (!first) {
-      const auto road = taken_road();
-      const uint64_t counted = road && road->opened() ? road->calls() : 0;
-      if (auto received = ReceiveOnRoad(options, until)) return *std::move(received);
+      const auto direct = direct_consumer();
+      const uint64_t counted = direct && direct->opened() ? direct->calls() : 0;
+      if (auto received = ReceiveDirect(options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
       auto answer = Ask(slice);
-      if (answer.status().reason() == "CHANNEL_ON_ROAD") {
+      if (answer.status().reason() == "CHANNEL_IS_DIRECT") {
         CaughtUp(counted);
         continue;
       }

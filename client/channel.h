@@ -10,10 +10,10 @@
 #include <arraybridge/channel.h>
 
 #include "client/codec.h"
-#include "client/road_pages.h"
-#include "client/sent_road.h"
+#include "client/direct_pages.h"
+#include "client/direct_producer.h"
 #include "client/session.h"
-#include "client/taken_road.h"
+#include "client/direct_consumer.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -47,21 +47,21 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::chrono::milliseconds Slice(const Until& until) const;
   Result<Answer> Ask(std::chrono::milliseconds slice);
 
-  // Without calls (channel_road.cc).
-  // Something is about to go by a call. Asks for a road, once it is worth it; waits for nothing.
-  void ForeseeRoad() AB_EXCLUDES(mutex_);
-  void HaveRoad(codec::BrowsePart part, Result<Answer> answer) AB_EXCLUDES(mutex_);
-  void MapRoad() AB_REQUIRES(mutex_);
+  // Without calls (channel_direct.cc).
+  // Something is about to go by a call. Asks for a direct channel, once it is worth it; waits for nothing.
+  void PrefetchDirect() AB_EXCLUDES(mutex_);
+  void HandleDirect(codec::BrowsePart part, Result<Answer> answer) AB_EXCLUDES(mutex_);
+  void MapDirect() AB_REQUIRES(mutex_);
   // It has ended, or is to be used no more.
-  void LeaveRoad(bool tell) AB_EXCLUDES(mutex_);
-  std::shared_ptr<SentRoad> sent_road() AB_EXCLUDES(mutex_);
-  std::shared_ptr<TakenRoad> taken_road() AB_EXCLUDES(mutex_);
-  RoadWait WaitOf(const Until& until) const;
+  void LeaveDirect(bool tell) AB_EXCLUDES(mutex_);
+  std::shared_ptr<DirectProducer> direct_producer() AB_EXCLUDES(mutex_);
+  std::shared_ptr<DirectConsumer> direct_consumer() AB_EXCLUDES(mutex_);
+  DirectWait WaitOf(const Until& until) const;
   // Nothing: it goes, or comes, by a call.
-  std::optional<Status> SendOnRoad(const Placement& placement, const SendOptions& options, const Until& until);
-  std::optional<Status> PutOnRoad(SentRoad& road, const Placement& placement, std::string_view description,
+  std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
+  std::optional<Status> PutDirect(DirectProducer& direct, const Placement& placement, std::string_view description,
                                   const Until& until);
-  std::optional<Result<Acquired>> ReceiveOnRoad(const ReceiveOptions& options, const Until& until);
+  std::optional<Result<Acquired>> ReceiveDirect(const ReceiveOptions& options, const Until& until);
   // The broker has nothing to receive by calls, of those that it had counted before.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
   void CountReceived() AB_REQUIRES(mutex_);
@@ -83,15 +83,15 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // what came for them, in the order in which it was sent
 
   static constexpr uint64_t kAskMost = 256;
-  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since somebody asked for a road
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since somebody asked for a direct channel
   uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // which call is worth a question
   uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until the next one, doubling
   bool asked_ AB_GUARDED_BY(mutex_) = false;     // it is on its way, or there
-  RoadPages::Files files_ AB_GUARDED_BY(mutex_);
-  std::shared_ptr<SentRoad> sent_ AB_GUARDED_BY(mutex_);
-  std::shared_ptr<TakenRoad> taken_ AB_GUARDED_BY(mutex_);
+  DirectPages::Files files_ AB_GUARDED_BY(mutex_);
+  std::shared_ptr<DirectProducer> sent_ AB_GUARDED_BY(mutex_);
+  std::shared_ptr<DirectConsumer> taken_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
-  bool off_road_ AB_GUARDED_BY(mutex_) = false;  // the broker is to end it
+  bool revoke_ AB_GUARDED_BY(mutex_) = false;  // the broker is to end it
 };
 
 }  // namespace arraybridge

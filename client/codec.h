@@ -154,13 +154,13 @@ struct Release {
   bool holds = false;  // hazard slots of withdrawn shares have been cleared
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
-  std::vector<uint64_t> roads{};
+  std::vector<uint64_t> direct_channels{};
   std::vector<std::pair<uint64_t, std::string>> notes{};  // by share id
   std::optional<Capabilities> capabilities{};             // replaces the earlier ones
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
-    return leases.empty() && arenas.empty() && unmapped.empty() && roads.empty() && !holds && !ends_fences() &&
+    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !holds && !ends_fences() &&
            notes.empty() && !capabilities;
   }
 };
@@ -187,11 +187,11 @@ enum class BrowsePart : uint8_t {
   kHolds = 1,
   kQueueRequests = 2,
   kQueueCompletions = 3,
-  kRoadOwn = 8,
-  kRoadOther = 9,
-  kRoadSign = 10,
-  kRoadBell = 11,
-  kRoadOtherBell = 12
+  kDirectOwn = 8,
+  kDirectOther = 9,
+  kDirectControl = 10,
+  kDirectDoorbell = 11,
+  kDirectOtherDoorbell = 12
 };
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
@@ -200,15 +200,15 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
                           bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road = false);
-std::string EncodeRoadMapped(uint64_t channel);
-// `part`: a part of a road.
-std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part);
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke = false);
+std::string EncodeDirectMapped(uint64_t channel);
+// `part`: a part of a direct channel.
+std::string EncodeBrowseDirect(uint64_t channel, BrowsePart part);
 // Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
                               std::string_view metadata);
-// `road_of`: the receiving end of the channel whose road refers to the arena; 0: none.
-std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of = 0);
+// `direct_channel_of`: the receiving end of the channel whose direct channel refers to the arena; 0: none.
+std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t direct_channel_of = 0);
 std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds);
 std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms);
 std::string EncodeCloseWatch(uint64_t watch);

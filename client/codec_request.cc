@@ -97,7 +97,7 @@ std::string Encode(const Release& request) {
                                .holds = request.holds,
                                .done = request.done,
                                .lost = request.lost,
-                               .roads = request.roads};
+                               .direct_channels = request.direct_channels};
   if (request.capabilities) message.capabilities = CapabilitiesOf(*request.capabilities);
   for (const auto& [share, note] : request.notes) message.notes.push_back({.share = share, .note = note});
   return wire::Encode(message);
@@ -132,13 +132,13 @@ std::string EncodeCloseChannel(uint64_t channel, bool complete) {
   return wire::Encode(wire::CloseChannelRequest{.channel = channel, .abandoned = !complete});
 }
 
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool off_road) {
-  return wire::Encode(wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .off_road = off_road});
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke) {
+  return wire::Encode(wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .revoke = revoke});
 }
 
-std::string EncodeRoadMapped(uint64_t channel) { return wire::Encode(wire::MappedRequest{.road_of = channel}); }
+std::string EncodeDirectMapped(uint64_t channel) { return wire::Encode(wire::MappedRequest{.direct_channel_of = channel}); }
 
-std::string EncodeBrowseRoad(uint64_t channel, BrowsePart part) {
+std::string EncodeBrowseDirect(uint64_t channel, BrowsePart part) {
   return wire::Encode(wire::BrowseRequest{.part = static_cast<wire::BrowseRequest::Part>(part), .channel = channel});
 }
 
@@ -148,8 +148,8 @@ std::string EncodeDescription(std::span<const PublishedArray> arrays, std::strin
   return wire::Encode(wire::Share{.specs = specs, .structure = structure, .metadata = metadata});
 }
 
-std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t road_of) {
-  return wire::Encode(wire::ExportRequest{.arena = arena, .arena_generation = generation, .road_of = road_of});
+std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t direct_channel_of) {
+  return wire::Encode(wire::ExportRequest{.arena = arena, .arena_generation = generation, .direct_channel_of = direct_channel_of});
 }
 
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares) {

@@ -138,7 +138,7 @@ milliseconds Connection::Idle() {
   const auto session = current();
   if (!session || session->lifeline().lost()) return kNothingToDo;
   session->lifeline().ReadArrived();
-  session->LookAtRoads();
+  session->PollDirectChannels();
   const auto now = steady_clock::now();
   const milliseconds idle = session->arena_idle();
   const bool wanted = session->lifeline().TakeMemoryWanted();

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "client/taken_road.h"
+#include "client/direct_consumer.h"
 
 namespace arraybridge {
 
-Lease::Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot)
-    : SessionRelease(std::move(of)), id(0), road_(std::move(road)), slot_(slot) {
+Lease::Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot)
+    : SessionRelease(std::move(of)), id(0), direct_(std::move(direct)), slot_(slot) {
   releases->AddLease();
 }
 
@@ -21,10 +21,10 @@ Lease::~Lease() = default;
 
 bool Lease::EndAtOnce() noexcept {
   // The reclaimer's thread destroys a session whose last reference this is.
-  if ((!hazard_ && !road_) || private_mapping || Waits() || releases.use_count() == 1) return false;
-  if (road_) {
-    if (road_.use_count() == 1) return false;
-    road_->End(slot_);
+  if ((!hazard_ && !direct_) || private_mapping || Waits() || releases.use_count() == 1) return false;
+  if (direct_) {
+    if (direct_.use_count() == 1) return false;
+    direct_->End(slot_);
     releases->EndLease();
     return true;
   }
@@ -39,7 +39,7 @@ void Lease::GiveBack(codec::Release& release) {
   if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
   if (undrained()) return releases->KeepUndrained(arena);
   arena.reset();
-  if (road_) return road_->End(slot_);
+  if (direct_) return direct_->End(slot_);
   if (id == 0) {
     if (hazard_.End() || withdrawn_) release.holds = true;
     return;

@@ -1,5 +1,5 @@
 // A Lease keeps one share readable in this process, together with the memory that contains it. It is a lease of the
-// broker, a hazard slot, or a slot on a road.
+// broker, a hazard slot, or a slot on a direct channel.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace arraybridge {
 
-class TakenRoad;
+class DirectConsumer;
 
 class Lease final : public SessionRelease {
  public:
   Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
-  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<TakenRoad> road, uint64_t slot);
+  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
   ~Lease() override;
-  // The last drop of an array ends a hazard slot or a road slot at once, without a message, if there is nothing to
+  // The last drop of an array ends a hazard slot or a direct channel slot at once, without a message, if there is nothing to
   // unmap and the broker does not wait for it.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
   Mapping& Waited() override { return *arena->shared; }
 
-  const uint64_t id;  // 0: a hazard slot or a road slot
+  const uint64_t id;  // 0: a hazard slot or a direct channel slot
   std::shared_ptr<ReadArena> arena;
   bool unmapped = false;  // the share's arena could not be mapped; reported after the lease
   uint64_t arena_id = 0;
@@ -37,7 +37,7 @@ class Lease final : public SessionRelease {
 
  private:
   HazardSlot hazard_;
-  const std::shared_ptr<TakenRoad> road_;
+  const std::shared_ptr<DirectConsumer> direct_;
   const uint64_t slot_ = 0;
   bool withdrawn_ = false;  // the hazard slot has ended, and the broker must be notified
 };

@@ -29,7 +29,7 @@ namespace {
 // How many times the broker may answer with returned ranges that do not fit, before the call fails.
 constexpr int kCarvesMax = 8;
 // The poll interval of a thread that waits for memory while receivers hold ranges that they return without a message.
-constexpr uint64_t kRoadLookMs = 10;
+constexpr uint64_t kDirectPollMs = 10;
 
 // The bytes that the array occupies in its range, in whole granules. 0 if it is empty or if the size overflows.
 uint64_t Room(const View& array) {
@@ -115,14 +115,14 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reclaimer().CollectReady();
-    session.LookAtRoads();
+    session.PollDirectChannels();
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
     const uint64_t size = session.written().NextSize(device, bytes, own);
-    const bool looks = session.roads().outstanding();
+    const bool looks = session.direct_channels().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
-    const uint64_t wait = looks ? std::min(left, kRoadLookMs) : left;
+    const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {

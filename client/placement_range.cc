@@ -9,7 +9,7 @@ Placement::Range::Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<Writte
     : SessionRelease(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
 bool Placement::Range::EndAtOnce() noexcept {
-  std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire);
+  std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire);
   // The reclaimer's thread destroys a session whose last reference this is.
   if (left == nullptr || releases.use_count() == 1) return false;
   left->store(true, std::memory_order_release);
@@ -24,7 +24,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
   if (undrained()) return releases->KeepUndrained(std::make_shared<InUse>(InUse{arena, std::exchange(queued, {})}));
   // Drops this reference to the mapping first, because another thread unmaps an arena that it finds empty.
   const std::shared_ptr<WrittenArena> gone = std::move(arena);
-  if (std::atomic<bool>* const left = left_on_road.load(std::memory_order_acquire)) {
+  if (std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire)) {
     return left->store(true, std::memory_order_release);
   }
   releases->written().DropLocal(*gone, offset);

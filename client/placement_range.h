@@ -17,7 +17,7 @@ namespace arraybridge {
 
 struct Placement::Range final : SessionRelease {
   Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
-  // Ends at once if the range was sent on a road: it sets the flag that its sender checks.
+  // Ends at once if the range was sent on a direct channel: it sets the flag that its sender checks.
   bool EndAtOnce() noexcept override;
   // A published range that was only copied into has a fence, which took over the queued copies. A range whose views
   // were handed out may be in use by frameworks without the client's knowledge.
@@ -42,7 +42,7 @@ struct Placement::Range final : SessionRelease {
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
   std::atomic<bool> handed_out{false};                    // the views of the range
-  std::atomic<std::atomic<bool>*> left_on_road{nullptr};  // set when the last view is dropped; null: not on a road
+  std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set when the last view is dropped; null: not on a direct channel
 };
 
 }  // namespace arraybridge

@@ -28,7 +28,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.holds = to.holds || from.holds;
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
-  to.roads.insert(to.roads.end(), from.roads.begin(), from.roads.end());
+  to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
   std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
   if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
@@ -47,7 +47,7 @@ codec::Release TakeMessage(codec::Release& release) {
   message.leases = take(release.leases);
   message.arenas = take(release.arenas);
   message.unmapped = take(release.unmapped);
-  message.roads = take(release.roads);
+  message.direct_channels = take(release.direct_channels);
   message.holds = std::exchange(release.holds, false);
   message.capabilities = std::exchange(release.capabilities, std::nullopt);
   const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));

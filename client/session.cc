@@ -108,9 +108,9 @@ Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadl
   return answer;
 }
 
-void Session::LookAtRoads() {
+void Session::PollDirectChannels() {
   codec::Release release;
-  release.roads = roads_.Look();
+  release.direct_channels = direct_channels_.Look();
   if (!release.empty()) releases_.Post(std::move(release));
 }
 

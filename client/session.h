@@ -23,7 +23,7 @@
 #include "client/outcomes.h"
 #include "client/reclaimer.h"
 #include "client/release_queue.h"
-#include "client/roads.h"
+#include "client/direct_producers.h"
 #include "client/share_cache.h"
 #include "client/unwaited_publishes.h"
 
@@ -56,7 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
   HazardTables& hazards() { return hazards_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
-  Roads& roads() { return roads_; }
+  DirectProducers& direct_channels() { return direct_channels_; }
   Fences& fences() { return fences_; }
   Outcomes& outcomes() { return *shared_.outcomes; }
   const codec::Server& server() const { return server_; }
@@ -65,7 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline,
                       const Lifeline::CompletionHandler& handler = {});
   // Frees the ranges whose receivers have finished reading without notifying the broker.
-  void LookAtRoads();
+  void PollDirectChannels();
   // True if this process opens the events of other processes. Once an event could not be opened, the session asks for
   // finished bytes only.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }
@@ -93,7 +93,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ReleaseQueue releases_;
   HazardTables hazards_;
   UnwaitedPublishes unwaited_;
-  Roads roads_;
+  DirectProducers direct_channels_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
   // The last member, because its completion handlers use the members above.

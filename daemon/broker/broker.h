@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/broker/calls.h"
-#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/events/events.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/sessions/peer.h"
@@ -85,7 +85,7 @@ class Broker {
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
                                  uint64_t bytes_max = UINT64_MAX);
   // A read-only descriptor of an arena that the session made, or in which it holds a lease.
-  // `receiving`: also of an arena of a share on the road that ends at this end.
+  // `receiving`: also of an arena of a share on the direct channel that ends at this end.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
@@ -164,23 +164,23 @@ class Broker {
   // Queues with requests that publish into this namespace, or into any namespace of the session's user.
   std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
-  // Direct channels (roads.cc): the one sender and the one receiver of a channel, both on lifelines, pass shares
-  // without calls. Until the road has ended, these are refused with FAILED_PRECONDITION, CHANNEL_ON_ROAD: OpenChannel,
-  // CloseChannel, a Publish while shares wait on the road, a Receive while the queue is empty.
-  // A part of the road for an end; the first call makes the road. NOT_FOUND, NO_ROAD: the channel can have none.
-  // RESOURCE_EXHAUSTED: limits.roads_per_uid.
-  Result<UniqueFd> ExportRoad(SessionId session, ChannelEndId end, RoadPart part);
-  // The end has mapped the road, which is open once both ends have. Returns the channel: waits of other sessions on it
+  // Direct channels (direct_channels.cc): the one sender and the one receiver of a channel, both on lifelines, pass shares
+  // without calls. Until the direct channel has ended, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel,
+  // CloseChannel, a Publish while shares wait on the direct channel, a Receive while the queue is empty.
+  // A part of the direct channel for an end; the first call makes the direct channel. NOT_FOUND, NO_DIRECT_CHANNEL: the channel can have none.
+  // RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  Result<UniqueFd> ExportDirectChannel(SessionId session, ChannelEndId end, DirectPart part);
+  // The end has mapped the direct channel, which is open once both ends have. Returns the channel: waits of other sessions on it
   // may be over.
-  Result<ChannelId> RoadMapped(SessionId session, ChannelEndId end);
-  // Null: there is none. The road of an end, of a channel's name, and all roads of a session, in either role.
-  std::shared_ptr<const ChannelRoad> RoadOf(SessionId session, ChannelEndId end) const;
-  std::shared_ptr<const ChannelRoad> RoadIn(SessionId session, std::string_view ns, std::string_view channel) const;
-  std::vector<std::shared_ptr<const ChannelRoad>> RoadsOf(SessionId session) const;
-  // The road is being ended: the channel is an ordinary one from now on. `complete`: no share was lost.
-  void RoadEnded(const ChannelRoad& road, bool complete);
-  // The sender waits no longer for returns on these roads, given by number. An open road is not forgotten.
-  void ForgetRoads(SessionId sender, std::span<const uint64_t> numbers);
+  Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end);
+  // Null: there is none. The direct channel of an end, of a channel's name, and all direct channels of a session, in either role.
+  std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
+  std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns, std::string_view channel) const;
+  std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
+  // The direct channel is being ended: the channel is an ordinary one from now on. `complete`: no share was lost.
+  void DirectChannelEnded(const DirectChannelRecord& direct, bool complete);
+  // The sender waits no longer for returns on these direct channels, given by number. An open direct channel is not forgotten.
+  void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and has no lease: the client may carve them again. Each
   // range is returned once; one call returns at most `most`.

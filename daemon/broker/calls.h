@@ -67,7 +67,7 @@ struct PublishCall {
   std::chrono::milliseconds lifetime{0};  // 0: as the policy of the namespace says
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
-  bool from_road = false;  // the share was on the channel's road, which is ending
+  bool from_direct = false;  // the share was on the channel's direct channel, which is ending
   std::string note;        // how the bytes came; shown in events
 };
 

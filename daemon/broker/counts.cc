@@ -39,7 +39,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPa
     for (const Holding::Page& page : ns->holding.pages()) pages->push_back(page.holds);
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
-  snapshot.queued_shares += roads.standing();
+  snapshot.queued_shares += direct_channels.standing();
   for (const auto& [id, session] : sessions.all()) snapshot.tickets += session->tickets.size();
   snapshot.arenas = arenas.size();
   snapshot.dying_arenas = arenas.dying_count();

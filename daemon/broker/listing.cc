@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
@@ -68,7 +68,7 @@ std::string TokenBefore(const Channels& channels, typename Channels::const_itera
 ChannelRow RowOf(const Channel& channel) {
   return {channel.ns()->name(), channel.name(),      channel.ns()->uid(),
           channel.capacity(),   channel.queued(),    channel.queued_bytes(),
-          channel.senders(),    channel.receivers(), channel.road != nullptr && channel.road->open};
+          channel.senders(),    channel.receivers(), channel.direct != nullptr && channel.direct->open};
 }
 
 // Upper bound of a number's bytes in an answer: one for its field, one for each seven of its bits.

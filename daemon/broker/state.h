@@ -15,7 +15,7 @@
 #include "daemon/broker/arenas/backends.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/channels/channels.h"
-#include "daemon/broker/channels/road_table.h"
+#include "daemon/broker/channels/direct_channel_table.h"
 #include "daemon/broker/deferred_release.h"
 #include "daemon/broker/events/events.h"
 #include "daemon/broker/flags.h"
@@ -32,8 +32,8 @@
 
 namespace arraybridge {
 
-inline Status OnRoad(const Channel& channel) {
-  return FailedPrecondition("channel '", channel.name(), "': the next share is on its road").Because("CHANNEL_ON_ROAD");
+inline Status IsDirect(const Channel& channel) {
+  return FailedPrecondition("channel '", channel.name(), "': the next share is on its direct channel").Because("CHANNEL_IS_DIRECT");
 }
 
 // The row after which a list continues, and the session that asks. A page token is "number:text"; each list defines
@@ -66,12 +66,12 @@ struct Broker::State {
   Status ExportDescriptor(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
 
-  // Direct channels (roads.cc).
-  // The sender and the receiver of a new road of this channel. NOT_FOUND, NO_ROAD; RESOURCE_EXHAUSTED.
-  Result<ChannelRoad> PlanRoad(const Channel& channel) const AB_REQUIRES(mutex);
-  // The roads of a session that ends; the caller destroys them after it has released the lock.
-  std::vector<std::shared_ptr<ChannelRoad>> TakeRoads(SessionId session) AB_REQUIRES(mutex);
-  bool OnRoadOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
+  // Direct channels (direct_channels.cc).
+  // The sender and the receiver of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
+  Result<DirectChannelRecord> PlanDirectChannel(const Channel& channel) const AB_REQUIRES(mutex);
+  // The direct channels of a session that ends; the caller destroys them after it has released the lock.
+  std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);
+  bool IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
 
   // Listing (listing.cc, inspecting.cc). INVALID_ARGUMENT: the token is invalid. NOT_FOUND: the session.
   Result<ListPosition> PositionOf(SessionId session, const ListFilter& filter) const AB_REQUIRES(mutex);
@@ -94,9 +94,9 @@ struct Broker::State {
   // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
   // namespaces, refer to arenas; no destructor of an arena refers to them.
   DeferredRelease released AB_GUARDED_BY(mutex);
-  RoadTable roads AB_GUARDED_BY(mutex);
-  uint64_t last_road AB_GUARDED_BY(mutex) = 0;
-  Accounts accounts AB_GUARDED_BY(mutex){config, roads};
+  DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
+  uint64_t last_direct_channel AB_GUARDED_BY(mutex) = 0;
+  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels};
   Rights rights AB_GUARDED_BY(mutex){config};
   Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released};
   Arenas arenas AB_GUARDED_BY(mutex){backends, flags};

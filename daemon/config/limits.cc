@@ -91,7 +91,7 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(channel_ends_per_session), kAny, "open ends of channels of one session"),
       Number(AB_LIMIT(channel_ends_per_uid), kAny, "open ends of channels of one user"),
       Number(AB_LIMIT(session_queues_per_uid), kAny, "sessions of one user with a queue, 72 KiB each"),
-      Number(AB_LIMIT(roads_per_uid), kAny, "channels of one user that send without calls"),
+      Number(AB_LIMIT(direct_channels_per_uid), kAny, "channels of one user that send without calls"),
       Number(AB_LIMIT(namespaces), kPositive, "namespaces that are not empty"),
       Number(AB_LIMIT(namespaces_per_uid), kPositive, "namespaces of one user"),
       Bytes(AB_LIMIT(bytes_per_uid), kAny, "memory of one user, over all namespaces; 0 = the capacity"),

@@ -156,9 +156,9 @@ class Core:
         client: str,
         holds: bool = True,
         token: str = "",
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
-        """holds: find and hold shares without calls where possible. token: opens namespaces to this process. roads:
+        """holds: find and hold shares without calls where possible. token: opens namespaces to this process. direct_channels:
         send and receive in channels without calls where possible.
         """
     def empty(
@@ -247,12 +247,12 @@ def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
     gets protected memory as it is. One such consumer per process: NumPy's from_dlpack.
     """
 
-def shortcut(roads: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
+def shortcut(direct_channels: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
     """Converts an array that is like an earlier one, and returns it with its plan; None: not possible, use the full
     path.
 
     Args:
-        roads: the table of `arraybridge.convert.shortcut`: (type(array), *wishes) to (read, caps_now or None, caps,
+        direct_channels: the table of `arraybridge.convert.shortcut`: (type(array), *wishes) to (read, caps_now or None, caps,
             plans), and plans from View.traits to (plan, show or None, count). A `read` may also return (result, key of
             its plan).
     """

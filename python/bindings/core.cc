@@ -121,7 +121,7 @@ py::object InfoOf(Share share, bool waited) {
 class Core {
  public:
   Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token,
-       bool roads)
+       bool direct_channels)
       : broker_({.address = std::move(address),
                  .ns = std::move(ns),
                  .timeout = Milliseconds(timeout_s, "timeout_s"),
@@ -129,7 +129,7 @@ class Core {
                  .interrupted = Interrupted,
                  .cuda_driver = {},
                  .holds = holds,
-                 .roads = roads,
+                 .direct_channels = direct_channels,
                  .token = std::move(token)}) {}
 
   // `name` and `options` are those of the publish that follows. The same holds for Place.
@@ -295,7 +295,7 @@ class Core {
     out["pending_releases"] = stats.pending_releases;
     out["holds_taken"] = stats.holds_taken;
     out["unwaited_publishes"] = stats.unwaited_publishes;
-    out["road_shares"] = stats.road_shares;
+    out["direct_shares"] = stats.direct_shares;
     return out;
   }
 
@@ -447,7 +447,7 @@ void AddCore(py::module_& module) {
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
       .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "",
-           arg("roads") = true)
+           arg("direct_channels") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
            arg("device") = Where{kDeviceCpu, 0})
       .def("place", &Core::Place, arg("views"), arg("name") = "", arg("options") = py::none(),

@@ -124,7 +124,7 @@ def test_channels_are_listed(listed: Listed) -> None:
     (row,) = listed.rows("channels", "-n", "elsewhere")
     assert row == {
         "NAMESPACE": "elsewhere", "CHANNEL": "frames", "SENDERS": "1", "RECEIVERS": "0", "QUEUED": "1", "CAPACITY": "3",
-        "SIZE": "1000", "ROAD": "no", "UID": str(os.getuid()),
+        "SIZE": "1000", "DIRECT": "no", "UID": str(os.getuid()),
     }  # fmt: skip
     assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
     assert listed.rows("channels", "--owner", os.getuid() + 1) == []

@@ -169,7 +169,7 @@ def test_users_cannot_export_each_others_arenas(place: Place, user: Users) -> No
     alice("publish", "grpc", "secret", b"alice's bytes", "default")
     alice("call", "lifeline", "Acquire", namespace="default", shares=KEY)
     for door in DOORS:
-        for mine, nobodys in ((arena, {**arena, "arena": arena["arena"] + 1000}), ({"road_of": end}, {"road_of": end + 1000})):
+        for mine, nobodys in ((arena, {**arena, "arena": arena["arena"] + 1000}), ({"direct_channel_of": end}, {"direct_channel_of": end + 1000})):
             there, nothing = bob("call", door, "Export", **mine), bob("call", door, "Export", **nobodys)
             assert there["code"] == NOT_FOUND
             assert there == {"code": nothing["code"], "text": nothing["text"].replace("1001", "1")}
@@ -236,7 +236,7 @@ def test_users_cannot_prevent_each_others_watches(place: Place, user: Users) -> 
 
 
 def test_users_cannot_prevent_each_others_reads_without_calls(place: Place, user: Users) -> None:
-    place.daemon(CONFIG, session_queues_per_uid="2", roads_per_uid="1")
+    place.daemon(CONFIG, session_queues_per_uid="2", direct_channels_per_uid="1")
     alice, bob = user(ALICE).act, user(BOB).act
     for number in range(3):
         alice("open", str(number), "lifeline")
@@ -246,12 +246,12 @@ def test_users_cannot_prevent_each_others_reads_without_calls(place: Place, user
     bob("open", "0", "lifeline")
     assert isinstance(bob("call", "0", "Browse", namespace="default", part=2), bytes)
     for act, names in ((alice, ("one", "two")), (bob, ("one",))):
-        roads = []
+        direct_channels = []
         for name in names:
             ends = [int(act("told", "0", "OpenChannel", namespace="default", name=name, role=role)["channel"]) for role in (1, 2)]
-            roads.append(act("call", "0", "Browse", namespace="default", part=8, channel=ends[0]))
-        assert [isinstance(each, bytes) for each in roads] == [True, False][: len(names)], roads
-        assert all("roads_per_uid" in each["text"] for each in roads[1:])
+            direct_channels.append(act("call", "0", "Browse", namespace="default", part=8, channel=ends[0]))
+        assert [isinstance(each, bytes) for each in direct_channels] == [True, False][: len(names)], direct_channels
+        assert all("direct_channels_per_uid" in each["text"] for each in direct_channels[1:])
 
 
 @pytest.mark.parametrize("door", DOORS)

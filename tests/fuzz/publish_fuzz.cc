@@ -49,7 +49,7 @@ void Publish(std::string_view bytes) {
   AB_CHECK(again.ok() && again->specs == asked->specs && again->structure == asked->structure);
 }
 
-// Reads a description, which is all that a road's entry contains.
+// Reads a description, which is all that a direct channel's entry contains.
 void Describe(std::string_view bytes) {
   const auto asked = ReadDescription(bytes);
   if (!asked.ok() || !AllSpecsAreGood(*asked)) return;
@@ -64,7 +64,7 @@ void Describe(std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   arraybridge::Input input(data, size);
-  const bool road = (input.Take<uint8_t>() & 1) != 0;
-  road ? arraybridge::Describe(input.TakeRest()) : arraybridge::Publish(input.TakeRest());
+  const bool direct = (input.Take<uint8_t>() & 1) != 0;
+  direct ? arraybridge::Describe(input.TakeRest()) : arraybridge::Publish(input.TakeRest());
   return 0;
 }

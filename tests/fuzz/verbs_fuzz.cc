@@ -4,7 +4,7 @@
 // An input is a list of steps: one byte (verb; bit 6: the gRPC door; bit 7: the other session), two bytes of length, a
 // serialised request. A generation or ticket of 0 stands for the last one that the session received, because they are
 // random and a fuzzer would not guess them. Verbs 17 and 20 are not requests: the session writes into its submission
-// queue, and into its page of a road (see Queue, Road).
+// queue, and into its page of a direct channel (see Queue, DirectChannel).
 #include <google/protobuf/stubs/logging.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@
 #include "daemon/memory/session_queue.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
-#include "proto/boundary/road_layout.h"
+#include "proto/boundary/layouts/direct_channel.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/memory/queue_client.h"
 
@@ -65,10 +65,10 @@ struct Memory {
   }
 };
 
-// A road's page that only its session writes, of either side.
-class RoadPage {
+// A direct channel's page that only its session writes, of either side.
+class DirectPage {
  public:
-  explicit RoadPage(const UniqueFd& file) {
+  explicit DirectPage(const UniqueFd& file) {
     struct stat info {};
     AB_CHECK(::fstat(file.get(), &info) == 0);
     bytes_ = static_cast<uint64_t>(info.st_size);
@@ -76,17 +76,17 @@ class RoadPage {
     AB_CHECK(base != MAP_FAILED);
     base_ = static_cast<char*>(base);
   }
-  ~RoadPage() { ::munmap(base_, bytes_); }
-  RoadPage(const RoadPage&) = delete;
-  RoadPage& operator=(const RoadPage&) = delete;
+  ~DirectPage() { ::munmap(base_, bytes_); }
+  DirectPage(const DirectPage&) = delete;
+  DirectPage& operator=(const DirectPage&) = delete;
 
   uint64_t bytes() const { return bytes_; }
   // The number of entries of a sender's page; 0 for a receiver's page.
-  uint64_t entries() const { return (bytes_ - sizeof(road::SentPage)) / sizeof(road::Entry); }
+  uint64_t entries() const { return (bytes_ - sizeof(direct_channel::ProducerPage)) / sizeof(direct_channel::Entry); }
   uint64_t& word(uint64_t at) { return *reinterpret_cast<uint64_t*>(base_ + at); }
-  void Enter(const road::Message& said, std::string_view description) {
-    auto& page = *reinterpret_cast<road::SentPage*>(base_);
-    road::Write(road::EntriesOf(page)[page.head % entries()], said, description);
+  void Enter(const direct_channel::Message& said, std::string_view description) {
+    auto& page = *reinterpret_cast<direct_channel::ProducerPage*>(base_);
+    direct_channel::Write(direct_channel::EntriesOf(page)[page.head % entries()], said, description);
     Store(page.head, page.head + 1, std::memory_order_release);
   }
   void Scribble(uint64_t at, std::string_view with) {
@@ -156,7 +156,7 @@ class Stranger {
       case 17:
         return Queue(payload);
       case 20:
-        return Road(payload);
+        return DirectChannel(payload);
       case 18:
         return Ask<v1::WatchRequest>(
             payload, [&](auto& request) { last_waiter_ = verbs_.watches.Watch(caller_, request, [](auto) {}); });
@@ -280,50 +280,50 @@ class Stranger {
     queue.Finish();
   }
 
-  // Takes an end of a channel, then 0: maps its page of the road, if it gets one; 1: writes an entry, as a sender does;
-  // 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the road.
-  void Road(std::string_view payload) {
+  // Takes an end of a channel, then 0: maps its page of the direct channel, if it gets one; 1: writes an entry, as a sender does;
+  // 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the direct channel.
+  void DirectChannel(std::string_view payload) {
     Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
     const auto end = input.Take<uint8_t>();
     const auto what = input.Take<uint8_t>();
-    if (what == 0) return MapRoad(end);
+    if (what == 0) return MapDirect(end);
     if (what > 3) {
       v1::ReceiveRequest leaves;
       leaves.set_channel(end);
-      leaves.set_off_road(true);
+      leaves.set_revoke(true);
       last_waiter_ = verbs_.channels.Receive(caller_, leaves, [](auto) {});
       return;
     }
-    if (road_ == nullptr) return;
-    if (what == 1 && road_->entries() > 0) {
-      road::Message said;
+    if (direct_ == nullptr) return;
+    if (what == 1 && direct_->entries() > 0) {
+      direct_channel::Message said;
       said.arena = input.Take<uint8_t>();
       said.generation = Generation(said.arena);
       said.offset = uint64_t{input.Take<uint8_t>()} * 256;
       said.size = input.Take<uint16_t>();
       said.slot = input.Take<uint8_t>();
-      return road_->Enter(said, input.TakeRest().substr(0, road::kDescriptionBytesMax));
+      return direct_->Enter(said, input.TakeRest().substr(0, direct_channel::kDescriptionBytesMax));
     }
-    if (what == 2) return (void)++road_->word(0);
+    if (what == 2) return (void)++direct_->word(0);
     const auto at = input.Take<uint16_t>();
-    road_->Scribble(at, input.TakeRest());
+    direct_->Scribble(at, input.TakeRest());
   }
 
-  void MapRoad(uint64_t end) {
+  void MapDirect(uint64_t end) {
     v1::BrowseRequest asks;
     asks.set_channel(end);
-    asks.set_part(v1::BrowseRequest::ROAD_OWN);
+    asks.set_part(v1::BrowseRequest::DIRECT_OWN);
     const auto own = verbs_.arenas.Browse(caller_, asks);
     if (!own.ok()) return;
-    road_ = std::make_unique<RoadPage>(own->descriptor);
+    direct_ = std::make_unique<DirectPage>(own->descriptor);
     v1::MappedRequest mapped;
-    mapped.set_road_of(end);
+    mapped.set_direct_channel_of(end);
     (void)verbs_.arenas.Mapped(caller_, mapped);
   }
 
   void End() {
     queue_.reset();
-    road_.reset();
+    direct_.reset();
     if (caller_.session != SessionId{}) verbs_.sessions.EndSession(caller_.session);
     caller_.session = {};
   }
@@ -371,7 +371,7 @@ class Stranger {
   WaiterId last_waiter_{};
   std::unique_ptr<QueueClient> queue_;  // the queue of this session
   uint64_t last_request_ = 0;
-  std::unique_ptr<RoadPage> road_;  // the page that it has mapped last
+  std::unique_ptr<DirectPage> direct_;  // the page that it has mapped last
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 

@@ -1,4 +1,4 @@
-// An end of a channel that writes into its road's page whatever a test wants.
+// An end of a channel that writes into its direct channel's page whatever a test wants.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "client/codec.h"
 #include "client/lifeline.h"
-#include "client/road_pages.h"
+#include "client/direct_pages.h"
 
 namespace arraybridge {
 
@@ -34,18 +34,18 @@ class HostileEnd {
   }
 
   // REQUIRES: the other end is open.
-  void MapRoad() {
+  void MapDirect() {
     const auto part = [&](codec::BrowsePart which) {
-      return Call(Verb::kBrowse, codec::EncodeBrowseRoad(end_, which)).descriptor;
+      return Call(Verb::kBrowse, codec::EncodeBrowseDirect(end_, which)).descriptor;
     };
     using Part = codec::BrowsePart;
-    RoadPages::Files files{part(Part::kRoadOwn), part(Part::kRoadOther), part(Part::kRoadSign), part(Part::kRoadBell),
-                           part(Part::kRoadOtherBell)};
-    other_bell_.reset(::dup(files.other_bell.get()));
-    auto mapped = RoadPages::Map(sends_, std::move(files));
+    DirectPages::Files files{part(Part::kDirectOwn), part(Part::kDirectOther), part(Part::kDirectControl), part(Part::kDirectDoorbell),
+                           part(Part::kDirectOtherDoorbell)};
+    other_doorbell_.reset(::dup(files.other_doorbell.get()));
+    auto mapped = DirectPages::Map(sends_, std::move(files));
     ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
     pages_ = *std::move(mapped);
-    Call(Verb::kMapped, codec::EncodeRoadMapped(end_));
+    Call(Verb::kMapped, codec::EncodeDirectMapped(end_));
   }
   // An arena of its own, sealed.
   Handle MakeArena() {
@@ -58,30 +58,30 @@ class HostileEnd {
   }
 
   bool opened() const { return pages_->opened(); }
-  road::SentPage& sent() { return *static_cast<road::SentPage*>(pages_->own()); }
-  road::TakenPage& taken() { return *static_cast<road::TakenPage*>(pages_->own()); }
-  void Put(const road::Message& said, const std::string& description) {
+  direct_channel::ProducerPage& sent() { return *static_cast<direct_channel::ProducerPage*>(pages_->own()); }
+  direct_channel::ConsumerPage& taken() { return *static_cast<direct_channel::ConsumerPage*>(pages_->own()); }
+  void Put(const direct_channel::Message& said, const std::string& description) {
     const uint64_t head = sent().head;
-    road::Write(road::EntriesOf(sent())[head % pages_->capacity()], said, description);
-    road::Pass(sent().head, head + 1, pages_->sign());
+    direct_channel::Write(direct_channel::EntriesOf(sent())[head % pages_->capacity()], said, description);
+    direct_channel::Pass(sent().head, head + 1, pages_->control());
   }
-  // Rings until nothing goes into the bell any more, and makes whoever writes to what this end has wait.
+  // Rings until nothing goes into the doorbell any more, and makes whoever writes to what this end has wait.
   void RingWithoutEnd() const {
     const std::array<char, 4096> rings{};
-    while (::write(other_bell_.get(), rings.data(), rings.size()) > 0) continue;
+    while (::write(other_doorbell_.get(), rings.data(), rings.size()) > 0) continue;
     EXPECT_EQ(errno, EAGAIN);
-    EXPECT_EQ(::fcntl(other_bell_.get(), F_SETFL, O_RDWR), 0);
+    EXPECT_EQ(::fcntl(other_doorbell_.get(), F_SETFL, O_RDWR), 0);
   }
   // Takes what rings for the other end.
   void Steal() const {
     std::array<char, 4096> rings;
-    ::fcntl(other_bell_.get(), F_SETFL, O_RDWR | O_NONBLOCK);
-    while (::read(other_bell_.get(), rings.data(), rings.size()) > 0) continue;
+    ::fcntl(other_doorbell_.get(), F_SETFL, O_RDWR | O_NONBLOCK);
+    while (::read(other_doorbell_.get(), rings.data(), rings.size()) > 0) continue;
   }
-  // A file cannot be put into a bell for somebody else to close.
+  // A file cannot be put into a doorbell for somebody else to close.
   bool TakesFiles() const {
     struct stat info {};
-    return ::fstat(other_bell_.get(), &info) != 0 || !S_ISFIFO(info.st_mode);
+    return ::fstat(other_doorbell_.get(), &info) != 0 || !S_ISFIFO(info.st_mode);
   }
 
  private:
@@ -95,8 +95,8 @@ class HostileEnd {
   const bool sends_;
   std::shared_ptr<Lifeline> lifeline_;
   uint64_t end_ = 0;
-  std::unique_ptr<RoadPages> pages_;
-  UniqueFd other_bell_;
+  std::unique_ptr<DirectPages> pages_;
+  UniqueFd other_doorbell_;
 };
 
 }  // namespace arraybridge

@@ -178,9 +178,9 @@ def test_convert_memory_of_a_tree_warns_of_the_fallback():
         assert not convert_memory([np.ones(1)], "numpy", "torch")[0].is_cuda
 
 
-@pytest.mark.parametrize("roads", [True, False])
-def test_metadata_travels_with_what_is_sent(address, request, roads):
-    with arraybridge.Broker(address, namespace=f"m{abs(hash(request.node.nodeid)):x}", start="never", roads=roads) as broker:
+@pytest.mark.parametrize("direct_channels", [True, False])
+def test_metadata_travels_with_what_is_sent(address, request, direct_channels):
+    with arraybridge.Broker(address, namespace=f"m{abs(hash(request.node.nodeid)):x}", start="never", direct_channels=direct_channels) as broker:
         with broker.channel("frames") as sends:
             receives = broker.channel("frames")
             receives.open("receiver")

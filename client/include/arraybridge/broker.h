@@ -66,7 +66,7 @@ struct ClientStats {
   uint64_t pending_releases = 0;
   uint64_t holds_taken = 0;         // acquires without a call, in total
   uint64_t unwaited_publishes = 0;  // in total
-  uint64_t road_shares = 0;         // sent into channels or received without a call, in total
+  uint64_t direct_shares = 0;         // sent into channels or received without a call, in total
 };
 
 // The outcome of a request that timed out at the caller.
@@ -100,7 +100,7 @@ class Broker {
     bool holds = true;
     // True: arrays are exchanged with one other process through a channel without calls where possible
     // (docs/fast-path.md).
-    bool roads = true;
+    bool direct_channels = true;
     // A secret from the operator that opens namespaces in addition to those that are open to the user; at most 256
     // bytes. A call that names a namespace which is open to neither is refused with PERMISSION_DENIED.
     std::string token{};

@@ -167,7 +167,7 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     Arena* readable = state.arenas.FindReadable(*found, arena);
     if (readable == nullptr) {
       Arena* const sent = state.arenas.Find(arena);
-      if (sent != nullptr && state.OnRoadOf(*found, receiving, *sent)) readable = sent;
+      if (sent != nullptr && state.IsInDirectChannelOf(*found, receiving, *sent)) readable = sent;
     }
     if (readable == nullptr) return NoArena(arena);
     const bool stale = readable->generation() != generation;

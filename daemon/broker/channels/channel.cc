@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/shares/share.h"
 
 namespace arraybridge {
@@ -38,12 +38,12 @@ void Channel::Close(ChannelEndId end, bool complete) {
   if (!complete) incomplete_ = true;
 }
 
-Status Channel::CheckSend(bool from_road) const {
+Status Channel::CheckSend(bool from_direct) const {
   if (receivers_ == 0 && had_receivers_) {
     return FailedPrecondition("channel '", name_, "' has no receiver any more").Because("NO_RECEIVER");
   }
-  // The queue and the road together hold at most twice the capacity, even if a session miscounts.
-  if (queue_.size() < (from_road ? 2 : 1) * capacity()) return Ok();
+  // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
+  if (queue_.size() < (from_direct ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
       .Because("CHANNEL_FULL")
       .With("capacity", std::to_string(capacity()));

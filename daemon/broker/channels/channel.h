@@ -20,7 +20,7 @@
 namespace arraybridge {
 
 class Namespace;
-struct ChannelRoad;
+struct DirectChannelRecord;
 struct Share;
 
 inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares
@@ -64,9 +64,9 @@ class Channel {
   // A sent share is lost.
   void MissSome() { incomplete_ = true; }
 
-  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_road`:
-  // the share was sent before on the road, and has room reserved.
-  Status CheckSend(bool from_road = false) const;
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_direct`:
+  // the share was sent before on the direct channel, and has room reserved.
+  Status CheckSend(bool from_direct = false) const;
   // Whether a share can be received. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
   Status CheckReceive() const;
 
@@ -79,8 +79,8 @@ class Channel {
   // Takes all shares. They count as queued until their new owner changes that.
   std::deque<Share*> TakeQueue();
 
-  // The road on which the one sender and the one receiver pass shares without calls; null: there is none.
-  std::shared_ptr<ChannelRoad> road;
+  // The direct channel on which the one sender and the one receiver pass shares without calls; null: there is none.
+  std::shared_ptr<DirectChannelRecord> direct;
   // Set while no end is open and no receiver ever was: the channel waits for a first receiver until then.
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 

@@ -27,7 +27,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const auto known = state.channels.FindOrMake(**owner, call.name);
   if (!known.ok()) return known.status();
   Channel& channel = **known;
-  if (channel.road != nullptr) return OnRoad(channel);
+  if (channel.direct != nullptr) return IsDirect(channel);
   if (channel.members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
@@ -43,7 +43,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool
   if (found == nullptr) return NoSession();
   const auto known = found->ends.find(end);
   if (known == found->ends.end()) return ChannelNotOpen();
-  if (known->second.channel->road != nullptr) return OnRoad(*known->second.channel);
+  if (known->second.channel->direct != nullptr) return IsDirect(*known->second.channel);
   const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
   state.channels.Close(*found, end, open.mapped(), complete, Clock::now());
@@ -71,7 +71,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     const auto end = Channels::EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
-    if (channel.queued() == 0 && channel.road != nullptr && channel.road->open) return OnRoad(channel);
+    if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return IsDirect(channel);
     AB_RETURN_IF_ERROR(channel.CheckReceive());
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
     Share& share = channel.front();

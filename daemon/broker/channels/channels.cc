@@ -57,7 +57,7 @@ Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, Chan
 void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now) {
   Channel& channel = *end.channel;
   --session.account->channel_ends;
-  channel.road = nullptr;  // a session that ends has ended its roads before
+  channel.direct = nullptr;  // a session that ends has ended its direct channels before
   channel.Close(id, complete);
   if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
   if (!channel.members().empty()) return;

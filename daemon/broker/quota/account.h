@@ -1,5 +1,5 @@
 // An Account counts one user's use of everything that a limit called _per_uid bounds, except what has its own table
-// (roads, watchers). Everything that a user can make grow is counted here or there.
+// (direct channels, watchers). Everything that a user can make grow is counted here or there.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Namespace;
 // until the queue is mapped.
 inline constexpr uint64_t kDescriptorsOfSession = 4;
 inline constexpr uint64_t kDescriptorsOfArena = 2;
-inline constexpr uint64_t kDescriptorsOfRoad = 7;
+inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 
 struct Account {
   uint64_t sessions = 0;

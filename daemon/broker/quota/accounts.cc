@@ -20,8 +20,8 @@ uint64_t DescriptorsMax(const Config& config) {
 
 }  // namespace
 
-Accounts::Accounts(const Config& config, const RoadTable& roads)
-    : config_(config), roads_(roads), descriptors_max_(DescriptorsMax(config)) {}
+Accounts::Accounts(const Config& config, const DirectChannelTable& direct_channels)
+    : config_(config), direct_channels_(direct_channels), descriptors_max_(DescriptorsMax(config)) {}
 
 const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
   std::shared_ptr<Account>& account = accounts_[uid];
@@ -36,7 +36,7 @@ void Accounts::DropUnused() {
 Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
   const Account& account = *session.account;
   const uint64_t open = kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
-                        kDescriptorsOfRoad * roads_.CountOf(session.peer.uid) + account.unmapped_hold_pages +
+                        kDescriptorsOfDirectChannel * direct_channels_.CountOf(session.peer.uid) + account.unmapped_hold_pages +
                         account.catalogues;
   const uint64_t chosen = config_.limits.descriptors_per_uid;
   const uint64_t most = chosen != 0 ? chosen : descriptors_max_;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "daemon/broker/channels/road_table.h"
+#include "daemon/broker/channels/direct_channel_table.h"
 #include "daemon/broker/quota/account.h"
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
@@ -18,7 +18,7 @@ struct Session;
 class Accounts {
  public:
   // Both arguments outlive the table.
-  Accounts(const Config& config, const RoadTable& roads);
+  Accounts(const Config& config, const DirectChannelTable& direct_channels);
 
   // The user's account, made if there is none.
   const std::shared_ptr<Account>& Of(uint32_t uid);
@@ -30,7 +30,7 @@ class Accounts {
 
  private:
   const Config& config_;
-  const RoadTable& roads_;
+  const DirectChannelTable& direct_channels_;
   const uint64_t descriptors_max_;
   std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts_;
 };

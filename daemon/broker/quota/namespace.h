@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "daemon/broker/channels/channel.h"
-#include "daemon/broker/channels/channel_road.h"
+#include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/charge.h"
 #include "daemon/broker/shares/holding.h"

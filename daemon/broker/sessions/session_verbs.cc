@@ -66,7 +66,7 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   DeferredRelease::Objects released;                // destroyed after the lock
-  std::vector<std::shared_ptr<ChannelRoad>> roads;  // likewise
+  std::vector<std::shared_ptr<DirectChannelRecord>> direct_channels;  // likewise
   const MutexLock lock(state.mutex);
   std::unique_ptr<Session> removed = state.sessions.Remove(session);
   if (removed == nullptr) return {};
@@ -74,7 +74,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended.ends) channels.push_back(end.channel->id());
   state.sessions.DropQueue(ended);
-  roads = state.TakeRoads(session);
+  direct_channels = state.TakeDirectChannels(session);
   state.events.CloseAll(session);
   ended.ended = Clock::now();
   state.arenas.because = FreeCause::kSessionEnd;

@@ -49,7 +49,7 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   const Share* const old = call.channel == ChannelEndId{} ? ns.FindByName(name) : nullptr;
   if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
   // The share was sent before these limits applied and must not be lost. The channel's capacity bounds such shares.
-  if (call.from_road) return Ok();
+  if (call.from_direct) return Ok();
   const bool makes_room = old != nullptr && old->leases == 0;  // or will, once no session holds it
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
@@ -133,9 +133,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     if (!end.ok()) return end.status();
     channel = end->channel;
     if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
-    const bool on_road = channel->road != nullptr && channel->road->open && !call.from_road;
-    if (on_road && channel->road->road->standing() > 0) return OnRoad(*channel);
-    AB_RETURN_IF_ERROR(channel->CheckSend(call.from_road));
+    const bool direct = channel->direct != nullptr && channel->direct->open && !call.from_direct;
+    if (direct && channel->direct->pages->standing() > 0) return IsDirect(*channel);
+    AB_RETURN_IF_ERROR(channel->CheckSend(call.from_direct));
     facts->name = channel->name();
     share->channel = channel->id();
     share->withdrawn = true;
@@ -158,7 +158,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);
   arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
-  if (channel != nullptr && channel->road != nullptr && channel->road->open) channel->road->road->AddCall();
+  if (channel != nullptr && channel->direct != nullptr && channel->direct->open) channel->direct->pages->AddCall();
   state.leases.AddFence(*found, *added);
   ++state.shares.publishes_total;
   state.events.Emit(EventKind::kPublish, found, *added, added->note);

@@ -11,7 +11,7 @@
 
 namespace arraybridge {
 
-// kPages: memory of the broker itself: catalogues, hazard pages, queues and roads. All other kinds are arenas.
+// kPages: memory of the broker itself: catalogues, hazard pages, queues and direct channels. All other kinds are arenas.
 enum class FdKind : uint8_t { kMemfd, kCudaVmm, kPages, kLast = kPages };
 
 constexpr std::string_view NameOf(FdKind kind) {

@@ -212,7 +212,7 @@ void ArenaVerbs::TakeBack(const Caller& caller, const v1::AllocateResponse& gran
 }
 
 Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  if (request.road_of() != 0) return channels_.RoadMapped(caller, ChannelEndId{request.road_of()});
+  if (request.direct_channel_of() != 0) return channels_.DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
@@ -224,7 +224,7 @@ Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, cons
 
 Result<Answer<v1::ExportResponse>> ArenaVerbs::Export(const Caller& caller, const v1::ExportRequest& request) {
   auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation(),
-                               ChannelEndId{request.road_of()});
+                               ChannelEndId{request.direct_channel_of()});
   if (!handle.ok()) return handle.status();
   Answer<v1::ExportResponse> answer;
   Fill(answer.message.mutable_handle(), *handle);
@@ -264,16 +264,16 @@ Result<UniqueFd> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseR
       return broker_.OpenQueueOf(caller.session, request.namespace_());
     case v1::BrowseRequest::QUEUE_COMPLETIONS:
       return broker_.ExportCompletions(caller.session);
-    case v1::BrowseRequest::ROAD_OWN:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOwn);
-    case v1::BrowseRequest::ROAD_OTHER:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOther);
-    case v1::BrowseRequest::ROAD_SIGN:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kSign);
-    case v1::BrowseRequest::ROAD_BELL:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kBell);
-    case v1::BrowseRequest::ROAD_OTHER_BELL:
-      return broker_.ExportRoad(caller.session, ChannelEndId{request.channel()}, RoadPart::kOtherBell);
+    case v1::BrowseRequest::DIRECT_OWN:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOwn);
+    case v1::BrowseRequest::DIRECT_OTHER:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOther);
+    case v1::BrowseRequest::DIRECT_CONTROL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kSign);
+    case v1::BrowseRequest::DIRECT_DOORBELL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kBell);
+    case v1::BrowseRequest::DIRECT_OTHER_DOORBELL:
+      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOtherBell);
     default:
       return broker_.ExportCatalogue(caller.session, request.namespace_());
   }

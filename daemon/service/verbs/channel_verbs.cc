@@ -32,8 +32,8 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
   const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
   auto opened = broker_.OpenChannel(caller.session, call);
-  while (!opened.ok() && IsOnRoad(opened.status())) {
-    EndRoad(broker_.RoadIn(caller.session, call.ns, call.name));
+  while (!opened.ok() && IsDirectRefusal(opened.status())) {
+    EndDirectChannel(broker_.DirectChannelIn(caller.session, call.ns, call.name));
     opened = broker_.OpenChannel(caller.session, call);
   }
   if (!opened.ok()) return opened.status();
@@ -48,8 +48,8 @@ Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller
                                                                     const v1::CloseChannelRequest& request) {
   const ChannelEndId end{request.channel()};
   auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
-  while (!closed.ok() && IsOnRoad(closed.status())) {
-    EndRoad(broker_.RoadOf(caller.session, end));
+  while (!closed.ok() && IsDirectRefusal(closed.status())) {
+    EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
     closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
   }
   if (!closed.ok()) return closed.status();
@@ -126,7 +126,7 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
   const ChannelEndId end{request.channel()};
   const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
   if (!channel.ok()) return channel.status();
-  if (request.off_road()) EndRoad(broker_.RoadOf(caller.session, end));
+  if (request.revoke()) EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
     const Status others = NotFound("other requests wait to receive from the channel").Because("CHANNEL_EMPTY");

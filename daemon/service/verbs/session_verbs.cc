@@ -50,7 +50,7 @@ Result<v1::OpenSessionResponse> SessionVerbs::Join(const v1::OpenSessionRequest&
 // has ended.
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   counts_.tallies.CountEnd(cause);
-  for (const auto& road : broker_.RoadsOf(session)) channels_.EndRoad(road);
+  for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
   const std::vector<ChannelId> channels = broker_.EndSession(session);
   reclaimer_.sweeper().WatchHolds();
   line_.DropSession(session);

@@ -141,7 +141,7 @@ Result<Answer<v1::ReleaseResponse>> ShareVerbs::Release(const Caller& caller, co
   auto released = broker_.Release(caller.session, Numbers(request.leases()), Numbers(request.arenas()),
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
-  broker_.ForgetRoads(caller.session, Numbers(request.roads()));
+  broker_.ForgetDirectChannels(caller.session, Numbers(request.direct_channels()));
   // Drops a note that cannot be kept: the caller may want no answer, and the leases in the request come first.
   uint64_t notes = 0;
   for (const v1::ShareNote& note : request.notes()) {

@@ -222,11 +222,11 @@ Status CheckSend(const PublishAsked& asked) {
 Status CheckRelease(const v1::ReleaseRequest& request) {
   uint64_t numbers = 0;
   for (const int size : {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(),
-                         request.lost_size(), request.roads_size()}) {
+                         request.lost_size(), request.direct_channels_size()}) {
     numbers += static_cast<uint64_t>(size);
   }
   if (numbers <= kReleaseNumbersMax) return Ok();
-  return InvalidArgument(numbers, " leases, arenas, shares and roads in one Release (at most ", kReleaseNumbersMax,
+  return InvalidArgument(numbers, " leases, arenas, shares and direct channels in one Release (at most ", kReleaseNumbersMax,
                          "): release them in several requests")
       .Because("TOO_MANY");
 }

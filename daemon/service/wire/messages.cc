@@ -138,7 +138,7 @@ void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
   message->set_queued_bytes(row.queued_bytes);
   message->set_senders(row.senders);
   message->set_receivers(row.receivers);
-  message->set_on_road(row.on_road);
+  message->set_direct(row.direct);
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {

@@ -54,7 +54,7 @@ class Broker(Session):
         timeout_s: of every call without a timeout of its own, and how long put waits for room.
         token: a secret that opens namespaces in addition to those that are open to the user; None: $ARRAYBRIDGE_TOKEN,
             or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
-        roads: channels with one sender and one receiver pass arrays without calls where possible; False: arrays of this
+        direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays of this
             Broker always go through the daemon.
     """
 
@@ -66,9 +66,9 @@ class Broker(Session):
         start: discovery.Start = "auto",
         timeout_s: float = 10.0,
         token: str | None = None,
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
-        super().__init__(address, namespace, start, timeout_s, token, roads)
+        super().__init__(address, namespace, start, timeout_s, token, direct_channels)
         self._delivery = Delivery(self._connection)
         references.remember(self)
 
@@ -80,7 +80,7 @@ class Broker(Session):
         address, start = self._connection.asked
         if start == "private":
             address, start = self.address, "never"
-        return remade, (address, self.namespace, start, self.timeout_s, self._connection.roads)
+        return remade, (address, self.namespace, start, self.timeout_s, self._connection.direct_channels)
 
     def reduced(self, address: str | None, share: Record) -> tuple[Any, ...]:
         """The pickled form of a Share of this Broker: a reference, which does not connect."""
@@ -557,9 +557,9 @@ class Broker(Session):
         return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
 
 
-def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, roads: bool = True) -> Broker:
+def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, direct_channels: bool = True) -> Broker:
     """Unpickles a Broker."""
-    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, roads=roads)
+    return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, direct_channels=direct_channels)
 
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:

@@ -34,7 +34,7 @@ class Connection:
         address, start: as in `discovery.find`.
         timeout_s: seconds, for calls without a timeout of their own.
         token: None: read from the environment when it connects.
-        roads: whether channels may pass arrays without calls.
+        direct_channels: whether channels may pass arrays without calls.
 
     Raises:
         InvalidRequest: `timeout_s` is not a number of seconds.
@@ -47,12 +47,12 @@ class Connection:
         start: discovery.Start,
         timeout_s: float,
         token: str | None = None,
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
         if token is not None:
             credentials.stated(token)
         self._token = token
-        self.roads: Final = roads
+        self.direct_channels: Final = direct_channels
         self._asked = None if address is None else os.fspath(address)
         self._start = start
         self._namespace = namespace
@@ -104,7 +104,7 @@ class Connection:
                     self._timeout_s,
                     _client_name(),
                     token=token,
-                    roads=self.roads,
+                    direct_channels=self.direct_channels,
                 )
             return self.known_core
 

@@ -16,7 +16,7 @@ class Session:
     """A Broker without its verbs; `Broker` documents the arguments. Does not connect until it is used.
 
     Raises:
-        InvalidRequest: an invalid namespace, start, timeout or `roads`.
+        InvalidRequest: an invalid namespace, start, timeout or `direct_channels`.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Session:
         start: discovery.Start,
         timeout_s: float,
         token: str | None = None,
-        roads: bool = True,
+        direct_channels: bool = True,
     ) -> None:
         if start not in ("auto", "never", "private"):
             raise InvalidRequest(f'start must be "auto", "never" or "private", not {start!r}')
@@ -35,11 +35,11 @@ class Session:
         if not isinstance(namespace, str) or not namespace:
             raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
         check_text(namespace, "a namespace")
-        if not isinstance(roads, bool):
-            raise InvalidRequest(f"roads must be True or False, not {roads!r}")
+        if not isinstance(direct_channels, bool):
+            raise InvalidRequest(f"direct_channels must be True or False, not {direct_channels!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s, token, roads)
+        self._connection = Connection(address, namespace, start, timeout_s, token, direct_channels)
 
     def __enter__(self) -> Self:
         return self

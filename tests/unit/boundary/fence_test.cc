@@ -1,5 +1,5 @@
-// The fences of queues and roads, as compiled, on this machine: two threads each write a word and then read the
-// other's; at least one of them must see the other's write. {hold,spsc_queue,road}_model_test show why the protocols
+// The fences of queues and direct channels, as compiled, on this machine: two threads each write a word and then read the
+// other's; at least one of them must see the other's write. {hold,spsc_queue,direct channel}_model_test show why the protocols
 // need that; this test shows that the code does it.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "proto/boundary/layouts/session_queue.h"
-#include "proto/boundary/road_layout.h"
+#include "proto/boundary/layouts/direct_channel.h"
 
 namespace arraybridge {
 namespace {
@@ -21,9 +21,9 @@ constexpr size_t kPlaces = 64;  // that two threads process in parallel
 constexpr uint64_t kRounds = 4000;
 
 struct Place {
-  road::SentPage sent;
-  road::TakenPage taken;
-  alignas(64) road::Sign sign;
+  direct_channel::ProducerPage sent;
+  direct_channel::ConsumerPage taken;
+  alignas(64) direct_channel::ControlBlock control;
   session_queue::Page client;
   session_queue::Page daemon;
   spsc::Writer<session_queue::Format> writer{client.progress, client.slots, daemon.progress};
@@ -121,17 +121,17 @@ TEST_F(FenceTest, AWriterSeesThatTheReaderSleepsOrTheReaderSeesTheEntry) {
             0u);
 }
 
-TEST_F(FenceTest, ASenderSeesThatTheRoadEndsOrItsEntryIsSeen) {
-  // A Sign is written once; here each round stands for one Sign, identified by the number of entries.
+TEST_F(FenceTest, ASenderSeesThatTheDirectChannelEndsOrItsEntryIsSeen) {
+  // A control block is written once; here each round stands for one control block, identified by the number of entries.
   EXPECT_EQ(BothMissed(
                 [](Place& at, uint64_t round) {
-                  const bool stands = road::Pass(at.sent.head, round, at.sign) == road::kStands;
-                  Await([&] { return Load(at.sign.revoked, std::memory_order_relaxed) != road::kStands; });
-                  Store(at.sign.revoked, road::kStands, std::memory_order_relaxed);
+                  const bool stands = direct_channel::Pass(at.sent.head, round, at.control) == direct_channel::kStands;
+                  Await([&] { return Load(at.control.revoked, std::memory_order_relaxed) != direct_channel::kStands; });
+                  Store(at.control.revoked, direct_channel::kStands, std::memory_order_relaxed);
                   return stands;
                 },
                 [](Place& at, uint64_t round) {
-                  road::Revoke(at.sign);
+                  direct_channel::Revoke(at.control);
                   return Load(at.sent.head, std::memory_order_acquire) != round;
                 }),
             0u);
@@ -140,11 +140,11 @@ TEST_F(FenceTest, ASenderSeesThatTheRoadEndsOrItsEntryIsSeen) {
 TEST_F(FenceTest, ASenderSeesThatTheReceiverSleepsOrItsEntryIsSeen) {
   EXPECT_EQ(BothMissed(
                 [](Place& at, uint64_t round) {
-                  road::Pass(at.sent.head, round, at.sign);
+                  direct_channel::Pass(at.sent.head, round, at.control);
                   return Load(at.taken.asleep, std::memory_order_relaxed) != round;
                 },
                 [](Place& at, uint64_t round) {
-                  road::FallAsleep(at.taken.asleep, round);
+                  direct_channel::FallAsleep(at.taken.asleep, round);
                   return Load(at.sent.head, std::memory_order_relaxed) != round;
                 }),
             0u);

@@ -69,16 +69,16 @@ TEST_F(LimitsTest, Descriptors) {
   EXPECT_TRUE(broker().Allocate(alice, {"m", kHost, kPage}).ok());
 }
 
-TEST_F(LimitsTest, DescriptorsOfRoads) {
+TEST_F(LimitsTest, DescriptorsOfDirectChannels) {
   config_.limits.descriptors_per_uid = 4 + 6;
   const auto session = Open(kAlice);
   const auto sends = broker().OpenChannel(session, {"default", "c", ChannelRole::kSender, 0});
   ASSERT_TRUE(sends.ok());
   ASSERT_TRUE(Open(session, "c", ChannelRole::kReceiver).ok());
-  EXPECT_THAT(broker().ExportRoad(session, sends->end, RoadPart::kOwn),
+  EXPECT_THAT(broker().ExportDirectChannel(session, sends->end, DirectPart::kOwn),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
   config_.limits.descriptors_per_uid = 4 + 7;
-  EXPECT_TRUE(broker().ExportRoad(session, sends->end, RoadPart::kOwn).ok());
+  EXPECT_TRUE(broker().ExportDirectChannel(session, sends->end, DirectPart::kOwn).ok());
 }
 
 TEST_F(LimitsTest, EndsOfChannels) {

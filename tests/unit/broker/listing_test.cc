@@ -188,7 +188,7 @@ TEST_F(ListingTest, ChannelsWithTheirEndsAndWhatWaits) {
     EXPECT_EQ(rows[1].queued_bytes, 600u);
     EXPECT_EQ(rows[1].senders, 2u);
     EXPECT_EQ(rows[1].receivers, 1u);
-    EXPECT_FALSE(rows[1].on_road);
+    EXPECT_FALSE(rows[1].direct);
     EXPECT_EQ(rows[2].ns, "b/c");
     EXPECT_EQ(rows[2].receivers, 1u);
   }

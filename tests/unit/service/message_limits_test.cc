@@ -191,8 +191,8 @@ TEST(MessageLimitsTest, OneReleaseGivesBackSoMuch) {
   release.add_done(1);
   release.add_lost(1);
   EXPECT_TRUE(CheckRelease(release).ok());
-  release.add_roads(1);
-  ExpectRefused(CheckRelease(release), "1025 leases, arenas, shares and roads in one Release (at most 1024)");
+  release.add_direct_channels(1);
+  ExpectRefused(CheckRelease(release), "1025 leases, arenas, shares and direct channels in one Release (at most 1024)");
   EXPECT_EQ(CheckRelease(release).reason(), "TOO_MANY");
   release.clear_leases();
   EXPECT_TRUE(CheckRelease(release).ok());

@@ -1,0 +1,166 @@
+// The Broker's part in sending without calls: between whom there is a direct channel, when it is used, and who still waits for
+// what was received on one. Ending one is the service's, since what stands there is published.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/broker/state.h"
+
+namespace arraybridge {
+namespace {
+
+Status NoDirectChannel(std::string_view why) { return NotFound("no direct channel: ", why).Because("NO_DIRECT_CHANNEL"); }
+
+DirectEnd SideOf(ChannelRole role) { return role == ChannelRole::kSender ? DirectEnd::kProducer : DirectEnd::kConsumer; }
+
+}  // namespace
+
+// Without the direct channel itself. REQUIRES: the channel has one sender and one receiver.
+Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& channel) const {
+  DirectChannelRecord planned{.channel = channel.id(), .ns = channel.ns()->name(), .direct = nullptr};
+  for (const Channel::Member& member : channel.members()) {
+    const Session* const session = sessions.Find(member.session);
+    if (session == nullptr) return NoDirectChannel("an end is being closed");
+    if (session->peer.door != Door::kLifeline) return NoDirectChannel("an end is not at a lifeline");
+    AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfDirectChannel));
+    const bool sends = member.role == ChannelRole::kSender;
+    (sends ? planned.sender : planned.receiver) = member.session;
+    (sends ? planned.sending : planned.receiving) = member.end;
+    (sends ? planned.sender_uid : planned.receiver_uid) = session->peer.uid;
+  }
+  const uint64_t most = config.limits.direct_channels_per_uid;
+  if (std::max(direct_channels.CountOf(planned.sender_uid), direct_channels.CountOf(planned.receiver_uid)) >= most) {
+    return AtLimit("TOO_MANY_DIRECT_CHANNELS", "direct_channels_per_uid", most);
+  }
+  return planned;
+}
+
+Result<UniqueFd> Broker::ExportDirectChannel(SessionId session, ChannelEndId id, DirectPart part) {
+  State& state = *state_;
+  std::shared_ptr<DirectChannel> direct;
+  std::shared_ptr<DirectChannel> fresh;  // made without the lock; dies after it if another came first
+  DirectEnd side{};
+  while (direct == nullptr) {
+    uint64_t capacity = 0;
+    uint64_t number = 0;
+    {
+      const MutexLock lock(state.mutex);
+      const Session* const found = state.sessions.Find(session);
+      if (found == nullptr) return NoSession();
+      const auto end = found->ends.find(id);
+      if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
+      Channel& channel = *end->second.channel;
+      if (channel.direct == nullptr && part != DirectPart::kOwn) return NoDirectChannel("it has ended");
+      if (channel.senders() != 1 || channel.receivers() != 1) return NoDirectChannel("not one sender and one receiver");
+      if (channel.capacity() > direct_channel::kCapacityMax) return NoDirectChannel("the channel is too large");
+      if (channel.direct == nullptr) {
+        auto planned = state.PlanDirectChannel(channel);
+        if (!planned.ok()) return planned.status();
+        if (fresh != nullptr) {
+          planned->pages = std::exchange(fresh, nullptr);
+          channel.direct = std::make_shared<DirectChannelRecord>(*std::move(planned));
+          state.direct_channels.Add(channel.direct);
+        } else {
+          number = ++state.last_direct_channel;
+        }
+      }
+      if (channel.direct != nullptr) direct = channel.direct->pages;
+      side = SideOf(end->second.role);
+      capacity = channel.capacity();
+    }
+    if (direct != nullptr) break;
+    auto created = DirectChannel::Create(capacity, number);
+    if (!created.ok()) return created.status();
+    fresh = *std::move(created);
+  }
+  return direct->Export(side, part);
+}
+
+Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end) {
+  State& state = *state_;
+  const auto of = DirectChannelOf(session, end);
+  if (of == nullptr) return NoDirectChannel("it has ended");
+  AB_RETURN_IF_ERROR(of->pages->Seal(of->sending == end ? DirectEnd::kProducer : DirectEnd::kConsumer));
+  const MutexLock lock(state.mutex);
+  Channel* const channel = state.channels.Find(of->channel);
+  if (channel == nullptr || channel->direct != of) return NoDirectChannel("it has ended");
+  DirectChannelRecord& direct = *channel->direct;
+  if (direct.open || !direct.pages->sealed()) return of->channel;
+  const Session* const receiver = state.sessions.Find(direct.receiver);
+  AB_CHECK(receiver != nullptr);  // with it the direct channel had ended
+  direct.pages->Open(receiver->ends.at(direct.receiving).received + channel->queued());
+  direct.open = true;
+  return of->channel;
+}
+
+std::shared_ptr<const DirectChannelRecord> Broker::DirectChannelOf(SessionId session, ChannelEndId end) const {
+  const MutexLock lock(state_->mutex);
+  const Session* const found = state_->sessions.Find(session);
+  if (found == nullptr) return nullptr;
+  const auto open = found->ends.find(end);
+  return open == found->ends.end() ? nullptr : open->second.channel->direct;
+}
+
+std::shared_ptr<const DirectChannelRecord> Broker::DirectChannelIn(SessionId session, std::string_view ns,
+                                                  std::string_view channel) const {
+  const MutexLock lock(state_->mutex);
+  const Session* const found = state_->sessions.Find(session);
+  if (found == nullptr) return nullptr;
+  const auto key = state_->rights.KeyOf(found->peer, ns, Right::kWrite);
+  const Namespace* const owner = key.ok() ? state_->namespaces.Find(*key) : nullptr;
+  if (owner == nullptr) return nullptr;
+  const auto known = owner->channels.find(channel);
+  return known == owner->channels.end() ? nullptr : known->second->direct;
+}
+
+std::vector<std::shared_ptr<const DirectChannelRecord>> Broker::DirectChannelsOf(SessionId session) const {
+  const MutexLock lock(state_->mutex);
+  const auto its = state_->direct_channels.Of(session);
+  return {its.begin(), its.end()};
+}
+
+void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  Channel* const found = state.channels.Find(direct.channel);
+  if (found == nullptr || found->direct.get() != &direct) return;
+  if (!complete) found->MissSome();
+  const std::shared_ptr<DirectChannelRecord> its = std::exchange(found->direct, nullptr);
+  state.direct_channels.End(*its);
+  if (!its->open) state.direct_channels.Remove(*its);  // else its sender says when it waits for nothing more
+}
+
+void Broker::ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers) {
+  State& state = *state_;
+  std::vector<std::shared_ptr<DirectChannelRecord>> forgotten;  // die after the lock
+  const MutexLock lock(state.mutex);
+  for (const uint64_t number : numbers) {
+    auto direct = state.direct_channels.Find(sender, number);
+    if (direct == nullptr || !direct->ended) continue;
+    state.direct_channels.Remove(*direct);
+    forgotten.push_back(std::move(direct));
+  }
+}
+
+std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChannels(SessionId session) {
+  auto taken = direct_channels.Of(session);
+  for (const auto& each : taken) {
+    if (each->receiver == session) each->pages->MarkGone();
+    direct_channels.Remove(*each);
+  }
+  return taken;
+}
+
+// The sender's bytes may be looked at by whom it sends them to.
+bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const {
+  const auto end = session.ends.find(receiving);
+  if (end == session.ends.end() || end->second.channel->direct == nullptr) return false;
+  const DirectChannelRecord& direct = *end->second.channel->direct;
+  const bool receives = direct.open && direct.receiving == receiving;
+  const bool sends =
+      arena.writer != nullptr && arena.writer->id == direct.sender && arena.ns() == end->second.channel->ns();
+  // Host memory alone stands on direct channels: other kinds are not for everybody.
+  return receives && sends && arena.kind() == HandleKind::kMemfd && session.peer.Opens(arena.kind()) &&
+         arena.immutability.has_value();
+}
+
+}  // namespace arraybridge

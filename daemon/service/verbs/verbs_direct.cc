@@ -1,0 +1,75 @@
+// What is sent without calls: how a direct channel ends. Each entry that stands there becomes a Publish into the channel, as if
+// its sender had called, and the channel is like any other. Who joins, closes, ends, or sends what no entry can say
+// ends it; so does a receiver that asks.
+#include <utility>
+
+#include "daemon/service/verbs/channel_turns.h"
+#include "daemon/service/verbs/channel_verbs.h"
+#include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/share_wire.h"
+#include "proto/boundary/frame.h"
+
+namespace arraybridge {
+namespace {
+
+// INVALID_ARGUMENT: the description is none.
+Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel::Message& entry) {
+  auto asked = ReadDescription(entry.text());
+  if (!asked.ok()) return asked;
+  asked->ns = of.ns;
+  asked->arena = entry.arena;
+  asked->arena_generation = entry.generation;
+  asked->offset = entry.offset;
+  asked->size = entry.size;
+  asked->channel = Number(of.sending);
+  return asked;
+}
+
+}  // namespace
+
+bool ChannelVerbs::IsDirectRefusal(const Status& refusal) { return refusal.reason() == "CHANNEL_IS_DIRECT"; }
+
+// What was sent is published even if the broker drains: it was sent before.
+bool ChannelVerbs::Enter(const DirectChannelRecord& of, const direct_channel::Message& entry) {
+  const auto asked = AskedBy(of, entry);
+  if (!asked.ok()) return false;
+  const Clock::time_point begun = Clock::now();
+  const auto published = [&]() -> Result<PublishedShare> {
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, *asked));
+    PublishCall call = CallOf(*asked);
+    call.from_direct = true;
+    return broker_.Publish(of.sender, std::move(call));
+  }();
+  counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
+                        Clock::now() - begun);
+  if (published.ok()) return true;
+  counts_.CountRefusal();
+  const RangeOfArena range{ArenaId{entry.arena}, entry.offset, entry.size};
+  broker_.KeepReturned(of.sender, {&range, 1});
+  return false;
+}
+
+void ChannelVerbs::EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of) {
+  if (of == nullptr) return;
+  of->pages->Revoke([&](const direct_channel::Message& entry) { return Enter(*of, entry); },
+                   [&](bool complete) { broker_.DirectChannelEnded(*of, complete); });
+  ServeChannel(line_, of->channel);
+}
+
+// Until it is refused no more: another thread may be ending it, or the ends have made another one meanwhile.
+Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const PublishCall& call) {
+  while (true) {
+    auto published = broker_.Publish(caller.session, call);
+    if (published.ok() || !IsDirectRefusal(published.status())) return published;
+    EndDirectChannel(broker_.DirectChannelOf(caller.session, call.channel));
+  }
+}
+
+Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Caller& caller, ChannelEndId end) {
+  const auto channel = broker_.DirectChannelMapped(caller.session, end);
+  if (!channel.ok()) return channel.status();
+  ServeChannel(line_, *channel);  // who waits to receive looks at the direct channel from now on
+  return Answer<v1::MappedResponse>{};
+}
+
+}  // namespace arraybridge

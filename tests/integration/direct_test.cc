@@ -1,0 +1,264 @@
+// Channels whose one sender and one receiver need no call, with a real daemon: the same stream as by calls.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/integration/direct_fixture.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_F(DirectPairTest, SharesGoInOrderWithoutACall) {
+  MeetHere();
+  const auto before = sender_.GetStats();
+  const uint64_t direct = direct();
+  for (int i = 0; i < 5000; ++i, ++next_) {
+    ASSERT_TRUE(Send(sender_, *sends_, next_).ok());
+    ASSERT_EQ(Receive(*receives_), next_);
+  }
+  EXPECT_EQ(direct(), direct + 5000);
+  EXPECT_EQ(sender_.GetStats()->publishes_total, before->publishes_total) << "the broker has heard of none";
+  EXPECT_LE(sender_.client_stats().arena_bytes, 2u << 20) << "ranges come back: 5000 of 4 KiB are 20 MiB";
+  EXPECT_EQ(sender_.client_stats().live_leases + receiver_.client_stats().live_leases, 0u);
+}
+
+TEST_F(DirectPairTest, WhatIsReceivedSaysWhatWasSent) {
+  MeetHere();
+  ASSERT_TRUE(Send(sender_, *sends_, 7, "said").ok());
+  const auto received = receives_->Receive({});
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(received->share->name, "c");
+  EXPECT_EQ(received->share->metadata, "said");
+  EXPECT_EQ(received->share->size, kWords * sizeof(uint64_t));
+  EXPECT_EQ(received->share->arrays.size(), 1u);
+  EXPECT_EQ(received->views[0].dtype, "uint64");
+  EXPECT_TRUE(received->views[0].read_only);
+  ASSERT_TRUE(Send(sender_, *sends_, 8).ok());
+  auto own = receives_->Receive({.mode = MapMode::kPrivate});
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(own->share->metadata, "");
+  EXPECT_FALSE(own->views[0].read_only);
+  static_cast<uint64_t*>(own->views[0].data)[0] = 1;  // its own
+}
+
+TEST_F(DirectPairTest, ItHoldsSoManyAndNoMore) {
+  MeetHere();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, 100 + i, {}, milliseconds(0)).ok());
+  const uint64_t direct = direct();
+  const Status full = Send(sender_, *sends_, 104, {}, milliseconds(20));
+  EXPECT_EQ(full.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(full.reason(), "CHANNEL_FULL");
+  EXPECT_EQ(direct(), direct);
+  EXPECT_EQ(sender_.GetStats()->queued_shares, 4u);
+  std::thread later([&] { EXPECT_TRUE(Send(sender_, *sends_, 104).ok()); });  // waits until there is room
+  for (uint64_t i = 100; i < 105; ++i) EXPECT_EQ(Receive(*receives_), i);
+  later.join();
+  EXPECT_EQ(direct(), direct + 1);
+}
+
+TEST_F(DirectPairTest, AWaitForAShareHasItsDeadlineAndIsWoken) {
+  MeetHere();
+  const auto empty = receives_->Receive({.timeout = milliseconds(20)});
+  EXPECT_EQ(empty.status().code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(empty.status().reason(), "CHANNEL_EMPTY");
+  EXPECT_EQ(receives_->Receive({.timeout = milliseconds(0)}).status().reason(), "CHANNEL_EMPTY");
+  for (uint64_t i = 0; i < 20; ++i) {
+    std::thread waits([&] { EXPECT_EQ(Receive(*receives_), i); });
+    if (i % 2 == 0) std::this_thread::sleep_for(milliseconds(2));  // asleep, mostly
+    EXPECT_TRUE(Send(sender_, *sends_, i).ok());
+    waits.join();
+  }
+}
+
+TEST_F(DirectPairTest, WhatNoEntryCanSayKeepsItsPlace) {
+  MeetHere();
+  const std::string long_metadata(1000, 'm');
+  for (uint64_t round = 0; round < 50; ++round) {
+    const uint64_t first = 10 * round;
+    ASSERT_TRUE(Send(sender_, *sends_, first).ok());
+    ASSERT_TRUE(Send(sender_, *sends_, first + 1, long_metadata).ok()) << "by a call: the one before goes first";
+    ASSERT_TRUE(Send(sender_, *sends_, first + 2).ok());
+    for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(Receive(*receives_), first + i);
+    if (round % 10 == 0) {
+      ASSERT_TRUE(Send(sender_, *sends_, 5, long_metadata).ok()) << "on an empty direct channel";
+      ASSERT_TRUE(Send(sender_, *sends_, 6).ok());
+      ASSERT_EQ(Receive(*receives_), 5u);
+      ASSERT_EQ(Receive(*receives_), 6u);
+    }
+  }
+}
+
+TEST_F(DirectPairTest, LargeArraysHaveArenasOfTheirOwn) {
+  MeetHere();
+  constexpr int64_t kLarge = 3 << 20;  // words: 24 MiB
+  for (uint64_t i = 0; i < 6; ++i) {
+    ASSERT_TRUE(Send(sender_, *sends_, i, {}, {}, kLarge).ok());
+    ASSERT_EQ(Receive(*receives_), i);
+  }
+  EXPECT_LE(sender_.client_stats().arena_bytes, 60u << 20) << "carved again";
+}
+
+TEST_F(DirectPairTest, TheEndOfTheStreamComesAfterWhatWasSent) {
+  MeetHere();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+  ASSERT_TRUE(sends_->Close().ok());
+  EXPECT_EQ(Send(sender_, *sends_, 5).reason(), "CHANNEL_NOT_OPEN");
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(Receive(*receives_), i);
+  EXPECT_EQ(receives_->Receive({}).status().reason(), "CHANNEL_ENDED");
+}
+
+TEST_F(DirectPairTest, WhoWaitsIsToldOfTheEnd) {
+  MeetHere();
+  std::thread waits([&] { EXPECT_EQ(receives_->Receive({}).status().reason(), "SENDER_DIED"); });
+  std::this_thread::sleep_for(milliseconds(5));  // asleep, mostly
+  ASSERT_TRUE(sends_->Abandon().ok());
+  waits.join();
+}
+
+TEST_F(DirectPairTest, ASenderThatWaitsIsToldThatNobodyReceives) {
+  MeetHere();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+  std::thread waits([&] { EXPECT_EQ(Send(sender_, *sends_, 4).reason(), "NO_RECEIVER"); });
+  std::this_thread::sleep_for(milliseconds(5));
+  ASSERT_TRUE(receives_->Close().ok());
+  waits.join();
+}
+
+TEST_F(DirectPairTest, AThreadThatClosesWakesTheOneThatWaits) {
+  MeetHere();
+  std::thread waits([&] { EXPECT_EQ(receives_->Receive({}).status().reason(), "CHANNEL_NOT_OPEN"); });
+  std::this_thread::sleep_for(milliseconds(5));
+  ASSERT_TRUE(receives_->Close().ok());
+  waits.join();
+}
+
+TEST_F(DirectPairTest, SeveralThreadsReceiveEachOnce) {
+  MeetHere();
+  constexpr uint64_t kCount = 4000;
+  std::atomic<uint64_t> sum{0};
+  std::atomic<uint64_t> count{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      while (true) {
+        const auto received = receives_->Receive({});
+        if (!received.ok()) {
+          EXPECT_EQ(received.status().reason(), "CHANNEL_ENDED");
+          return;
+        }
+        sum += NumberOf(*received);
+        ++count;
+      }
+    });
+  }
+  std::vector<std::thread> senders;
+  for (uint64_t t = 0; t < 2; ++t) {
+    senders.emplace_back([&, t] {
+      for (uint64_t i = t; i < kCount; i += 2) EXPECT_TRUE(Send(sender_, *sends_, i).ok());
+    });
+  }
+  for (auto& thread : senders) thread.join();
+  ASSERT_TRUE(sends_->Close().ok());
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(count.load(), kCount);
+  EXPECT_EQ(sum.load(), kCount * (kCount - 1) / 2);
+}
+
+TEST_F(DirectPairTest, WhoKeepsMoreThanThereAreSlotsGetsThemByCalls) {
+  MeetHere();
+  std::vector<Acquired> kept;
+  for (uint64_t i = 0; i < 1100; ++i) {
+    ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+    auto received = receives_->Receive({});
+    ASSERT_TRUE(received.ok()) << received.status().ToString();
+    kept.push_back(*std::move(received));
+  }
+  for (uint64_t i = 0; i < kept.size(); ++i) ASSERT_EQ(NumberOf(kept[i]), i);
+}
+
+TEST_F(DirectPairTest, ArraysOutliveTheirChannel) {
+  MeetHere();
+  std::vector<Acquired> kept;
+  for (uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+    kept.push_back(*receives_->Receive({}));
+  }
+  ASSERT_TRUE(Send(sender_, *sends_, 3).ok());
+  ASSERT_TRUE(sends_->Close().ok());
+  ASSERT_TRUE(receives_->Close().ok());
+  for (int round = 0; round < 100; ++round) {
+    const ArraySpec spec{.type = {1, 64, 1}, .dtype = "uint64", .shape = {kWords}, .strides = {}};
+    const auto placement = sender_.Empty({&spec, 1});
+    ASSERT_TRUE(placement.ok());
+    std::fill_n(static_cast<uint64_t*>(placement->views()[0].data), kWords, 77);
+    for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(NumberOf(kept[i]), i);
+  }
+}
+
+TEST_F(DirectPairTest, AChildHasEndsOfItsOwnOrNone) {
+  MeetHere();
+  ASSERT_TRUE(Send(sender_, *sends_, 41).ok());
+  auto inherited = receives_->Receive({});
+  ASSERT_TRUE(inherited.ok());
+  ASSERT_TRUE(Send(sender_, *sends_, 42).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (NumberOf(*inherited) != 41) ::_exit(1);
+    if (receives_->Receive({.timeout = milliseconds(0)}).status().reason() != "CHANNEL_LOST") ::_exit(2);
+    inherited->views.clear();
+    auto own = receiver_.OpenChannel("of the child", Channel::Role::kReceiver);
+    ::_exit(own.ok() ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(Receive(*receives_), 42u);
+  for (uint64_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+    ASSERT_EQ(Receive(*receives_), i);
+    ASSERT_EQ(NumberOf(*inherited), 41u) << "the child has let go of nothing";
+  }
+}
+
+TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
+  MeetHere();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, i).ok());
+  std::thread full([&] { EXPECT_EQ(Send(sender_, *sends_, 4).code(), Code::kUnavailable); });
+  std::this_thread::sleep_for(milliseconds(5));
+  daemon_->Kill();
+  full.join();
+  std::this_thread::sleep_for(milliseconds(30));  // two ticks of the clock with which it is noticed
+  EXPECT_EQ(receives_->Receive({}).status().reason(), "CHANNEL_LOST");
+}
+
+class NoDirectChannelTest : public DirectPairTest {
+ protected:
+  NoDirectChannelTest() : DirectPairTest({"--limit", "direct_channels_per_uid=1"}) {}
+};
+
+TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
+  MeetHere();
+  auto receives = receiver_.OpenChannel("another", Channel::Role::kReceiver);
+  auto sends = sender_.OpenChannel("another", Channel::Role::kSender);
+  const uint64_t direct = direct();
+  for (uint64_t i = 0; i < 200; ++i) {
+    ASSERT_TRUE(Send(sender_, *sends, i).ok());
+    ASSERT_EQ(Receive(*receives), i);
+  }
+  EXPECT_EQ(direct(), direct) << "by calls: limits.direct_channels_per_uid";
+  ASSERT_TRUE(sends_->Close().ok());
+  ASSERT_TRUE(receives_->Close().ok());
+  ASSERT_TRUE(sender_.Flush().ok());
+  uint64_t next = 1000;
+  Meet(sender_, *sends, receiver_, *receives, &next);
+}
+
+}  // namespace
+}  // namespace arraybridge

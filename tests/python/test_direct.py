@@ -1,0 +1,141 @@
+"""Channels whose one sender and one receiver need no call: the same arrays, however they come."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import arraybridge
+import numpy as np
+import pytest
+from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest
+from processes import start_daemon, stop_daemon
+
+
+@pytest.fixture
+def reader(broker: arraybridge.Broker) -> Any:
+    with arraybridge.Broker(broker.address, namespace=broker.namespace, start="never") as made:
+        yield made
+
+
+@pytest.fixture
+def small() -> Iterator[str]:
+    """The directory of a daemon with 32 MiB."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "warn", "--host-capacity", "32MiB", "--cache", "0")
+        yield directory
+        assert stop_daemon(daemon) == 0
+
+
+def meet(broker: arraybridge.Broker, reader: arraybridge.Broker, capacity: int = 8) -> tuple[Any, Any]:
+    """A channel on a direct_channel."""
+    receiver = reader.channel("c").open("receiver")
+    sender = broker.channel("c", capacity=capacity).open("sender")
+    for number in range(2000):
+        sender.send(np.array([number]))
+        assert receiver.receive().tolist() == [number]
+        if reader.stats()["client_direct_shares"] > 0:
+            return sender, receiver
+    raise AssertionError("there never was a direct_channel")
+
+
+@pytest.mark.parametrize("without", ["sender", "receiver"])
+def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.Broker, without: str) -> None:
+    other = arraybridge.Broker(broker.address, namespace=broker.namespace, start="never", direct_channels=False)
+    again = pickle.loads(pickle.dumps(other))
+    assert isinstance(again, arraybridge.Broker)
+    with other, again:
+        for calls in (other, again):
+            before = broker.stats()["publishes_total"]
+            sends, receives = (calls, broker) if without == "sender" else (broker, calls)
+            with receives.channel("c").open("receiver") as receiver, sends.channel("c").open("sender") as sender:
+                for number in range(300):  # with direct_channels a few would do: `meet`
+                    sender.send(np.array([number]))
+                    assert receiver.receive().tolist() == [number]
+                for end in (calls, broker):
+                    assert end.stats()["client_direct_shares"] == 0
+            assert broker.stats()["publishes_total"] == before + 300
+
+
+def test_roads_are_true_or_false() -> None:
+    with pytest.raises(InvalidRequest, match="direct_channels must be True or False, not 0.5"):
+        arraybridge.Broker(direct_channels=0.5)  # type: ignore[arg-type]
+
+
+def test_arrays_trees_and_frameworks_come_as_ever(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
+    torch = pytest.importorskip("torch")
+    sender, receiver = meet(broker, reader)
+    published = broker.stats()["publishes_total"]
+    kept = []
+    for number in range(200):
+        sender.send(np.full((3, 5), number, dtype="i2"))
+        kept.append(receiver.receive())
+        assert kept[-1].dtype == "i2" and not kept[-1].flags.writeable
+    assert [int(array[2, 4]) for array in kept] == list(range(200)), "nothing that is kept is overwritten"
+    sender.send({"x": np.arange(5), "y": [np.ones(3)]})
+    tree = receiver.receive()
+    assert tree["x"].tolist() == [0, 1, 2, 3, 4] and tree["y"][0].tolist() == [1, 1, 1]
+    sender.send(torch.arange(6).reshape(2, 3))
+    tensor = receiver.receive("torch")
+    tensor += 1  # its own
+    assert tensor.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert broker.stats()["publishes_total"] == published
+    born = broker.empty((4,), "float64")
+    born[:] = 3
+    sender.send(born)
+    assert receiver.receive().tolist() == [3, 3, 3, 3]
+    with pytest.raises(ValueError, match="read-only"):
+        born[0] = 1
+
+
+def test_large_trees_keep_their_place(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
+    sender, receiver = meet(broker, reader)
+    for number in range(20):
+        sender.send(np.array([number]))
+        sender.send({f"a long name of leaf {leaf}": np.array([leaf]) for leaf in range(30)})
+        sender.send(np.array([number + 1]))
+        assert receiver.receive().tolist() == [number]
+        assert len(receiver.receive()) == 30
+        assert receiver.receive().tolist() == [number + 1]
+
+
+def test_a_slow_receiver_holds_its_sender_back(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
+    sender, receiver = meet(broker, reader, capacity=3)
+    for number in range(3):
+        sender.send(np.array([number]), timeout=0)
+    with pytest.raises(BrokerTimeout):
+        sender.send(np.array([3]), timeout=0.02)
+    with sender:
+        later = threading.Thread(target=lambda: sender.send(np.array([3])))
+        later.start()
+        assert [receiver.receive()[0] for _ in range(4)] == [0, 1, 2, 3]
+        later.join()
+    with pytest.raises(ChannelClosed):
+        receiver.receive()
+
+
+def test_memory_comes_back_however_little_there_is(small: str) -> None:
+    """Receivers tell nobody when they let go: a sender that is short of memory looks by itself."""
+    with arraybridge.Broker(small, start="never") as broker, arraybridge.Broker(small, start="never") as reader:
+        sender, receiver = meet(broker, reader)
+        large = np.zeros(5 << 20, dtype="u1")
+        done = threading.Event()
+
+        def receives() -> None:
+            while not done.is_set():
+                try:
+                    held = receiver.receive(timeout=0.05)
+                except BrokerTimeout:
+                    continue
+                assert held.nbytes == large.nbytes
+                done.wait(0.005)
+
+        thread = threading.Thread(target=receives)
+        thread.start()
+        for _ in range(40):
+            sender.send(large)
+        done.set()
+        thread.join()

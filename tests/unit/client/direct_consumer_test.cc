@@ -1,0 +1,120 @@
+// The receiving end of a direct channel beside the broker's side of it, in one process: what happens when the direct channel ends in the
+// middle of a step.
+#include <sys/socket.h>
+
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "client/direct_consumer.h"
+#include "daemon/memory/direct_channel.h"
+#include "tests/unit/client/mapped_direct.h"
+
+namespace arraybridge {
+namespace {
+
+using Outcome = DirectConsumer::Outcome;
+
+class DirectConsumerTest : public ::testing::Test {
+ protected:
+  DirectConsumerTest()
+      : direct_(*DirectChannel::Create(4, 1)),
+        sent_(MapDirect(*direct_, DirectEnd::kProducer)),
+        taken_(MapDirect(*direct_, DirectEnd::kConsumer)),
+        lifeline_(Socket()) {
+    direct_->Open(0);
+  }
+
+  static UniqueFd Socket() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    static UniqueFd other;
+    other.reset(ends[1]);
+    return UniqueFd(ends[0]);
+  }
+  void Put(uint64_t arena) {
+    auto& page = *static_cast<direct_channel::ProducerPage*>(sent_->own());
+    direct_channel::Message said;
+    said.arena = arena;
+    direct_channel::Write(direct_channel::EntriesOf(page)[page.head % 4], said, "");
+    direct_channel::Pass(page.head, page.head + 1, sent_->control());
+  }
+  // The arenas of what the broker takes off the direct channel.
+  std::vector<uint64_t> End() {
+    std::vector<uint64_t> queued;
+    direct_->Revoke([&](const direct_channel::Message& entry) { return queued.push_back(entry.arena), true; }, [](bool) {});
+    return queued;
+  }
+  Outcome Take(const std::function<bool(const direct_channel::Message&)>& has = [](const direct_channel::Message&) { return true; }) {
+    return taken_.Take(lifeline_, 0, has, &entry_);
+  }
+
+  const std::unique_ptr<DirectChannel> direct_;
+  const std::unique_ptr<DirectPages> sent_;
+  DirectConsumer taken_;
+  Lifeline lifeline_;
+  direct_channel::Message entry_;
+};
+
+TEST_F(DirectConsumerTest, TakesInOrder) {
+  EXPECT_EQ(Take(), Outcome::kEmpty);
+  Put(1);
+  Put(2);
+  EXPECT_EQ(Take(), Outcome::kTaken);
+  EXPECT_EQ(entry_.arena, 1u);
+  EXPECT_EQ(Take([](const auto&) { return false; }), Outcome::kLacksArena);
+  EXPECT_EQ(Take(), Outcome::kTaken) << "it was not taken";
+  EXPECT_EQ(entry_.arena, 2u);
+  EXPECT_EQ(Take(), Outcome::kEmpty);
+}
+
+TEST_F(DirectConsumerTest, WhatTheBrokerTookIsNotTaken) {
+  Put(1);
+  Put(2);
+  EXPECT_EQ(Take(), Outcome::kTaken);
+  std::vector<uint64_t> queued;
+  const auto ends_meanwhile = [&](const direct_channel::Message&) { return queued = End(), true; };
+  EXPECT_EQ(Take(ends_meanwhile), Outcome::kEnded) << "the broker saw it standing";
+  EXPECT_EQ(queued, std::vector<uint64_t>{2});
+  EXPECT_EQ(Take(), Outcome::kEnded);
+}
+
+TEST_F(DirectConsumerTest, WhatComesByCallsComesFirst) {
+  Put(1);
+  direct_->AddCall();
+  EXPECT_EQ(Take(), Outcome::kByCalls);
+  EXPECT_EQ(taken_.Take(
+                lifeline_, 1, [](const auto&) { return true; }, &entry_),
+            Outcome::kTaken);
+}
+
+TEST_F(DirectConsumerTest, NonsenseIsNotTaken) {
+  auto& page = *static_cast<direct_channel::ProducerPage*>(sent_->own());
+  page.head = 5;
+  EXPECT_EQ(Take(), Outcome::kNonsense);
+  page.head = 1;
+  direct_channel::EntriesOf(page)[0].words[0] = UINT64_MAX;
+  EXPECT_EQ(Take(), Outcome::kNonsense);
+}
+
+TEST_F(DirectConsumerTest, AWaitEndsWithItsDeadlineOrTheDirectChannel) {
+  const Lifeline::Interrupted never;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+  EXPECT_EQ(taken_.AwaitEntry(0, {lifeline_, until, {}, never}).code(), Code::kDeadlineExceeded);
+  const Lifeline::Interrupted always = [] { return true; };
+  EXPECT_EQ(taken_.AwaitEntry(0, {lifeline_, {}, {}, always}).code(), Code::kCancelled);
+  EXPECT_TRUE(End().empty());
+  EXPECT_TRUE(taken_.AwaitEntry(0, {lifeline_, {}, {}, never}).ok());
+  EXPECT_EQ(Take(), Outcome::kEnded);
+}
+
+TEST_F(DirectConsumerTest, PagesOfAnotherSizeAreNoDirectChannel) {
+  const std::unique_ptr<DirectChannel> other = *DirectChannel::Create(5, 2);
+  const auto part = [&](DirectChannel& of, DirectPart which) { return *of.Export(DirectEnd::kConsumer, which); };
+  DirectPages::Files files{part(*other, DirectPart::kOwn), part(*other, DirectPart::kOther), part(*other, DirectPart::kSign),
+                         part(*other, DirectPart::kBell), part(*other, DirectPart::kOtherBell)};
+  EXPECT_FALSE(DirectPages::Map(true, std::move(files)).ok()) << "a receiver's, taken for a sender's";
+}
+
+}  // namespace
+}  // namespace arraybridge

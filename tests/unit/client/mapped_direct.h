@@ -1,0 +1,26 @@
+// An end of a direct channel as a client maps it, beside the daemon's own side of it.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "client/direct_pages.h"
+#include "daemon/memory/direct_channel.h"
+
+namespace arraybridge {
+
+// This side's pages, sealed.
+inline std::unique_ptr<DirectPages> MapDirect(DirectChannel& direct, DirectEnd side) {
+  const auto part = [&](DirectPart which) {
+    auto file = direct.Export(side, which);
+    AB_CHECK(file.ok());
+    return *std::move(file);
+  };
+  DirectPages::Files files{part(DirectPart::kOwn), part(DirectPart::kOther), part(DirectPart::kSign), part(DirectPart::kBell),
+                         part(DirectPart::kOtherBell)};
+  auto pages = DirectPages::Map(side == DirectEnd::kProducer, std::move(files));
+  AB_CHECK(pages.ok() && direct.Seal(side).ok());
+  return *std::move(pages);
+}
+
+}  // namespace arraybridge

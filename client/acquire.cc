@@ -285,20 +285,22 @@ Result<std::vector<View>> ViewsOf(const KnownShare& known, const std::shared_ptr
   return ViewsAt(known, known.handle.offset, lease, mode);
 }
 
-// The share that a direct channel's entry describes: the last share of this direct channel if the description is the same.
-Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectConsumer& consumer, const direct_channel::Message& entry,
-                                                      const ReadArena& arena, std::string_view ns,
-                                                      std::string_view channel) {
+// The share that an entry describes: the last share of this direct channel if the description is the same.
+Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectConsumer& consumer,
+                                                      const direct_channel::Entry& entry, const ReadArena& arena,
+                                                      std::string_view ns, std::string_view channel) {
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("the sent array is not in host memory");
+  const direct_channel::Header header = direct_channel::HeaderOf(entry);
+  const std::string_view description = direct_channel::DescriptionOf(entry);
   const uint64_t arena_size = arena.handle.arena_size;
-  const bool inside = entry.offset <= arena_size && entry.size <= arena_size - entry.offset;
-  if (!inside || entry.offset % kArrayAlignment != 0) return InvalidArgument("the sent array lies outside its arena");
-  if (auto known = direct.Known(entry.text(), entry.size); known) {
+  const bool inside = header.offset <= arena_size && header.size <= arena_size - header.offset;
+  if (!inside || header.offset % kArrayAlignment != 0) return InvalidArgument("the sent array lies outside its arena");
+  if (auto known = consumer.Known(description, header.size); known) {
     return known;
   }
-  auto described = codec::DecodeDescription(entry.text());
+  auto described = codec::DecodeDescription(description);
   if (!described.ok()) return InvalidArgument("the description of the sent array does not parse");
-  SetRange(arena, entry.offset, entry.size, *described);
+  SetRange(arena, header.offset, header.size, *described);
   Share& share = described->share;
   share.id = 0;
   share.ns = ns;
@@ -308,14 +310,14 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectCo
   share.unnamed = true;
   described->fence = {};
   if (Status checked = CheckShare(*described); !checked.ok()) return InvalidArgument(checked.message());
-  auto made = Make(session, entry.text(), *std::move(described));
-  if (made.ok()) direct.Remember(*made);
+  auto made = Make(session, description, *std::move(described));
+  if (made.ok()) consumer.Remember(*made);
   return made;
 }
 
 }  // namespace
 
-Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline) {
+Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t receiving, Deadline deadline) {
   const auto handler = UnmapLate(session, entry.arena);
   const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
   auto answer = session.Call(Verb::kExport, request, deadline, handler);
@@ -333,17 +335,18 @@ Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t 
   return MapArena(session, *exported, std::move(answer->descriptor)).status();
 }
 
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct, const direct_channel::Message& entry,
-                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
-                          MapMode mode) {
-  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), direct, entry.slot));
-  if (!lease.ok()) return direct->End(entry.slot), lease.status();
-  auto known = DecodeKnown(session, *direct, entry, *arena, ns, channel);
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& consumer,
+                          const direct_channel::Entry& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
+                          std::string_view channel, MapMode mode) {
+  const direct_channel::Header header = direct_channel::HeaderOf(entry);
+  auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), consumer, header.bit));
+  if (!lease.ok()) return consumer->Return(header.bit), lease.status();
+  auto known = DecodeKnown(session, *consumer, entry, *arena, ns, channel);
   if (!known.ok()) return known.status();
   (*lease)->arena = std::move(arena);
-  auto views = ViewsAt(**known, entry.offset, *lease, mode);
+  auto views = ViewsAt(**known, header.offset, *lease, mode);
   if (!views.ok()) return views.status();
-  session.direct_channels().Count();
+  session.direct_producers().Count();
   const Share* const share = &(*known)->share;
   return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
 }

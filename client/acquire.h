@@ -10,8 +10,8 @@
 #include <arraybridge/array.h>
 #include <arraybridge/broker.h>
 
-#include "client/session.h"
 #include "client/direct_consumer.h"
+#include "client/session.h"
 
 namespace arraybridge {
 
@@ -33,13 +33,13 @@ Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std
 Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_t count, MapMode mode,
                                           Deadline deadline);
 
-// Converts an entry taken from a direct channel into arrays of this process. INVALID_ARGUMENT: the sender's description is
-// invalid. `arena`: the arena that contains the bytes.
-Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& direct, const direct_channel::Message& entry,
-                          std::shared_ptr<ReadArena> arena, std::string_view ns, std::string_view channel,
-                          MapMode mode);
-// Maps the arena that contains the entry's bytes. `receiving`: the receiving end of the channel that owns the direct channel.
-Status MapSent(Session& session, const direct_channel::Message& entry, uint64_t receiving, Deadline deadline);
+// Converts an entry taken from a direct channel into arrays of this process. INVALID_ARGUMENT: the producer's
+// description is invalid. `arena`: the arena that contains the bytes.
+Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& consumer,
+                          const direct_channel::Entry& entry, std::shared_ptr<ReadArena> arena, std::string_view ns,
+                          std::string_view channel, MapMode mode);
+// Maps the arena that contains the entry's bytes. `receiving`: the end of the channel that took the entry.
+Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t receiving, Deadline deadline);
 
 // Gives back the leases that a late answer granted, after its caller has given up.
 void GiveBackLate(Session& session, const Result<Answer>& answer);

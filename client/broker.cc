@@ -423,7 +423,7 @@ ClientStats Broker::client_stats() const {
   stats.arenas_mapped = session->read().count();
   stats.holds_taken = session->hazards().taken();
   stats.unwaited_publishes = session->unwaited().submitted();
-  stats.direct_shares = session->direct_channels().shares();
+  stats.direct_shares = session->direct_producers().shares();
   return stats;
 }
 

@@ -150,8 +150,8 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
     if (behind) session_->lifeline().ReadArrived();
     auto first = TakeKept();
     if (!first) {
-      const auto direct = direct_consumer();
-      const uint64_t counted = direct && direct->opened() ? direct->calls() : 0;
+      const auto consumer = direct_consumer();
+      const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
       if (auto received = ReceiveDirect(options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
       auto answer = Ask(slice);

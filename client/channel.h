@@ -5,15 +5,16 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <arraybridge/broker.h>
 #include <arraybridge/channel.h>
 
 #include "client/codec.h"
+#include "client/direct_consumer.h"
 #include "client/direct_pages.h"
 #include "client/direct_producer.h"
 #include "client/session.h"
-#include "client/direct_consumer.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -48,21 +49,21 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Result<Answer> Ask(std::chrono::milliseconds slice);
 
   // Without calls (channel_direct.cc).
-  // Something is about to go by a call. Asks for a direct channel, once it is worth it; waits for nothing.
+  // Asks for a direct channel before a call, once that is worth it; does not wait.
   void PrefetchDirect() AB_EXCLUDES(mutex_);
-  void HandleDirect(codec::BrowsePart part, Result<Answer> answer) AB_EXCLUDES(mutex_);
-  void MapDirect() AB_REQUIRES(mutex_);
-  // It has ended, or is to be used no more.
+  void HandleDirect(Result<Answer> answer) AB_EXCLUDES(mutex_);
+  void MapDirect(std::vector<UniqueFd> files) AB_REQUIRES(mutex_);
+  // The direct channel has ended, or this end does not use it any more. `tell`: the broker is to revoke it.
   void LeaveDirect(bool tell) AB_EXCLUDES(mutex_);
   std::shared_ptr<DirectProducer> direct_producer() AB_EXCLUDES(mutex_);
   std::shared_ptr<DirectConsumer> direct_consumer() AB_EXCLUDES(mutex_);
   DirectWait WaitOf(const Until& until) const;
-  // Nothing: it goes, or comes, by a call.
+  // Nothing: the share goes, or comes, by a call.
   std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
-  std::optional<Status> PutDirect(DirectProducer& direct, const Placement& placement, std::string_view description,
+  std::optional<Status> PutDirect(DirectProducer& producer, const Placement& placement, std::string_view description,
                                   const Until& until);
   std::optional<Result<Acquired>> ReceiveDirect(const ReceiveOptions& options, const Until& until);
-  // The broker has nothing to receive by calls, of those that it had counted before.
+  // The broker has no share left of those that it had counted to come by calls.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
   void CountReceived() AB_REQUIRES(mutex_);
   void Arrived(Result<Answer> answer);
@@ -83,15 +84,14 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // what came for them, in the order in which it was sent
 
   static constexpr uint64_t kAskMost = 256;
-  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since somebody asked for a direct channel
-  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // which call is worth a question
-  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until the next one, doubling
-  bool asked_ AB_GUARDED_BY(mutex_) = false;     // it is on its way, or there
-  DirectPages::Files files_ AB_GUARDED_BY(mutex_);
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since this end asked for a direct channel
+  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // the call before which it asks again
+  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until it asks again, doubling
+  bool asked_ AB_GUARDED_BY(mutex_) = false;     // the answer is on its way, or there
   std::shared_ptr<DirectProducer> sent_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<DirectConsumer> taken_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
-  bool revoke_ AB_GUARDED_BY(mutex_) = false;  // the broker is to end it
+  bool revoke_ AB_GUARDED_BY(mutex_) = false;    // the broker is to revoke it
 };
 
 }  // namespace arraybridge

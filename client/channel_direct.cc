@@ -1,6 +1,6 @@
-// A channel's end without calls. The pages come in four answers, and the direct channel is used from the moment the control block says
-// that both ends have them. Whatever does not go there goes by a call, which ends the direct channel if something stands on it:
-// the order is kept by the broker, not here.
+// A channel's end without calls. Its direct channel is used from the moment the control block says that both ends have
+// mapped it. A share that cannot travel in it goes by a call, which revokes it if entries stand there: the broker keeps
+// the order, not this file.
 #include <utility>
 
 #include "client/acquire.h"
@@ -11,7 +11,6 @@
 namespace arraybridge {
 namespace {
 
-using codec::BrowsePart;
 using std::chrono::steady_clock;
 
 bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
@@ -21,7 +20,7 @@ bool MayTravelDirect(const Placement::Range& range) {
   return range.arena->kind == HandleKind::kMemfd && !range.arena->own && range.queued.empty();
 }
 
-// The broker gives the receiver no arena of which it does not know that it is mapped. Asked once an arena.
+// The broker exports an arena to the receiver only after the sender has said Mapped. Called once for each arena.
 bool KnownToBeMapped(Session& session, WrittenArena& arena, Deadline deadline) {
   if (arena.published_of.load(std::memory_order_relaxed)) return true;
   if (!session.Call(Verb::kMapped, codec::EncodeMapped(arena.id), deadline).ok()) return false;
@@ -38,38 +37,28 @@ void Channel::End::PrefetchDirect() {
     asked_ = true;
   }
   const std::weak_ptr<End> weak = weak_from_this();
-  // What a busy broker does not take now is not asked again: calls do as well. They are answered in their order.
-  for (const auto part : {BrowsePart::kDirectOwn, BrowsePart::kDirectOther, BrowsePart::kDirectControl,
-                          BrowsePart::kDirectOtherDoorbell, BrowsePart::kDirectDoorbell}) {
-    const Status asked = session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseDirect(id_, part),
-                                                  [weak, part](Result<Answer> answer) {
-                                                    const auto self = weak.lock();
-                                                    if (self) self->HandleDirect(part, std::move(answer));
-                                                  });
-    if (!asked.ok()) return;
-  }
+  // If a busy broker does not take the request now, this end does not repeat it: calls do as well.
+  static_cast<void>(
+      session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseDirect(id_), [weak](Result<Answer> answer) {
+        if (const auto self = weak.lock()) self->HandleDirect(std::move(answer));
+      }));
 }
 
-void Channel::End::HandleDirect(BrowsePart part, Result<Answer> answer) {
+void Channel::End::HandleDirect(Result<Answer> answer) {
   const MutexLock lock(mutex_);
-  UniqueFd file = answer.ok() ? std::move(answer->descriptor) : UniqueFd();
-  UniqueFd* its = &files_.doorbell;
-  if (part == BrowsePart::kDirectOwn) its = &files_.own;
-  if (part == BrowsePart::kDirectOther) its = &files_.other;
-  if (part == BrowsePart::kDirectControl) its = &files_.control;
-  if (part == BrowsePart::kDirectOtherDoorbell) its = &files_.other_doorbell;
-  *its = std::move(file);
-  if (part != BrowsePart::kDirectDoorbell) return;
-  if (files_.complete()) return MapDirect();
-  files_ = {};
+  if (answer.ok()) {
+    std::vector<UniqueFd> files = std::move(answer->more);
+    files.insert(files.begin(), std::move(answer->descriptor));
+    return MapDirect(std::move(files));
+  }
   asked_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
 
-// What this process cannot map it is not asked for again.
-void Channel::End::MapDirect() {
-  auto pages = DirectPages::Map(role_ == Role::kSender, std::exchange(files_, {}));
+// If this process cannot map it, it does not ask again.
+void Channel::End::MapDirect(std::vector<UniqueFd> files) {
+  auto pages = DirectPages::Map(role_ == Role::kSender, files);
   if (!pages.ok()) return;
   std::unique_ptr<DirectPages> mapped = *std::move(pages);
   if (role_ == Role::kSender) {
@@ -78,7 +67,7 @@ void Channel::End::MapDirect() {
     taken_ = std::make_shared<DirectConsumer>(std::move(mapped));
     taken_->NoteCalls(received_);
   }
-  if (sent_) session_->direct_channels().Add(sent_);
+  if (sent_) session_->direct_producers().Add(sent_);
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_)));
 }
 
@@ -108,16 +97,16 @@ DirectWait Channel::End::WaitOf(const Until& until) const {
 
 std::optional<Status> Channel::End::SendDirect(const Placement& placement, const SendOptions& options,
                                                const Until& until) {
-  const auto direct = direct_producer();
-  if (!direct || !direct->opened()) return PrefetchDirect(), std::nullopt;
+  const auto producer = direct_producer();
+  if (!producer || !producer->opened()) return PrefetchDirect(), std::nullopt;
   const auto& range = placement.range();
   if (!MayTravelDirect(*range) || !session_->lifeline().alive()) return std::nullopt;
   std::vector<codec::PublishedArray> arrays;
   arrays.reserve(placement.described().size());
   for (const View& view : placement.described()) arrays.push_back(SpecOf(view, range->data()));
   const std::string description = codec::EncodeDescription(arrays, options.structure, options.metadata);
-  if (description.size() > direct_channel::kDescriptionBytesMax) return std::nullopt;
-  // What the broker would refuse it refuses: it is asked.
+  if (description.size() > direct_channel::Format::kDescriptionBytesMax) return std::nullopt;
+  // A share that the broker would refuse goes by a call, so that the broker refuses it.
   const ShareLimits& limits = session_->server().limits.share;
   if (options.structure.size() > limits.structure_bytes_max || options.metadata.size() > limits.metadata_bytes_max) {
     return std::nullopt;
@@ -126,18 +115,18 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  auto sent = PutDirect(*direct, placement, description, until);
+  auto sent = PutDirect(*producer, placement, description, until);
   if (!sent || !sent->ok()) range->published.store(false);
   return sent;
 }
 
-std::optional<Status> Channel::End::PutDirect(DirectProducer& direct, const Placement& placement, std::string_view description,
-                                              const Until& until) {
+std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Placement& placement,
+                                              std::string_view description, const Until& until) {
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    switch (direct.Put(placement.range(), description)) {
+    switch (producer.Put(placement.range(), description)) {
       case DirectProducer::Outcome::kSent:
-        session_->direct_channels().Count();
+        session_->direct_producers().Count();
         return Ok();
       case DirectProducer::Outcome::kByCall:
         return std::nullopt;
@@ -147,9 +136,10 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& direct, const Plac
       case DirectProducer::Outcome::kFull:
         break;
     }
-    const Status waited = IsOver(until) ? DeadlineExceeded("") : direct.AwaitRoom(WaitOf(until));
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitRoom(WaitOf(until));
     if (waited.code() == Code::kDeadlineExceeded) {
-      return DeadlineExceeded("channel '", name_, "' is full: ", direct.capacity(), " shares of ", direct.capacity())
+      return DeadlineExceeded("channel '", name_, "' is full: ", producer.capacity(), " shares of ",
+                              producer.capacity())
           .Because("CHANNEL_FULL");
     }
     AB_RETURN_IF_ERROR(waited);
@@ -157,8 +147,8 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& direct, const Plac
 }
 
 std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions& options, const Until& until) {
-  const auto direct = direct_consumer();
-  if (!direct || !direct->opened()) return PrefetchDirect(), std::nullopt;
+  const auto consumer = direct_consumer();
+  if (!consumer || !consumer->opened()) return PrefetchDirect(), std::nullopt;
   while (true) {
     if (Status here = CheckHere(); !here.ok()) return here;
     if (!session_->lifeline().alive()) return std::nullopt;
@@ -168,16 +158,16 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
       if (!kept_.empty()) return std::nullopt;
       received = received_;
     }
-    direct_channel::Message entry;
+    direct_channel::Entry entry;
     std::shared_ptr<ReadArena> arena;
-    const auto has = [&](const direct_channel::Message& of) {
+    const auto maps = [&](const direct_channel::Header& of) {
       arena = session_->read().Find(of.arena, of.generation);
       return arena != nullptr;
     };
-    switch (direct->Take(session_->lifeline(), received, has, &entry)) {
+    switch (consumer->Take(session_->lifeline(), received, maps, &entry)) {
       case DirectConsumer::Outcome::kTaken: {
-        auto taken = TakeSent(*session_, direct, entry, std::move(arena), options_.ns, name_, options.mode);
-        // What is described so that nobody can read it is the sender's fault: it is lost, and what follows is not.
+        auto taken = TakeSent(*session_, consumer, entry, std::move(arena), options_.ns, name_, options.mode);
+        // An entry with a malformed description is lost, and the entries after it are not.
         if (!taken.ok()) return taken.status();
         return taken;
       }
@@ -186,13 +176,14 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
       case DirectConsumer::Outcome::kEnded:
         LeaveDirect(false);
         return std::nullopt;
-      case DirectConsumer::Outcome::kNonsense:
+      case DirectConsumer::Outcome::kMalformed:
         LeaveDirect(true);
         return std::nullopt;
       case DirectConsumer::Outcome::kLacksArena: {
-        const Status mapped = MapSent(*session_, entry, id_, steady_clock::now() + options_.timeout);
+        const Status mapped =
+            MapSent(*session_, direct_channel::HeaderOf(entry), id_, steady_clock::now() + options_.timeout);
         if (mapped.ok()) continue;
-        // Its sender may have ended, or named what it has not: what is there then comes by calls.
+        // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
         if (mapped.code() != Code::kNotFound) return Explain(mapped);
         LeaveDirect(true);
         return std::nullopt;
@@ -200,7 +191,7 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
       case DirectConsumer::Outcome::kEmpty:
         break;
     }
-    const Status waited = IsOver(until) ? DeadlineExceeded("") : direct->AwaitEntry(received, WaitOf(until));
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : consumer->AwaitEntry(received, WaitOf(until));
     if (waited.code() == Code::kDeadlineExceeded) {
       return DeadlineExceeded("nothing was sent into channel '", name_, "' in time").Because("CHANNEL_EMPTY");
     }

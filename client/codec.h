@@ -160,8 +160,8 @@ struct Release {
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
-    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !holds && !ends_fences() &&
-           notes.empty() && !capabilities;
+    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !holds &&
+           !ends_fences() && notes.empty() && !capabilities;
   }
 };
 
@@ -182,17 +182,7 @@ std::string Encode(const Release& request);
 // The encoded size of these arrays in a Publish, as the broker counts it.
 uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
-enum class BrowsePart : uint8_t {
-  kCatalogue = 0,
-  kHolds = 1,
-  kQueueRequests = 2,
-  kQueueCompletions = 3,
-  kDirectOwn = 8,
-  kDirectOther = 9,
-  kDirectControl = 10,
-  kDirectDoorbell = 11,
-  kDirectOtherDoorbell = 12
-};
+enum class BrowsePart : uint8_t { kCatalogue = 0, kHolds = 1, kQueue = 2, kDirectChannel = 8 };
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
 std::string EncodeHoldsMapped(std::string_view ns);
 std::string EncodeQueueMapped();
@@ -202,8 +192,7 @@ std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channe
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke = false);
 std::string EncodeDirectMapped(uint64_t channel);
-// `part`: a part of a direct channel.
-std::string EncodeBrowseDirect(uint64_t channel, BrowsePart part);
+std::string EncodeBrowseDirect(uint64_t channel);
 // Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
                               std::string_view metadata);

@@ -136,10 +136,12 @@ std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke) {
   return wire::Encode(wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .revoke = revoke});
 }
 
-std::string EncodeDirectMapped(uint64_t channel) { return wire::Encode(wire::MappedRequest{.direct_channel_of = channel}); }
+std::string EncodeDirectMapped(uint64_t channel) {
+  return wire::Encode(wire::MappedRequest{.direct_channel_of = channel});
+}
 
-std::string EncodeBrowseDirect(uint64_t channel, BrowsePart part) {
-  return wire::Encode(wire::BrowseRequest{.part = static_cast<wire::BrowseRequest::Part>(part), .channel = channel});
+std::string EncodeBrowseDirect(uint64_t channel) {
+  return wire::Encode(wire::BrowseRequest{.part = wire::BrowseRequest::Part::kDirectChannel, .channel = channel});
 }
 
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,
@@ -149,7 +151,8 @@ std::string EncodeDescription(std::span<const PublishedArray> arrays, std::strin
 }
 
 std::string EncodeExport(uint64_t arena, uint64_t generation, uint64_t direct_channel_of) {
-  return wire::Encode(wire::ExportRequest{.arena = arena, .arena_generation = generation, .direct_channel_of = direct_channel_of});
+  return wire::Encode(
+      wire::ExportRequest{.arena = arena, .arena_generation = generation, .direct_channel_of = direct_channel_of});
 }
 
 std::string EncodeWithdraw(std::string_view ns, std::span<const ShareRef> shares) {

@@ -1,42 +1,30 @@
 #include "client/direct_consumer.h"
 
-#include <optional>
-
 namespace arraybridge {
 
 void DirectConsumer::NoteCalls(uint64_t received) {
   const MutexLock lock(mutex_);
   Store(page_.calls, received, std::memory_order_release);
-  ThreadFence(std::memory_order_seq_cst);
-  pages_->RingIfAsleep(other_.asleep, rung_);
+  static_cast<void>(pages_->Pass());
 }
 
-bool DirectConsumer::MayTake(uint64_t received) const {
-  const uint64_t head = Load(other_.head, std::memory_order_acquire);
-  return head != Load(page_.tail, std::memory_order_relaxed) || calls() > received || !pages_->stands();
-}
-
-// The head first: what its sender sent by calls before it is counted then.
-DirectConsumer::Outcome DirectConsumer::Take(Lifeline& lifeline, uint64_t received,
-                                   const std::function<bool(const direct_channel::Message&)>& has, direct_channel::Message* entry) {
+// The entry is copied before `calls` is loaded: so a share that its producer sent by a call before it is counted.
+DirectConsumer::Outcome DirectConsumer::Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps,
+                                             direct_channel::Entry* entry) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
-  const uint64_t head = Load(other_.head, std::memory_order_acquire);
+  const bool copied = reader_.Copy(*entry) != 0;
   if (received < calls()) return Outcome::kByCalls;
-  if (head == tail_) return Outcome::kEmpty;
-  if (!direct_channel::CanBe(head, tail_, pages_->capacity())) return Outcome::kNonsense;
-  const std::optional<direct_channel::Message> said = direct_channel::Read(direct_channel::EntriesOf(other_)[tail_ % pages_->capacity()]);
-  if (!said) return Outcome::kNonsense;
-  *entry = *said;
-  if (!has(*entry)) return Outcome::kLacksArena;
-  const uint64_t revoked = direct_channel::Pass(page_.tail, ++tail_, pages_->control());
-  if (revoked != direct_channel::kStands) {
-    const bool known = pages_->AwaitEnd(lifeline);
-    // The broker saw it standing: it comes by a call.
-    if (!known || Load(pages_->control().taken, std::memory_order_relaxed) < tail_) return Outcome::kEnded;
-  }
-  pages_->RingIfAsleep(other_.asleep, rung_);
-  return Outcome::kTaken;
+  if (!copied) return reader_.broken() ? Outcome::kMalformed : Outcome::kEmpty;
+  const direct_channel::Header header = direct_channel::HeaderOf(*entry);
+  if (header.bit >= direct_channel::kReturnBits) return Outcome::kMalformed;
+  if (!maps(header)) return Outcome::kLacksArena;
+  reader_.Take();
+  if (pages_->Pass()) return Outcome::kTaken;
+  if (!pages_->AwaitRevoked(lifeline)) return Outcome::kEnded;
+  // If the broker has published the entry, the share comes by a call.
+  const bool counts = Load(pages_->control().taken, std::memory_order_relaxed) >= reader_.taken();
+  return counts ? Outcome::kTaken : Outcome::kEnded;
 }
 
 std::shared_ptr<const KnownShare> DirectConsumer::Known(std::string_view description, uint64_t size) const {

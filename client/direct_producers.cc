@@ -5,31 +5,31 @@
 
 namespace arraybridge {
 
-void DirectProducers::Add(std::shared_ptr<DirectProducer> direct) {
+void DirectProducers::Add(std::shared_ptr<DirectProducer> producer) {
   const MutexLock lock(mutex_);
-  direct_channels_.push_back(std::move(direct));
+  producers_.push_back(std::move(producer));
   any_.store(true, std::memory_order_relaxed);
 }
 
-std::vector<uint64_t> DirectProducers::Look() {
+std::vector<uint64_t> DirectProducers::Poll() {
   std::vector<uint64_t> finished;
   if (!any_.load(std::memory_order_relaxed)) return finished;
   std::vector<std::shared_ptr<DirectProducer>> dead;  // unmapped outside the lock
   const MutexLock lock(mutex_);
-  std::erase_if(direct_channels_, [&](std::shared_ptr<DirectProducer>& direct) {
-    if (!direct->Look()) return false;
-    finished.push_back(direct->number());
-    dead.push_back(std::move(direct));
+  std::erase_if(producers_, [&](std::shared_ptr<DirectProducer>& producer) {
+    if (!producer->Poll()) return false;
+    finished.push_back(producer->number());
+    dead.push_back(std::move(producer));
     return true;
   });
-  any_.store(!direct_channels_.empty(), std::memory_order_relaxed);
+  any_.store(!producers_.empty(), std::memory_order_relaxed);
   return finished;
 }
 
 bool DirectProducers::outstanding() const {
   if (!any_.load(std::memory_order_relaxed)) return false;
   const MutexLock lock(mutex_);
-  return std::ranges::any_of(direct_channels_, [](const auto& direct) { return direct->outstanding() > 0; });
+  return std::ranges::any_of(producers_, [](const auto& producer) { return producer->outstanding() > 0; });
 }
 
 }  // namespace arraybridge

@@ -19,8 +19,8 @@ class Lease final : public SessionRelease {
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
   Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
   ~Lease() override;
-  // The last drop of an array ends a hazard slot or a direct channel slot at once, without a message, if there is nothing to
-  // unmap and the broker does not wait for it.
+  // The last drop of an array ends a hazard slot or a direct channel slot at once, without a message, if there is
+  // nothing to unmap and the broker does not wait for it.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;

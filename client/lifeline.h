@@ -28,7 +28,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 struct Answer {
   std::string payload;
-  UniqueFd descriptor;  // comes with some answers
+  UniqueFd descriptor;           // the first; some answers have none
+  std::vector<UniqueFd> more{};  // the descriptors after the first
 };
 
 // Thread-safe.
@@ -193,8 +194,7 @@ class Lifeline : public ForkParticipant {
     uint64_t completed;
   };
   void CountCall();
-  void HaveRequests(Result<Answer> answer);
-  void HaveCompletions(const Result<Answer>& answer);
+  void MapQueue(const Result<Answer>& answer);
   Result<Answer> CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
                              const CompletionHandler& handler);
   // Returns the total number of slots of the queue, including this request. On any error nothing was sent.
@@ -231,7 +231,7 @@ class Lifeline : public ForkParticipant {
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
   // Runs the handlers of late_, unless another thread does. Releases the lock while a handler runs.
   void RunHandlers() AB_REQUIRES(mutex_);
-  Result<Answer> AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor);
+  Result<Answer> AnswerOf(Frame& frame);
   // Null if no thread waits for this request.
   Waiter* FindWaiter(uint64_t request) AB_REQUIRES(mutex_);
   Waiter* TakeWaiter(uint64_t request) AB_REQUIRES(mutex_);
@@ -254,7 +254,6 @@ class Lifeline : public ForkParticipant {
   bool queue_offered_ = false;
   std::atomic<bool> queue_asked_{false};
   std::atomic<uint32_t> calls_{0};  // calls on the socket, before there is a queue
-  UniqueFd queue_requests_;         // received; the completions' page is on the way
   std::unique_ptr<QueuePages> mapped_queue_;
   std::atomic<QueuePages*> queue_{nullptr};  // set once the broker takes requests from it
   SpinBackoff backoff_;                      // for one processor

@@ -33,25 +33,16 @@ void Lifeline::CountCall() {
   if (calls_.fetch_add(1, std::memory_order_relaxed) == kCallsBefore) WantQueue();
 }
 
-// If a busy broker does not take these requests, they are not sent again, because the socket also works. The broker
-// answers them in order.
+// If a busy broker does not take the request now, the client does not repeat it, because the socket also works.
 void Lifeline::WantQueue() {
   if (!queue_offered_ || queue_asked_.exchange(true, std::memory_order_relaxed)) return;
-  const Status asked = Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueueRequests),
-                           [this](Result<Answer> answer) { HaveRequests(std::move(answer)); });
-  if (!asked.ok()) return;
-  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueueCompletions),
-                        [this](const Result<Answer>& answer) { HaveCompletions(answer); }));
+  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueue),
+                        [this](const Result<Answer>& answer) { MapQueue(answer); }));
 }
 
-void Lifeline::HaveRequests(Result<Answer> answer) {
-  if (answer.ok()) queue_requests_ = std::move(answer->descriptor);
-}
-
-void Lifeline::HaveCompletions(const Result<Answer>& answer) {
-  const UniqueFd requests = std::move(queue_requests_);
-  if (!answer.ok() || !requests.valid()) return;
-  auto mapped = QueuePages::Map(requests, answer->descriptor);
+void Lifeline::MapQueue(const Result<Answer>& answer) {
+  if (!answer.ok() || answer->more.size() != 1) return;
+  auto mapped = QueuePages::Map(answer->descriptor, answer->more.front());
   if (!mapped.ok()) return;
   mapped_queue_ = *std::move(mapped);
   static_cast<void>(Ask(Verb::kMapped, codec::EncodeQueueMapped(), [this](const Result<Answer>& sealed) {

@@ -209,8 +209,11 @@ Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
 
 void Lifeline::Deliver(Frame& frame) {
   const FrameHeader& header = frame.header;
+  if (frame.descriptors() > kFrameDescriptorsMax) {
+    return Lose(Unavailable("the broker sent ", frame.descriptors(), " descriptors in one frame"));
+  }
   if ((header.flags & kFrameProgress) != 0) return Advance(header.request);
-  const auto answer = [&] { return AnswerOf(header, std::string(frame.payload), std::move(frame.descriptor)); };
+  const auto answer = [&] { return AnswerOf(frame); };
   if (Waiter* const waiter = TakeWaiter(header.request)) {
     if (waiter->header.verb == header.verb) {
       waiter->answer.emplace(answer());
@@ -238,10 +241,10 @@ void Lifeline::Advance(uint64_t request) {
   if (!made) Lose(Unavailable("the broker reported progress of a request that was never sent"));
 }
 
-Result<Answer> Lifeline::AnswerOf(const FrameHeader& header, std::string payload, UniqueFd descriptor) {
-  if ((header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
-  if (header.status != 0) return codec::DecodeError(header.status, payload);
-  return Answer{std::move(payload), std::move(descriptor)};
+Result<Answer> Lifeline::AnswerOf(Frame& frame) {
+  if ((frame.header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
+  if (frame.header.status != 0) return codec::DecodeError(frame.header.status, frame.payload);
+  return Answer{std::string(frame.payload), std::move(frame.descriptor), std::move(frame.more)};
 }
 
 }  // namespace arraybridge

@@ -120,7 +120,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
     const uint64_t size = session.written().NextSize(device, bytes, own);
-    const bool looks = session.direct_channels().outstanding();
+    const bool looks = session.direct_producers().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.

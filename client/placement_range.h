@@ -41,8 +41,9 @@ struct Placement::Range final : SessionRelease {
   const uint64_t offset;
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
-  std::atomic<bool> handed_out{false};                    // the views of the range
-  std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set when the last view is dropped; null: not on a direct channel
+  std::atomic<bool> handed_out{false};  // the views of the range
+  std::atomic<std::atomic<bool>*> left_direct{
+      nullptr};  // set when the last view is dropped; null: not on a direct channel
 };
 
 }  // namespace arraybridge

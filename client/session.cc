@@ -110,7 +110,7 @@ Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadl
 
 void Session::PollDirectChannels() {
   codec::Release release;
-  release.direct_channels = direct_channels_.Look();
+  release.direct_channels = direct_producers_.Poll();
   if (!release.empty()) releases_.Post(std::move(release));
 }
 

@@ -16,6 +16,7 @@
 #include "client/arena.h"
 #include "client/arena_cache.h"
 #include "client/codec.h"
+#include "client/direct_producers.h"
 #include "client/fences.h"
 #include "client/hazard_tables.h"
 #include "client/lifeline.h"
@@ -23,7 +24,6 @@
 #include "client/outcomes.h"
 #include "client/reclaimer.h"
 #include "client/release_queue.h"
-#include "client/direct_producers.h"
 #include "client/share_cache.h"
 #include "client/unwaited_publishes.h"
 
@@ -56,7 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
   HazardTables& hazards() { return hazards_; }
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
-  DirectProducers& direct_channels() { return direct_channels_; }
+  DirectProducers& direct_producers() { return direct_producers_; }
   Fences& fences() { return fences_; }
   Outcomes& outcomes() { return *shared_.outcomes; }
   const codec::Server& server() const { return server_; }
@@ -93,7 +93,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ReleaseQueue releases_;
   HazardTables hazards_;
   UnwaitedPublishes unwaited_;
-  DirectProducers direct_channels_;
+  DirectProducers direct_producers_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
   // The last member, because its completion handlers use the members above.

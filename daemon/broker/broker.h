@@ -85,7 +85,7 @@ class Broker {
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
                                  uint64_t bytes_max = UINT64_MAX);
   // A read-only descriptor of an arena that the session made, or in which it holds a lease.
-  // `receiving`: also of an arena of a share on the direct channel that ends at this end.
+  // `receiving`: also of an arena of the sender of the direct channel that this end consumes.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
   Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped);
@@ -152,34 +152,32 @@ class Broker {
   bool HoldEnded(SessionId session);
 
   // Session queues (queue_verbs.cc): requests without system calls, served by the doors. OpenQueueOf returns a writable
-  // descriptor of the page of requests; the session's unwaited publishes go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN:
-  // the session has a queue already. RESOURCE_EXHAUSTED: limits.session_queues_per_uid. INVALID_ARGUMENT: the name of
-  // the namespace.
-  Result<UniqueFd> OpenQueueOf(SessionId session, std::string_view ns);
-  // A read-only descriptor of the page of completions. NOT_FOUND, NO_QUEUE.
-  Result<UniqueFd> ExportCompletions(SessionId session) const;
+  // descriptor of the page of requests and a read-only one of the page of completions; the session's unwaited publishes
+  // go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN: the session has a queue already. RESOURCE_EXHAUSTED:
+  // limits.session_queues_per_uid. INVALID_ARGUMENT: the name of the namespace.
+  Result<std::vector<UniqueFd>> OpenQueueOf(SessionId session, std::string_view ns);
   // Whether any session has a queue. Cheap.
   bool has_queues() const;
   std::optional<OpenQueue> QueueOf(SessionId session) const;
   // Queues with requests that publish into this namespace, or into any namespace of the session's user.
   std::vector<OpenQueue> PendingQueues(SessionId session, std::optional<std::string_view> ns) const;
 
-  // Direct channels (direct_channels.cc): the one sender and the one receiver of a channel, both on lifelines, pass shares
-  // without calls. Until the direct channel has ended, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel,
-  // CloseChannel, a Publish while shares wait on the direct channel, a Receive while the queue is empty.
-  // A part of the direct channel for an end; the first call makes the direct channel. NOT_FOUND, NO_DIRECT_CHANNEL: the channel can have none.
-  // RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
-  Result<UniqueFd> ExportDirectChannel(SessionId session, ChannelEndId end, DirectPart part);
-  // The end has mapped the direct channel, which is open once both ends have. Returns the channel: waits of other sessions on it
-  // may be over.
+  // Direct channels (direct_channels.cc): between the one sender and the one receiver of a channel, both on lifelines.
+  // While there is one, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel, CloseChannel, a
+  // Publish if an entry stands there, a Receive while the channel's queue is empty.
+  // The files of the direct channel for an end, in the order of direct_channel::File; the first request makes it.
+  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  Result<std::vector<UniqueFd>> ExportDirectChannel(SessionId session, ChannelEndId end);
+  // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
   Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end);
-  // Null: there is none. The direct channel of an end, of a channel's name, and all direct channels of a session, in either role.
+  // The direct channel of an end, or of a name; null: there is none. All of which the session is an end.
   std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
-  std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns, std::string_view channel) const;
+  std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,
+                                                             std::string_view channel) const;
   std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
-  // The direct channel is being ended: the channel is an ordinary one from now on. `complete`: no share was lost.
+  // The direct channel is being revoked: the channel is like any other from now on. `complete`: no share was lost.
   void DirectChannelEnded(const DirectChannelRecord& direct, bool complete);
-  // The sender waits no longer for returns on these direct channels, given by number. An open direct channel is not forgotten.
+  // This sender waits for no range of them any more; by their numbers. One that stands is not forgotten.
   void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and has no lease: the client may carve them again. Each

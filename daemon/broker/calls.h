@@ -68,7 +68,7 @@ struct PublishCall {
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
   bool from_direct = false;  // the share was on the channel's direct channel, which is ending
-  std::string note;        // how the bytes came; shown in events
+  std::string note;          // how the bytes came; shown in events
 };
 
 struct PublishedShare {

@@ -169,7 +169,7 @@ struct ChannelRow {
   uint64_t queued_bytes = 0;
   uint64_t senders = 0;
   uint64_t receivers = 0;
-  bool direct = false;  // both ends use a direct channel; shares that wait on it are not counted
+  bool direct = false;  // both ends use a direct channel; its entries are not counted
 };
 struct ChannelPage {
   std::vector<ChannelRow> rows;

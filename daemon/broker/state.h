@@ -33,7 +33,8 @@
 namespace arraybridge {
 
 inline Status IsDirect(const Channel& channel) {
-  return FailedPrecondition("channel '", channel.name(), "': the next share is on its direct channel").Because("CHANNEL_IS_DIRECT");
+  return FailedPrecondition("channel '", channel.name(), "': the next share is on its direct channel")
+      .Because("CHANNEL_IS_DIRECT");
 }
 
 // The row after which a list continues, and the session that asks. A page token is "number:text"; each list defines
@@ -67,7 +68,7 @@ struct Broker::State {
       AB_EXCLUDES(mutex);
 
   // Direct channels (direct_channels.cc).
-  // The sender and the receiver of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
+  // The two ends of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
   Result<DirectChannelRecord> PlanDirectChannel(const Channel& channel) const AB_REQUIRES(mutex);
   // The direct channels of a session that ends; the caller destroys them after it has released the lock.
   std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);

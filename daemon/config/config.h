@@ -34,7 +34,7 @@ struct Limits {
   Reloadable<uint64_t> channel_ends_per_session = 512;
   Reloadable<uint64_t> channel_ends_per_uid = 4096;
   Reloadable<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; further sessions send their requests by socket
-  Reloadable<uint64_t> direct_channels_per_uid = 64;            // 256 bytes for each entry of the channel
+  Reloadable<uint64_t> direct_channels_per_uid = 64;  // 256 bytes for each entry of the channel
   Reloadable<uint64_t> namespaces = 256;
   Reloadable<uint64_t> namespaces_per_uid = 64;
   Reloadable<uint64_t> arenas_per_uid = 8192;

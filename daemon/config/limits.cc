@@ -22,19 +22,20 @@ constexpr Range kAny{};
 constexpr Range kPositive{1};                                  // a limit of 0 would refuse everything
 constexpr Range kCatalogueShares{1, (uint64_t{1} << 26) - 2};  // the range of slots that a hazard word can hold
 constexpr Range kFrameBytes{4096, kFrameBytesMax};
+constexpr Range kDescriptors{kFrameDescriptorsMax};  // with fewer, some answers could never be sent
 
 Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
   if (value >= range.least && value <= range.most) return Ok();
-  if (range.least > 1) {
+  if (range.least > 1 && range.most != Range{}.most) {
     return InvalidArgument("limit ", name, ": ", value, " is not between ", range.least, " and ", range.most);
   }
-  if (value == 0) return InvalidArgument("limit ", name, ": must be more than 0");
+  if (value < range.least) return InvalidArgument("limit ", name, ": must be more than ", range.least - 1);
   return InvalidArgument("limit ", name, ": ", value, " is more than ", range.most);
 }
 
 std::string TextOf(const Range& range) {
   if (range.most != Range{}.most) return Concat(range.least, " to ", range.most);
-  return range.least == 0 ? "" : "more than 0";
+  return range.least == 0 ? "" : Concat("more than ", range.least - 1);
 }
 
 uint64_t CountOf(uint64_t number) { return number; }
@@ -110,8 +111,8 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(watchers_per_uid), kAny, "open watches of one user"),
       Number(AB_LIMIT(events_per_watcher), kAny, "unread events of a watch before it is disconnected"),
       Bytes(AB_LIMIT(frame_bytes_max), kFrameBytes, "one message of the local door"),
-      Number(AB_LIMIT(descriptors_in_flight_max), kPositive, "descriptors sent to one session that it has not read"),
-      Number(AB_LIMIT(descriptors_in_flight_per_uid), kPositive,
+      Number(AB_LIMIT(descriptors_in_flight_max), kDescriptors, "descriptors sent to one session that it has not read"),
+      Number(AB_LIMIT(descriptors_in_flight_per_uid), kDescriptors,
              "descriptors sent to one user's sessions that they have not read"),
       Number(AB_LIMIT(output_frames_max), kPositive, "unread answers of a session before it is disconnected"),
       Bytes(AB_LIMIT(output_bytes_max), kPositive, "bytes of unread answers of a session before it is disconnected"),

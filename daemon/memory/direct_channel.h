@@ -1,38 +1,35 @@
-// A DirectChannel is how shares go from the one sender of a channel to its one receiver without a call: a page of entries that
-// the sender writes, a page in which the receiver says what it took, a control block that the broker writes, and a doorbell each
-// (proto/boundary/layouts/direct_channel.h). A doorbell is a pipe: nobody can put a file into it for somebody else to close, as into a
-// socket, and each has a description of its own, so that nobody can make a write of another wait. The broker looks at a
-// direct channel when it ends it, and believes neither side.
+// A DirectChannel carries shares from the one sender of a channel to its one receiver without a call: a page of entries
+// that the producer writes, a page in which the consumer says what it took, a control block that the broker writes, and
+// a doorbell for each end (proto/boundary/layouts/direct_channel.h). A doorbell is a pipe: unlike a socket, it carries
+// no files that another process has to close; and each process has a description of its own, so that none can make a
+// write of another one wait. The broker reads the pages when it revokes the direct channel, and believes neither end.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "daemon/memory/shared_pages.h"
+#include "proto/boundary/layouts/direct_channel.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
-#include "proto/boundary/layouts/direct_channel.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 
-enum class DirectEnd : uint8_t { kSender, kReceiver };
-constexpr DirectEnd Other(DirectEnd side) { return side == DirectEnd::kProducer ? DirectEnd::kConsumer : DirectEnd::kProducer; }
-
-// What an end of it maps.
-enum class DirectPart : uint8_t { kOwn, kOther, kSign, kBell, kOtherBell };
+enum class DirectEnd : uint8_t { kProducer, kConsumer };
 
 // Thread-safe.
 class DirectChannel {
  public:
   struct Doorbell {
-    UniqueFd heard;
-    UniqueFd rung;
+    UniqueFd read;
+    UniqueFd written;
   };
-  // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to direct_channel::kCapacityMax; no other direct channel has had
-  // this number, which is not 0.
+  // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to direct_channel::kCapacityMax; no other
+  // direct channel has had this number, which is not 0.
   static Result<std::unique_ptr<DirectChannel>> Create(uint64_t capacity, uint64_t number);
   ~DirectChannel() = default;
   DirectChannel(const DirectChannel&) = delete;
@@ -40,49 +37,50 @@ class DirectChannel {
 
   uint64_t number() const { return control_.number; }
 
-  // A description of its own. FAILED_PRECONDITION: it is mapped, or has ended.
-  Result<UniqueFd> Export(DirectEnd side, DirectPart part) const AB_EXCLUDES(mutex_);
-  // This side has mapped all of it: nobody else can write its page from now on. Idempotent.
+  // Descriptions for this end, in the order of direct_channel::File. FAILED_PRECONDITION: it is mapped, or has ended.
+  Result<std::vector<UniqueFd>> Export(DirectEnd side) const AB_EXCLUDES(mutex_);
+  // This end has mapped all of it: from now on no other process can map its page writable. Idempotent.
   Status Seal(DirectEnd side) AB_EXCLUDES(mutex_);
-  // Both have.
+  // Both ends have.
   bool sealed() const { return seals_.load(std::memory_order_acquire) == kBoth; }
 
-  // From now on shares go there; the receiver gets `calls` by calls before. REQUIRES: sealed; one thread at a time,
-  // with AddCall.
+  // From now on shares travel here; the consumer receives `calls` shares by calls before. REQUIRES: sealed; one thread
+  // at a time, with AddCall.
   void Open(uint64_t calls);
-  // One more goes by a call; wakes the receiver. REQUIRES: nothing stands on the direct channel, or the order is lost.
+  // One more share goes by a call; wakes the consumer. REQUIRES: no entry stands here, or the order is lost.
   void AddCall();
-  // As the ends say now: nonsense is 0.
+  // Entries that were not taken, as the ends say now; 0 if their counts are impossible.
   uint64_t standing() const;
 
-  // An entry, a copy. False: it was none that could be sent.
-  using Take = std::function<bool(const direct_channel::Message& entry)>;
-  // `complete`: nothing that was sent is missing.
+  // False: the entry could not be published.
+  using Take = std::function<bool(const direct_channel::Entry& entry)>;
+  // `complete`: every entry that was sent was published.
   using Ended = std::function<void(bool complete)>;
-  // Ends it: takes what stands there, in order, then runs `ended`, then tells both ends what counted, and wakes them.
-  // Nonsense is not taken. When this returns it has ended, whoever did that. Neither function may end it.
+  // Revokes it: passes the entries that were not taken to `take`, in order, then runs `ended`, then says in the control
+  // block what counted, and wakes both ends. Malformed entries are left out. When this returns the direct channel has
+  // ended, on this thread or another one. Neither function may revoke it.
   void Revoke(const Take& take, const Ended& ended) AB_EXCLUDES(mutex_);
-  // Who received has gone: the sender may use again what was received.
+  // The consumer's session has ended: the producer may use all ranges again that the consumer received.
   void MarkGone();
 
  private:
   static constexpr unsigned kBoth = 3;
 
-  DirectChannel(std::unique_ptr<SharedPages> sent, std::unique_ptr<SharedPages> taken, std::unique_ptr<SharedPages> control,
-       Doorbell producer_doorbell, Doorbell consumer_doorbell);
-  bool TakeAll(const Take& take, uint64_t* head, uint64_t* tail) AB_REQUIRES(mutex_);
+  DirectChannel(std::unique_ptr<SharedPages> producer, std::unique_ptr<SharedPages> consumer,
+                std::unique_ptr<SharedPages> control, Doorbell producer_doorbell, Doorbell consumer_doorbell);
+  bool TakeAll(const Take& take, uint64_t* head, uint64_t* taken) AB_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
-  const std::unique_ptr<SharedPages> sent_;
-  const std::unique_ptr<SharedPages> taken_;
+  const std::unique_ptr<SharedPages> producer_pages_;
+  const std::unique_ptr<SharedPages> consumer_pages_;
   const std::unique_ptr<SharedPages> control_pages_;
-  const direct_channel::ProducerPage& sent_page_;
-  const direct_channel::ConsumerPage& taken_page_;
+  const direct_channel::ProducerPage& producer_;
+  const direct_channel::ConsumerPage& consumer_;
   direct_channel::ControlBlock& control_;
   const uint64_t capacity_;
-  std::atomic<unsigned> seals_{0};  // a bit a side
+  std::atomic<unsigned> seals_{0};  // a bit for each end
   bool ended_ AB_GUARDED_BY(mutex_) = false;
-  const Doorbell producer_doorbell_;  // that the sender hears
+  const Doorbell producer_doorbell_;  // that the producer reads
   const Doorbell consumer_doorbell_;
 };
 

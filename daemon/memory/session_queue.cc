@@ -54,14 +54,16 @@ SessionQueue::SessionQueue(std::unique_ptr<SharedPages> requests, std::unique_pt
       writer_(completions_.progress, completions_.slots, requests_.progress),
       doorbell_(completions_.progress, requests_.progress) {}
 
-Result<UniqueFd> SessionQueue::ExportRequests() const {
+Result<std::vector<UniqueFd>> SessionQueue::Export() const {
   const MutexLock lock(serving_);
-  return requests_pages_->Export(true);
-}
-
-Result<UniqueFd> SessionQueue::ExportCompletions() const {
-  const MutexLock lock(serving_);
-  return completions_pages_->Export(false);
+  auto requests = requests_pages_->Export(true);
+  if (!requests.ok()) return requests.status();
+  auto completions = completions_pages_->Export(false);
+  if (!completions.ok()) return completions.status();
+  std::vector<UniqueFd> files;
+  files.push_back(*std::move(requests));
+  files.push_back(*std::move(completions));
+  return files;
 }
 
 Status SessionQueue::Seal(std::function<void()> send_doorbell) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/memory/shared_pages.h"
 #include "proto/boundary/layouts/session_queue.h"
@@ -30,8 +31,7 @@ class SessionQueue {
 
   // Opens a writable description of the submission queue for its session, and a read-only description of the completion
   // queue. FAILED_PRECONDITION after Seal.
-  Result<UniqueFd> ExportRequests() const AB_EXCLUDES(serving_);
-  Result<UniqueFd> ExportCompletions() const AB_EXCLUDES(serving_);
+  Result<std::vector<UniqueFd>> Export() const AB_EXCLUDES(serving_);
   // Called after the session has mapped both pages. From now on no other process can map the submission queue writable
   // or release its memory, and requests are taken. `send_doorbell` wakes the session; it is called on any thread.
   // Idempotent.

@@ -67,7 +67,7 @@ void TakeDescriptors(msghdr* message, Frame* frame) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof fd);
       if (frame->descriptor.valid()) {
-        frame->surplus.emplace_back(fd);
+        frame->more.emplace_back(fd);
       } else {
         frame->descriptor.reset(fd);
       }
@@ -136,24 +136,25 @@ ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, 
   return Split(buffer.first(static_cast<size_t>(size)), frame);
 }
 
-SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait) {
-  AB_CHECK(sizeof(FrameHeader) + payload.size() <= kFrameBytesMax);
+SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, std::span<const int> descriptors,
+                      bool wait) {
+  AB_CHECK(sizeof(FrameHeader) + payload.size() <= kFrameBytesMax && descriptors.size() <= kFrameDescriptorsMax);
   const int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
-  if (descriptor < 0 && payload.size() <= kOnePieceMax) return SendInOnePiece(socket, header, payload, flags);
+  if (descriptors.empty() && payload.size() <= kOnePieceMax) return SendInOnePiece(socket, header, payload, flags);
   FrameHeader head = header;
   iovec parts[2] = {{&head, sizeof head}, {const_cast<char*>(payload.data()), payload.size()}};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = payload.empty() ? 1 : 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (descriptor >= 0) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kFrameDescriptorsMax * sizeof(int))] = {};
+  if (!descriptors.empty()) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+    rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
   }
   ssize_t size = 0;
   do {

@@ -15,7 +15,7 @@ namespace arraybridge {
 
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr size_t kFrameBytesMax = 64 * 1024;  // includes the header
-inline constexpr size_t kFrameDescriptorsMax = 1;    // further ones are received separately, as surplus
+inline constexpr size_t kFrameDescriptorsMax = 5;    // of an answer; a request has none
 
 // The numbers are part of the protocol: add at the end, never renumber.
 enum class Verb : uint16_t {
@@ -82,10 +82,10 @@ inline constexpr int64_t kFrameDeadlineMaxMs = int64_t{1} << 30;
 struct Frame {
   FrameHeader header{};
   std::string_view payload;
-  UniqueFd descriptor;            // invalid if the frame has none
-  std::vector<UniqueFd> surplus;  // descriptors beyond kFrameDescriptorsMax; closing one may sleep
+  UniqueFd descriptor;         // the first; invalid if the frame has none
+  std::vector<UniqueFd> more;  // those after it, also beyond kFrameDescriptorsMax; closing a peer's file may sleep
 
-  size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + surplus.size(); }
+  size_t descriptors() const { return (descriptor.valid() ? 1 : 0) + more.size(); }
 };
 
 enum class ReceiveOutcome {
@@ -109,8 +109,14 @@ enum class SendOutcome {
   kTooManyDescriptors,  // ETOOMANYREFS: too many of our descriptors are unread
 };
 
-// Makes one system call; never blocks if `wait` is false; never raises SIGPIPE. `descriptor` < 0: none. The caller
-// keeps the descriptor. REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax.
-SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor, bool wait);
+// Makes one system call; never blocks if `wait` is false; never raises SIGPIPE. The caller keeps the descriptors.
+// REQUIRES: sizeof(FrameHeader) + payload.size() <= kFrameBytesMax; at most kFrameDescriptorsMax descriptors.
+SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, std::span<const int> descriptors,
+                      bool wait);
+// `descriptor` < 0: none.
+inline SendOutcome SendFrame(int socket, const FrameHeader& header, std::string_view payload, int descriptor,
+                             bool wait) {
+  return SendFrame(socket, header, payload, {&descriptor, descriptor < 0 ? size_t{0} : size_t{1}}, wait);
+}
 
 }  // namespace arraybridge

@@ -353,7 +353,7 @@ class RawLifeline:
 
     def receive(self) -> tuple[int, int, int, bytes, list[int]]:
         """verb, status, request, payload, descriptors; an empty datagram raises EOFError."""
-        data, control, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(16))
+        data, control, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(64))
         if not data:
             raise EOFError
         found = array.array("i")

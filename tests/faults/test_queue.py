@@ -15,7 +15,7 @@ import pytest
 from harness import BROWSE, DOORBELL, GET_STATS, MAPPED, PUBLISH, Daemon, Ledger, RawLifeline, Refused, eventually
 
 # proto/boundary/layouts/{spsc,session}_queue.h
-REQUESTS_PART, COMPLETIONS_PART = 2, 3
+QUEUE_PART = 2  # of a Browse
 SLOTS, SLOT_BYTES = 256, 128
 HEAD, TAKEN, SERVED, SLOTS_AT = 128, 256, 264, 512  # offsets in a page
 QUEUE_BYTES = SLOTS * SLOT_BYTES
@@ -38,7 +38,7 @@ class HandMade:
         self.head = 0  # slots that have been written
         self.reaped = 0  # slots of completions that have been read
         self.next = 1000
-        self.files = [self.browse(REQUESTS_PART), self.browse(COMPLETIONS_PART)]
+        self.files = self.browse()
         self.requests = mmap.mmap(self.files[0], PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self.completions = mmap.mmap(self.files[1], PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
         if sealed:
@@ -47,11 +47,11 @@ class HandMade:
     def seal(self) -> None:
         self.line.call(MAPPED, self.messages.MappedRequest(queue=True), self.messages.MappedResponse)
 
-    def browse(self, part: int) -> int:
-        request = self.messages.BrowseRequest(part=part)
+    def browse(self) -> list[int]:
+        request = self.messages.BrowseRequest(part=QUEUE_PART)
         _, descriptors = self.line.call(BROWSE, request, self.messages.BrowseResponse)
-        assert len(descriptors) == 1
-        return descriptors[0]
+        assert len(descriptors) == 2
+        return descriptors
 
     def submit(self, payload: bytes, flags: int = UNWAITED, verb: int = PUBLISH, length: int | None = None) -> int:
         """Writes an entry and returns its id. `length`: the length that the entry claims."""
@@ -353,7 +353,7 @@ def test_only_its_session_can_map_a_queue(daemon: Daemon, ledger: Ledger, messag
     one.seal()
     one.seal()
     with pytest.raises(Refused, match="QUEUE_TAKEN"):
-        one.browse(REQUESTS_PART)
+        one.browse()
     with pytest.raises(PermissionError):
         mmap.mmap(one.files[0], PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
     for file in one.files:
@@ -372,9 +372,8 @@ def test_doorbells_without_a_queue_are_ignored(daemon: Daemon, ledger: Ledger, m
     line.hello()
     for _ in range(1000):
         line.send(DOORBELL, flags=NO_REPLY)
-    request = messages.BrowseRequest(part=COMPLETIONS_PART)
     with pytest.raises(Refused, match="NO_QUEUE"):
-        line.call(BROWSE, request, messages.BrowseResponse)
+        line.call(MAPPED, messages.MappedRequest(queue=True), messages.MappedResponse)
     line.send(DOORBELL)
     _, status, _, _, _ = line.receive()
     assert status == INVALID_ARGUMENT, "a doorbell that wants an answer is refused"

@@ -29,6 +29,7 @@ CTL = Path(os.environ.get("ARRAYBRIDGE_CTL", DAEMON.parents[1] / "client/ctl/arr
 PATIENCE_S = 90.0  # a watchdog against hangs, not a limit on speed
 
 HEADER = struct.Struct("<HHIQ")  # verb, flags, status, request
+DESCRIPTORS_MAX = 5  # of one frame
 OPEN_SESSION, REDEEM = 1, 12
 
 
@@ -135,10 +136,10 @@ class Lifeline:
         self.ask(OPEN_SESSION, request, messages.OpenSessionResponse())
 
     def ask(self, verb: int, message: Any, answer: Any) -> int | None:
-        """The descriptor of the answer; the caller closes it."""
+        """The first descriptor of the answer; the caller closes it."""
         self.send(verb, message)
         size = array.array("i").itemsize
-        frame, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(size))
+        frame, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(DESCRIPTORS_MAX * size))
         if not frame:
             raise EOFError("the lifeline was closed")
         answered, _, status, number = HEADER.unpack_from(frame)
@@ -150,6 +151,8 @@ class Lifeline:
         for level, kind, data in ancillary:
             assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
             descriptors.frombytes(data)
+        for surplus in descriptors[1:]:
+            os.close(surplus)
         return descriptors[0] if descriptors else None
 
     def send(self, verb: int, message: Any) -> None:

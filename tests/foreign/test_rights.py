@@ -169,7 +169,8 @@ def test_users_cannot_export_each_others_arenas(place: Place, user: Users) -> No
     alice("publish", "grpc", "secret", b"alice's bytes", "default")
     alice("call", "lifeline", "Acquire", namespace="default", shares=KEY)
     for door in DOORS:
-        for mine, nobodys in ((arena, {**arena, "arena": arena["arena"] + 1000}), ({"direct_channel_of": end}, {"direct_channel_of": end + 1000})):
+        ends = ({"direct_channel_of": end}, {"direct_channel_of": end + 1000})
+        for mine, nobodys in ((arena, {**arena, "arena": arena["arena"] + 1000}), ends):
             there, nothing = bob("call", door, "Export", **mine), bob("call", door, "Export", **nobodys)
             assert there["code"] == NOT_FOUND
             assert there == {"code": nothing["code"], "text": nothing["text"].replace("1001", "1")}

@@ -1,5 +1,5 @@
-// The page of a hostile sender, before and while a client receives from it and the broker ends the direct channel. For any
-// content of the page, each received array lies in the range of its entry, inside an arena that the client maps; no
+// The page of a hostile sender, before and while a client receives from it and the broker ends the direct channel. For
+// any content of the page, each received array lies in the range of its entry, inside an arena that the client maps; no
 // entry is taken that does not exist, and nothing remains after all arrays are dropped.
 //
 // An input is the direct channel's capacity, then steps: a byte for the kind of step, and its operands.
@@ -14,6 +14,7 @@
 #include "client/direct_consumer.h"
 #include "daemon/memory/host_backend.h"
 #include "tests/fuzz/input.h"
+#include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 #include "tests/unit/client/quiet_session.h"
 
@@ -106,7 +107,7 @@ class Stream {
       case 1:
         return Scribble(input);
       case 2:
-        return Store(page().head, Load(page().head, std::memory_order_relaxed) + TakeNumber(input),
+        return Store(page().progress.head, Load(page().progress.head, std::memory_order_relaxed) + TakeNumber(input),
                      std::memory_order_release);
       case 3:
       case 4:
@@ -131,18 +132,17 @@ class Stream {
 
   // Writes an entry in the form of a client, with any values.
   void Say(Input& input) {
-    direct_channel::Message said;
+    direct_channel::Header said;
     const uint64_t arena = TakeNumber(input);
     said.arena = arena == 0 ? kArena : arena;
     const uint64_t generation = TakeNumber(input);
     said.generation = generation == 0 ? kGeneration : generation;
     said.offset = TakeNumber(input);
     said.size = TakeNumber(input);
-    said.slot = TakeNumber(input);
-    const std::string_view description = input.TakeBytes(input.Take<uint8_t>()).substr(0, direct_channel::kDescriptionBytesMax);
-    const uint64_t head = Load(page().head, std::memory_order_relaxed);
-    direct_channel::Write(direct_channel::EntriesOf(page())[head % capacity_], said, description);
-    direct_channel::Pass(page().head, head + 1, hostile_->control());
+    said.bit = TakeNumber(input);
+    const std::string_view description =
+        input.TakeBytes(input.Take<uint8_t>()).substr(0, direct_channel::Format::kDescriptionBytesMax);
+    direct_channel::WriteEntry(page(), capacity_, said, description);
   }
 
   void Scribble(Input& input) {
@@ -155,34 +155,36 @@ class Stream {
   void Take(Input& input) {
     const auto how = input.Take<uint8_t>();
     const bool revoked_before = revoked_;
-    const uint64_t head = Load(page().head, std::memory_order_relaxed);
+    if (head_ == taken_count_ && !revoked_) head_ = Load(page().progress.head, std::memory_order_relaxed);
     std::shared_ptr<ReadArena> arena;
-    direct_channel::Message entry;
-    const auto has = [&](const direct_channel::Message& of) {
+    direct_channel::Entry entry;
+    const auto maps = [&](const direct_channel::Header& of) {
       arena = client_.session->read().Find(of.arena, of.generation);
       // The entry has been read; later changes have no effect.
       if ((how & 1) != 0) Scribble(input);
       if ((how & 2) != 0) Revoke();
       return arena != nullptr;
     };
-    const auto outcome = taken_->Take(client_.session->lifeline(), received_, has, &entry);
+    const auto outcome = taken_->Take(client_.session->lifeline(), received_, maps, &entry);
     const bool ended = outcome == DirectConsumer::Outcome::kEnded;
     const bool taken = outcome == DirectConsumer::Outcome::kTaken;
     AB_CHECK(ended || !revoked_before);
     AB_CHECK(revoked_ || !ended);
     AB_CHECK(!(taken && revoked_ && queued_ > 0));  // otherwise it would be received twice
     if (!taken) return;
-    AB_CHECK(head != tail_);
-    AB_CHECK(++tail_ == Load(static_cast<const direct_channel::ConsumerPage*>(hostile_->other())->tail, std::memory_order_relaxed));
-    AB_CHECK(arena != nullptr && entry.slot < direct_channel::kSlots);
+    AB_CHECK(head_ != taken_count_);
+    AB_CHECK(++taken_count_ == Load(static_cast<const direct_channel::ConsumerPage*>(hostile_->other())->progress.taken,
+                                    std::memory_order_relaxed));
+    const direct_channel::Header header = direct_channel::HeaderOf(entry);
+    AB_CHECK(arena != nullptr && header.bit < direct_channel::kReturnBits);
     const auto mode = (how & 4) != 0 ? MapMode::kPrivate : MapMode::kShared;
     auto acquired = TakeSent(*client_.session, taken_, entry, std::move(arena), "default", "c", mode);
     if (!acquired.ok()) return;
-    Question(*acquired, entry, mode);
+    Question(*acquired, header, mode);
     kept_.push_back(*std::move(acquired));
   }
 
-  void Question(const Acquired& acquired, const direct_channel::Message& entry, MapMode mode) const {
+  void Question(const Acquired& acquired, const direct_channel::Header& entry, MapMode mode) const {
     AB_CHECK(acquired.share->size == entry.size && acquired.views.size() == acquired.share->arrays.size());
     AB_CHECK(entry.offset <= kArenaBytes && entry.size <= kArenaBytes - entry.offset);
     for (size_t i = 0; i < acquired.views.size(); ++i) {
@@ -208,10 +210,13 @@ class Stream {
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 
-  // Ends the direct channel as Verbs::EndDirectChannel does: takes each entry once, and no more than the channel's capacity.
+  // Ends the direct channel as Verbs::EndDirectChannel does: takes each entry once, and no more than the channel's
+  // capacity.
   void Revoke() {
-    const auto take = [&](const direct_channel::Message& entry) {
-      AB_CHECK(entry.description_bytes <= direct_channel::kDescriptionBytesMax && entry.slot < direct_channel::kSlots);
+    const auto take = [&](const direct_channel::Entry& entry) {
+      const direct_channel::Header header = direct_channel::HeaderOf(entry);
+      AB_CHECK(header.description_bytes <= direct_channel::Format::kDescriptionBytesMax);
+      AB_CHECK(header.bit < direct_channel::kReturnBits);
       AB_CHECK(++queued_ <= capacity_);
       return true;
     };
@@ -221,9 +226,10 @@ class Stream {
     revoked_ = true;
     if (!told) return;
     const direct_channel::ControlBlock& control = hostile_->control();
-    AB_CHECK(Load(control.revoked, std::memory_order_relaxed) == direct_channel::kEnded);
+    AB_CHECK(Load(control.revoked, std::memory_order_relaxed) == direct_channel::kRevoked);
     // The number of entries received on the direct channel or, if the page is malformed, all entries that counted.
-    AB_CHECK(control.taken == std::max(tail_, Load(page().seen, std::memory_order_relaxed)) || control.taken == control.counted);
+    AB_CHECK(control.taken == std::max(taken_count_, Load(page().seen, std::memory_order_relaxed)) ||
+             control.taken == control.counted);
     AB_CHECK(queued_ <= control.counted - control.taken);
   }
 
@@ -233,7 +239,8 @@ class Stream {
   const std::unique_ptr<DirectPages> hostile_;
   const std::shared_ptr<DirectConsumer> taken_;
   std::vector<Acquired> kept_;
-  uint64_t tail_ = 0;  // count of an honest receiver
+  uint64_t taken_count_ = 0;  // as an honest consumer counts
+  uint64_t head_ = 0;         // as an honest consumer loaded it last
   uint64_t received_ = 0;
   uint64_t queued_ = 0;  // entries that the broker has queued
   bool revoked_ = false;

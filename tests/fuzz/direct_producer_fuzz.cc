@@ -1,6 +1,6 @@
-// The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the direct channel. For
-// any content of the page, no bytes are reused that a view of this process shows, that wait to be taken, or that the
-// broker has put into the channel's queue; and when all sides have ended, all memory is free again.
+// The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the direct
+// channel. For any content of the page, no bytes are reused that a view of this process shows, that wait to be taken,
+// or that the broker has put into the channel's queue; and when all sides have ended, all memory is free again.
 //
 // An input is the direct channel's capacity, then steps: a byte for the kind of step, and its operands.
 #include <algorithm>
@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "client/placement_range.h"
 #include "client/direct_producer.h"
+#include "client/placement_range.h"
 #include "tests/fuzz/input.h"
+#include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
@@ -54,9 +55,9 @@ class Stream {
     direct_->MarkGone();
     for (Sending& each : sendings_) each.views.reset();
     session_.Settle();
-    sent_.Look();
+    sent_.Poll();
     Return();
-    AB_CHECK(sent_.Look() && sent_.outstanding() == 0);
+    AB_CHECK(sent_.Poll() && sent_.outstanding() == 0);
     arena_.reset();
     AB_CHECK(session_->written().TakeEmpty(WrittenArenas::Instant::max()) == std::vector<uint64_t>{1});
   }
@@ -80,11 +81,11 @@ class Stream {
       case 5:
         return Scribble(input);
       case 6:
-        return TellTail(Load(page().tail, std::memory_order_relaxed) + input.Take<int8_t>());
+        return TellTaken(Load(page().progress.taken, std::memory_order_relaxed) + input.Take<int8_t>());
       case 7:
         return Take();
       case 8:
-        return (void)sent_.Look();
+        return (void)sent_.Poll();
       case 9:
         return Wait();
       case 10:
@@ -137,35 +138,40 @@ class Stream {
     Sending* const of = Choose(input);
     if (of == nullptr || !of->views || of->index) return;
     std::string description = std::to_string(head_) + " ";
-    description.resize(std::max<size_t>(description.size(), input.Take<uint8_t>() % (direct_channel::kDescriptionBytesMax + 1)));
+    description.resize(std::max<size_t>(description.size(),
+                                        input.Take<uint8_t>() % (direct_channel::Format::kDescriptionBytesMax + 1)));
     const auto outcome = sent_.Put(of->views, description);
     AB_CHECK(!revoked_ || outcome == DirectProducer::Outcome::kEnded);
     if (outcome == DirectProducer::Outcome::kSent) of->index = head_++;
-    AB_CHECK(Load(static_cast<const direct_channel::ProducerPage*>(hostile_->other())->head, std::memory_order_relaxed) == head_);
+    AB_CHECK(Load(static_cast<const direct_channel::ProducerPage*>(hostile_->other())->progress.head,
+                  std::memory_order_relaxed) == head_);
   }
 
   void Scribble(Input& input) {
-    const uint64_t at = input.Take<uint8_t>() % sizeof(direct_channel::ConsumerPage);
+    const uint64_t at = input.Take<uint16_t>() % sizeof(direct_channel::ConsumerPage);
     const std::string_view with = input.TakeBytes(input.Take<uint8_t>());
     std::memcpy(reinterpret_cast<char*>(&page()) + at, with.data(),
                 std::min(with.size(), sizeof(direct_channel::ConsumerPage) - at));
-    TellTail(Load(page().tail, std::memory_order_relaxed));
+    TellTaken(Load(page().progress.taken, std::memory_order_relaxed));
   }
 
-  void TellTail(uint64_t tail) {
-    Store(page().tail, tail, std::memory_order_release);
-    taken_most_ = std::max(taken_most_, tail);
+  void TellTaken(uint64_t taken) {
+    Store(page().progress.taken, taken, std::memory_order_release);
+    taken_most_ = std::max(taken_most_, taken);
   }
 
   // Takes an entry and releases it, as an honest receiver does.
   void Take() {
-    const uint64_t tail = Load(page().tail, std::memory_order_relaxed);
-    if (tail >= head_ || head_ - tail > capacity_) return;
+    const uint64_t taken = Load(page().progress.taken, std::memory_order_relaxed);
+    if (taken >= head_ || head_ - taken > capacity_) return;
     const auto& sent = *static_cast<const direct_channel::ProducerPage*>(hostile_->other());
-    const auto entry = direct_channel::Read(direct_channel::EntriesOf(sent)[tail % capacity_]);
-    AB_CHECK(entry && entry->arena == 1 && entry->generation == 7);
-    TellTail(tail + 1);
-    direct_channel::Flip(page(), entry->slot);
+    direct_channel::Entry entry;
+    const auto slots = direct_channel::SlotsOf(sent, capacity_);
+    AB_CHECK(spsc::CopyEntry<direct_channel::Format>(slots, taken, entry) != 0);
+    const direct_channel::Header header = direct_channel::HeaderOf(entry);
+    AB_CHECK(header.arena == 1 && header.generation == 7 && header.bit < direct_channel::kReturnBits);
+    TellTaken(taken + 1);
+    direct_channel::Return(page(), header.bit);
   }
 
   void Wait() {
@@ -175,15 +181,17 @@ class Stream {
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 
-  // Ends the direct channel as Verbs::EndDirectChannel does. The entries that it takes are in the channel's queue from now on.
+  // Ends the direct channel as Verbs::EndDirectChannel does. The entries that it takes are in the channel's queue from
+  // now on.
   void Revoke() {
     if (revoked_) return;
     uint64_t entries = 0;
-    const auto take = [&](const direct_channel::Message& entry) {
+    const auto take = [&](const direct_channel::Entry& entry) {
       AB_CHECK(++entries <= capacity_);
-      const uint64_t index = std::stoull(std::string(entry.text()));
+      const direct_channel::Header header = direct_channel::HeaderOf(entry);
+      const uint64_t index = std::stoull(std::string(direct_channel::DescriptionOf(entry)));
       const auto its = std::ranges::find(sendings_, std::optional(index), &Sending::index);
-      AB_CHECK(its != sendings_.end() && its->offset == entry.offset && its->size == entry.size);
+      AB_CHECK(its != sendings_.end() && its->offset == header.offset && its->size == header.size);
       AB_CHECK(!its->carved_again);  // its receiver would see the new bytes
       its->queued = true;
       return true;

@@ -21,8 +21,8 @@
 #include "daemon/memory/session_queue.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
-#include "proto/boundary/layouts/direct_channel.h"
 #include "tests/fuzz/input.h"
+#include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/memory/queue_client.h"
 
 namespace arraybridge {
@@ -81,13 +81,15 @@ class DirectPage {
   DirectPage& operator=(const DirectPage&) = delete;
 
   uint64_t bytes() const { return bytes_; }
-  // The number of entries of a sender's page; 0 for a receiver's page.
+  // The number of entries of a producer's page; 0 for a consumer's page.
   uint64_t entries() const { return (bytes_ - sizeof(direct_channel::ProducerPage)) / sizeof(direct_channel::Entry); }
-  uint64_t& word(uint64_t at) { return *reinterpret_cast<uint64_t*>(base_ + at); }
-  void Enter(const direct_channel::Message& said, std::string_view description) {
-    auto& page = *reinterpret_cast<direct_channel::ProducerPage*>(base_);
-    direct_channel::Write(direct_channel::EntriesOf(page)[page.head % entries()], said, description);
-    Store(page.head, page.head + 1, std::memory_order_release);
+  // Entries that it says it has written, or taken.
+  uint64_t& count() {
+    auto& progress = *reinterpret_cast<spsc::Progress*>(base_);
+    return entries() > 0 ? progress.head : progress.taken;
+  }
+  void Write(const direct_channel::Header& said, std::string_view description) {
+    direct_channel::WriteEntry(*reinterpret_cast<direct_channel::ProducerPage*>(base_), entries(), said, description);
   }
   void Scribble(uint64_t at, std::string_view with) {
     at %= bytes_;
@@ -165,7 +167,7 @@ class Stranger {
       case 13:
         return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
           // The one queue of a session is for verb 17.
-          if (request.part() != v1::BrowseRequest::QUEUE_REQUESTS) (void)verbs_.arenas.Browse(caller_, request);
+          if (request.part() != v1::BrowseRequest::QUEUE) (void)verbs_.arenas.Browse(caller_, request);
         });
       default:
         End();
@@ -231,13 +233,11 @@ class Stranger {
   // Opens the queue as the local door does.
   void OpenQueue() {
     v1::BrowseRequest request;
-    request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-    const auto requests = verbs_.arenas.Browse(caller_, request);
-    request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    const auto completions = verbs_.arenas.Browse(caller_, request);
+    request.set_part(v1::BrowseRequest::QUEUE);
+    const auto answer = verbs_.arenas.Browse(caller_, request);
     const auto opened = verbs_.publishes.FindQueue(caller_.session);
-    if (!requests.ok() || !completions.ok() || !opened) return;
-    queue_ = std::make_unique<QueueClient>(requests->descriptor, completions->descriptor);
+    if (!answer.ok() || !opened) return;
+    queue_ = std::make_unique<QueueClient>(answer->descriptor, answer->descriptor.more().front());
     AB_CHECK(opened->queue->Seal([] {}).ok());
   }
 
@@ -280,8 +280,8 @@ class Stranger {
     queue.Finish();
   }
 
-  // Takes an end of a channel, then 0: maps its page of the direct channel, if it gets one; 1: writes an entry, as a sender does;
-  // 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the direct channel.
+  // Takes an end of a channel, then 0: maps its page of the direct channel, if it gets one; 1: writes an entry, as a
+  // sender does; 2: takes or sends one more; 3: overwrites the page with the rest; otherwise ends the direct channel.
   void DirectChannel(std::string_view payload) {
     Input input(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
     const auto end = input.Take<uint8_t>();
@@ -296,15 +296,15 @@ class Stranger {
     }
     if (direct_ == nullptr) return;
     if (what == 1 && direct_->entries() > 0) {
-      direct_channel::Message said;
+      direct_channel::Header said;
       said.arena = input.Take<uint8_t>();
       said.generation = Generation(said.arena);
       said.offset = uint64_t{input.Take<uint8_t>()} * 256;
       said.size = input.Take<uint16_t>();
-      said.slot = input.Take<uint8_t>();
-      return direct_->Enter(said, input.TakeRest().substr(0, direct_channel::kDescriptionBytesMax));
+      said.bit = input.Take<uint8_t>();
+      return direct_->Write(said, input.TakeRest().substr(0, direct_channel::Format::kDescriptionBytesMax));
     }
-    if (what == 2) return (void)++direct_->word(0);
+    if (what == 2) return (void)++direct_->count();
     const auto at = input.Take<uint16_t>();
     direct_->Scribble(at, input.TakeRest());
   }
@@ -312,7 +312,7 @@ class Stranger {
   void MapDirect(uint64_t end) {
     v1::BrowseRequest asks;
     asks.set_channel(end);
-    asks.set_part(v1::BrowseRequest::DIRECT_OWN);
+    asks.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
     const auto own = verbs_.arenas.Browse(caller_, asks);
     if (!own.ok()) return;
     direct_ = std::make_unique<DirectPage>(own->descriptor);

@@ -88,7 +88,7 @@ class DirectPairTest : public DirectTest {
         sends_(sender_.OpenChannel("c", Channel::Role::kSender)) {}
 
   void MeetHere() { Meet(sender_, *sends_, receiver_, *receives_, &next_); }
-  uint64_t direct() const { return sender_.client_stats().direct_shares; }
+  uint64_t direct_shares() const { return sender_.client_stats().direct_shares; }
 
   Broker sender_;
   Broker receiver_;

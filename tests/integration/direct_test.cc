@@ -18,12 +18,12 @@ using std::chrono::seconds;
 TEST_F(DirectPairTest, SharesGoInOrderWithoutACall) {
   MeetHere();
   const auto before = sender_.GetStats();
-  const uint64_t direct = direct();
+  const uint64_t shares = direct_shares();
   for (int i = 0; i < 5000; ++i, ++next_) {
     ASSERT_TRUE(Send(sender_, *sends_, next_).ok());
     ASSERT_EQ(Receive(*receives_), next_);
   }
-  EXPECT_EQ(direct(), direct + 5000);
+  EXPECT_EQ(direct_shares(), shares + 5000);
   EXPECT_EQ(sender_.GetStats()->publishes_total, before->publishes_total) << "the broker has heard of none";
   EXPECT_LE(sender_.client_stats().arena_bytes, 2u << 20) << "ranges come back: 5000 of 4 KiB are 20 MiB";
   EXPECT_EQ(sender_.client_stats().live_leases + receiver_.client_stats().live_leases, 0u);
@@ -51,16 +51,16 @@ TEST_F(DirectPairTest, WhatIsReceivedSaysWhatWasSent) {
 TEST_F(DirectPairTest, ItHoldsSoManyAndNoMore) {
   MeetHere();
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, 100 + i, {}, milliseconds(0)).ok());
-  const uint64_t direct = direct();
+  const uint64_t shares = direct_shares();
   const Status full = Send(sender_, *sends_, 104, {}, milliseconds(20));
   EXPECT_EQ(full.code(), Code::kDeadlineExceeded);
   EXPECT_EQ(full.reason(), "CHANNEL_FULL");
-  EXPECT_EQ(direct(), direct);
+  EXPECT_EQ(direct_shares(), shares);
   EXPECT_EQ(sender_.GetStats()->queued_shares, 4u);
   std::thread later([&] { EXPECT_TRUE(Send(sender_, *sends_, 104).ok()); });  // waits until there is room
   for (uint64_t i = 100; i < 105; ++i) EXPECT_EQ(Receive(*receives_), i);
   later.join();
-  EXPECT_EQ(direct(), direct + 1);
+  EXPECT_EQ(direct_shares(), shares + 1);
 }
 
 TEST_F(DirectPairTest, AWaitForAShareHasItsDeadlineAndIsWoken) {
@@ -247,12 +247,12 @@ TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
   MeetHere();
   auto receives = receiver_.OpenChannel("another", Channel::Role::kReceiver);
   auto sends = sender_.OpenChannel("another", Channel::Role::kSender);
-  const uint64_t direct = direct();
+  const uint64_t shares = direct_shares();
   for (uint64_t i = 0; i < 200; ++i) {
     ASSERT_TRUE(Send(sender_, *sends, i).ok());
     ASSERT_EQ(Receive(*receives), i);
   }
-  EXPECT_EQ(direct(), direct) << "by calls: limits.direct_channels_per_uid";
+  EXPECT_EQ(direct_shares(), shares) << "by calls: limits.direct_channels_per_uid";
   ASSERT_TRUE(sends_->Close().ok());
   ASSERT_TRUE(receives_->Close().ok());
   ASSERT_TRUE(sender_.Flush().ok());

@@ -1,11 +1,11 @@
-// Direct channels one end of which writes into its pages whatever it likes: the other end, and its program, lose nothing by it
-// but what that end would have sent or read.
+// Direct channels one end of which writes into its pages whatever it likes: the other end, and its program, lose
+// nothing by it but what that end would have sent or read.
 #include <algorithm>
 #include <chrono>
 #include <memory>
 
-#include "tests/integration/hostile_end.h"
 #include "tests/integration/direct_fixture.h"
+#include "tests/integration/hostile_end.h"
 
 namespace arraybridge {
 namespace {
@@ -37,7 +37,7 @@ class HostileSenderTest : public DirectTest {
 
 TEST_F(HostileSenderTest, AHeadThatCannotBe) {
   Build();
-  hostile_->sent().head = 1'000'000;
+  hostile_->sent().progress.head = 1'000'000;
   EXPECT_EQ(Receive().reason(), "CHANNEL_EMPTY");
   hostile_.reset();
   EXPECT_EQ(receives_->Receive({}).status().reason(), "SENDER_DIED");
@@ -45,7 +45,7 @@ TEST_F(HostileSenderTest, AHeadThatCannotBe) {
 
 TEST_F(HostileSenderTest, AnEntryOfNoArena) {
   Build();
-  direct_channel::Message nowhere;
+  direct_channel::Header nowhere;
   nowhere.arena = 12345;
   hostile_->Put(nowhere, "");
   EXPECT_EQ(Receive().reason(), "CHANNEL_EMPTY");
@@ -56,7 +56,7 @@ TEST_F(HostileSenderTest, AnEntryOfNoArena) {
 TEST_F(HostileSenderTest, EntriesThatDescribeNothing) {
   Build();
   const Handle arena = hostile_->MakeArena();
-  direct_channel::Message said;
+  direct_channel::Header said;
   said.arena = arena.arena;
   said.generation = arena.generation;
   said.size = 4096;
@@ -112,14 +112,14 @@ class HostileReceiverTest : public DirectTest {
 
 TEST_F(HostileReceiverTest, ATailThatCannotBe) {
   Build();
-  hostile_->taken().tail = 1'000'000;
+  hostile_->taken().progress.taken = 1'000'000;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Send(broker_, *sends_, next_++, {}, milliseconds(100)).ok()) << "by calls";
-  EXPECT_EQ(broker_.client_stats().direct_shares, 3u);
+  EXPECT_EQ(broker_.client_stats().direct_shares, 4u) << "the fourth fits into the room that was told before";
 }
 
 TEST_F(HostileReceiverTest, WhatIsNotTakenIsNotDone) {
   Build();
-  hostile_->taken().done.fill(UINT64_MAX);
+  hostile_->taken().returned.fill(UINT64_MAX);
   const ArraySpec spec{.type = {1, 64, 1}, .dtype = "uint64", .shape = {kWords}, .strides = {}};
   for (int i = 0; i < 50; ++i) {
     const auto placement = broker_.Empty({&spec, 1});

@@ -10,12 +10,13 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "client/codec.h"
 #include "client/lifeline.h"
-#include "client/direct_pages.h"
+#include "tests/unit/boundary/direct_entries.h"
 
 namespace arraybridge {
 
@@ -35,14 +36,12 @@ class HostileEnd {
 
   // REQUIRES: the other end is open.
   void MapDirect() {
-    const auto part = [&](codec::BrowsePart which) {
-      return Call(Verb::kBrowse, codec::EncodeBrowseDirect(end_, which)).descriptor;
-    };
-    using Part = codec::BrowsePart;
-    DirectPages::Files files{part(Part::kDirectOwn), part(Part::kDirectOther), part(Part::kDirectControl), part(Part::kDirectDoorbell),
-                           part(Part::kDirectOtherDoorbell)};
-    other_doorbell_.reset(::dup(files.other_doorbell.get()));
-    auto mapped = DirectPages::Map(sends_, std::move(files));
+    Answer answer = Call(Verb::kBrowse, codec::EncodeBrowseDirect(end_));
+    std::vector<UniqueFd> files = std::move(answer.more);
+    files.insert(files.begin(), std::move(answer.descriptor));
+    ASSERT_EQ(files.size(), direct_channel::kFiles);
+    other_doorbell_.reset(::dup(files[direct_channel::kOtherDoorbell].get()));
+    auto mapped = DirectPages::Map(sends_, files);
     ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
     pages_ = *std::move(mapped);
     Call(Verb::kMapped, codec::EncodeDirectMapped(end_));
@@ -60,10 +59,8 @@ class HostileEnd {
   bool opened() const { return pages_->opened(); }
   direct_channel::ProducerPage& sent() { return *static_cast<direct_channel::ProducerPage*>(pages_->own()); }
   direct_channel::ConsumerPage& taken() { return *static_cast<direct_channel::ConsumerPage*>(pages_->own()); }
-  void Put(const direct_channel::Message& said, const std::string& description) {
-    const uint64_t head = sent().head;
-    direct_channel::Write(direct_channel::EntriesOf(sent())[head % pages_->capacity()], said, description);
-    direct_channel::Pass(sent().head, head + 1, pages_->control());
+  void Put(const direct_channel::Header& said, const std::string& description) {
+    direct_channel::WriteEntry(sent(), pages_->capacity(), said, description);
   }
   // Rings until nothing goes into the doorbell any more, and makes whoever writes to what this end has wait.
   void RingWithoutEnd() const {

@@ -31,7 +31,7 @@ def small() -> Iterator[str]:
 
 
 def meet(broker: arraybridge.Broker, reader: arraybridge.Broker, capacity: int = 8) -> tuple[Any, Any]:
-    """A channel on a direct_channel."""
+    """A channel with a direct channel."""
     receiver = reader.channel("c").open("receiver")
     sender = broker.channel("c", capacity=capacity).open("sender")
     for number in range(2000):
@@ -39,11 +39,11 @@ def meet(broker: arraybridge.Broker, reader: arraybridge.Broker, capacity: int =
         assert receiver.receive().tolist() == [number]
         if reader.stats()["client_direct_shares"] > 0:
             return sender, receiver
-    raise AssertionError("there never was a direct_channel")
+    raise AssertionError("there never was a direct channel")
 
 
 @pytest.mark.parametrize("without", ["sender", "receiver"])
-def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.Broker, without: str) -> None:
+def test_a_broker_without_direct_channels_sends_and_receives_by_calls(broker: arraybridge.Broker, without: str) -> None:
     other = arraybridge.Broker(broker.address, namespace=broker.namespace, start="never", direct_channels=False)
     again = pickle.loads(pickle.dumps(other))
     assert isinstance(again, arraybridge.Broker)
@@ -52,7 +52,7 @@ def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.
             before = broker.stats()["publishes_total"]
             sends, receives = (calls, broker) if without == "sender" else (broker, calls)
             with receives.channel("c").open("receiver") as receiver, sends.channel("c").open("sender") as sender:
-                for number in range(300):  # with direct_channels a few would do: `meet`
+                for number in range(300):  # with a direct channel a few would do: `meet`
                     sender.send(np.array([number]))
                     assert receiver.receive().tolist() == [number]
                 for end in (calls, broker):
@@ -60,7 +60,7 @@ def test_a_broker_without_roads_sends_and_receives_by_calls(broker: arraybridge.
             assert broker.stats()["publishes_total"] == before + 300
 
 
-def test_roads_are_true_or_false() -> None:
+def test_direct_channels_is_true_or_false() -> None:
     with pytest.raises(InvalidRequest, match="direct_channels must be True or False, not 0.5"):
         arraybridge.Broker(direct_channels=0.5)  # type: ignore[arg-type]
 

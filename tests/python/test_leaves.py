@@ -180,7 +180,8 @@ def test_convert_memory_of_a_tree_warns_of_the_fallback():
 
 @pytest.mark.parametrize("direct_channels", [True, False])
 def test_metadata_travels_with_what_is_sent(address, request, direct_channels):
-    with arraybridge.Broker(address, namespace=f"m{abs(hash(request.node.nodeid)):x}", start="never", direct_channels=direct_channels) as broker:
+    namespace = f"m{abs(hash(request.node.nodeid)):x}"
+    with arraybridge.Broker(address, namespace=namespace, start="never", direct_channels=direct_channels) as broker:
         with broker.channel("frames") as sends:
             receives = broker.channel("frames")
             receives.open("receiver")

@@ -66,7 +66,7 @@ struct ClientStats {
   uint64_t pending_releases = 0;
   uint64_t holds_taken = 0;         // acquires without a call, in total
   uint64_t unwaited_publishes = 0;  // in total
-  uint64_t direct_shares = 0;         // sent into channels or received without a call, in total
+  uint64_t direct_shares = 0;       // sent into channels or received without a call, in total
 };
 
 // The outcome of a request that timed out at the caller.

@@ -1,5 +1,5 @@
-// A DirectChannelRecord is the direct channel of one channel: between which two sessions it lies, and how far it has come. It outlives
-// the channel while its sender waits for what its receiver has of it.
+// A DirectChannelRecord is what the broker knows of the direct channel of one channel: its two ends, and its state. It
+// outlives the channel while the sender waits for ranges that the receiver holds.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct DirectChannelRecord {
   ChannelEndId receiving{};
   uint32_t sender_uid = 0;
   uint32_t receiver_uid = 0;
-  std::shared_ptr<DirectChannel> direct;  // never null
-  bool open = false;           // both ends use it
-  bool ended = false;          // its sender alone may still wait for something
+  std::shared_ptr<DirectChannel> pages;  // never null
+  bool open = false;                     // both ends use it
+  bool ended = false;                    // only its sender may still wait for ranges
 };
 
 }  // namespace arraybridge

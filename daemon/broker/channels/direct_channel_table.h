@@ -1,6 +1,7 @@
-// A DirectChannelTable is every direct channel that stands or that somebody still waits for, and to whom each is charged. One that stands
-// is charged to the users of both its ends: each of them has opened an end, and can close it. One that has ended is its
-// sender's alone, who says when it waits for nothing more. So nobody is charged for what only somebody else can end.
+// A DirectChannelTable has all direct channels that stand, or whose sender still waits for ranges, and the users to
+// whom they are charged. One that stands is charged to the users of both ends: each of them has opened an end, and can
+// close it. One that has ended is charged to its sender's user alone: the sender says when it waits for no range any
+// more. So no user is charged for a direct channel that only another user can end.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,19 @@ namespace arraybridge {
 
 class DirectChannelTable {
  public:
-  // Charged to this user; a direct channel between two ends of one user counts once.
+  // Direct channels charged to this user; one between two ends of one user counts once.
   uint64_t CountOf(uint32_t uid) const;
 
   void Add(const std::shared_ptr<DirectChannelRecord>& direct);
-  // It has ended: its receiver's user has no part in it any more. Idempotent. REQUIRES: it is in the table.
+  // It has ended: it is not charged to its receiver's user any more. Idempotent. REQUIRES: it is in the table.
   void End(DirectChannelRecord& direct);
   void Remove(const DirectChannelRecord& direct);
 
-  // By its number; null: this session sends on no such direct channel.
+  // By its number; null: this session is the sender of no such direct channel.
   std::shared_ptr<DirectChannelRecord> Find(SessionId sender, uint64_t number) const;
-  // On which it sends or receives.
+  // Those of which this session is an end.
   std::vector<std::shared_ptr<DirectChannelRecord>> Of(SessionId session) const;
-  // Shares that stand on those that have not ended.
+  // Entries that stand in all that have not ended.
   uint64_t standing() const;
 
  private:

@@ -1,5 +1,5 @@
-// The Broker's part in sending without calls: between whom there is a direct channel, when it is used, and who still waits for
-// what was received on one. Ending one is the service's, since what stands there is published.
+// The Broker's part in direct channels: between which sessions there is one, when it is open, and which senders still
+// wait for ranges. The service revokes them, since it publishes the entries that stand there.
 #include <algorithm>
 #include <utility>
 
@@ -8,15 +8,19 @@
 namespace arraybridge {
 namespace {
 
-Status NoDirectChannel(std::string_view why) { return NotFound("no direct channel: ", why).Because("NO_DIRECT_CHANNEL"); }
+Status NoDirectChannel(std::string_view why) {
+  return NotFound("no direct channel: ", why).Because("NO_DIRECT_CHANNEL");
+}
 
-DirectEnd SideOf(ChannelRole role) { return role == ChannelRole::kSender ? DirectEnd::kProducer : DirectEnd::kConsumer; }
+DirectEnd SideOf(ChannelRole role) {
+  return role == ChannelRole::kSender ? DirectEnd::kProducer : DirectEnd::kConsumer;
+}
 
 }  // namespace
 
 // Without the direct channel itself. REQUIRES: the channel has one sender and one receiver.
 Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& channel) const {
-  DirectChannelRecord planned{.channel = channel.id(), .ns = channel.ns()->name(), .direct = nullptr};
+  DirectChannelRecord planned{.channel = channel.id(), .ns = channel.ns()->name(), .pages = nullptr};
   for (const Channel::Member& member : channel.members()) {
     const Session* const session = sessions.Find(member.session);
     if (session == nullptr) return NoDirectChannel("an end is being closed");
@@ -34,7 +38,7 @@ Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& chan
   return planned;
 }
 
-Result<UniqueFd> Broker::ExportDirectChannel(SessionId session, ChannelEndId id, DirectPart part) {
+Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, ChannelEndId id) {
   State& state = *state_;
   std::shared_ptr<DirectChannel> direct;
   std::shared_ptr<DirectChannel> fresh;  // made without the lock; dies after it if another came first
@@ -49,7 +53,6 @@ Result<UniqueFd> Broker::ExportDirectChannel(SessionId session, ChannelEndId id,
       const auto end = found->ends.find(id);
       if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
       Channel& channel = *end->second.channel;
-      if (channel.direct == nullptr && part != DirectPart::kOwn) return NoDirectChannel("it has ended");
       if (channel.senders() != 1 || channel.receivers() != 1) return NoDirectChannel("not one sender and one receiver");
       if (channel.capacity() > direct_channel::kCapacityMax) return NoDirectChannel("the channel is too large");
       if (channel.direct == nullptr) {
@@ -72,7 +75,7 @@ Result<UniqueFd> Broker::ExportDirectChannel(SessionId session, ChannelEndId id,
     if (!created.ok()) return created.status();
     fresh = *std::move(created);
   }
-  return direct->Export(side, part);
+  return direct->Export(side);
 }
 
 Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end) {
@@ -101,7 +104,7 @@ std::shared_ptr<const DirectChannelRecord> Broker::DirectChannelOf(SessionId ses
 }
 
 std::shared_ptr<const DirectChannelRecord> Broker::DirectChannelIn(SessionId session, std::string_view ns,
-                                                  std::string_view channel) const {
+                                                                   std::string_view channel) const {
   const MutexLock lock(state_->mutex);
   const Session* const found = state_->sessions.Find(session);
   if (found == nullptr) return nullptr;

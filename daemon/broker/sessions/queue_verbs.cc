@@ -5,7 +5,7 @@
 
 namespace arraybridge {
 
-Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
+Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   State& state = *state_;
   const std::string_view name = NamespaceNameOf(ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, state.config.limits.name_bytes_max));
@@ -25,13 +25,7 @@ Result<UniqueFd> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
     if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
     state.sessions.AddQueue(*found, std::move(open));
   }
-  return queue->ExportRequests();
-}
-
-Result<UniqueFd> Broker::ExportCompletions(SessionId session) const {
-  const auto found = QueueOf(session);
-  if (!found) return NotFound("the session has no queue").Because("NO_QUEUE");
-  return found->queue->ExportCompletions();
+  return queue->Export();
 }
 
 bool Broker::has_queues() const { return state_->flags.has_queues.load(std::memory_order_acquire); }

@@ -65,7 +65,7 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
 
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
-  DeferredRelease::Objects released;                // destroyed after the lock
+  DeferredRelease::Objects released;                                  // destroyed after the lock
   std::vector<std::shared_ptr<DirectChannelRecord>> direct_channels;  // likewise
   const MutexLock lock(state.mutex);
   std::unique_ptr<Session> removed = state.sessions.Remove(session);

@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "daemon/service/system/closer.h"
@@ -27,7 +26,10 @@ DescriptorsInFlight::DescriptorsInFlight(const Limits& limits, int epoll)
 void DescriptorsInFlight::Recount(int socket, Count* count) {
   int bytes = 0;
   if (count->unread == 0 || ::ioctl(socket, SIOCOUTQ, &bytes) != 0) return;
-  count->unread = std::min(count->unread, static_cast<uint64_t>(bytes) / kFrameAccountedBytesMin);
+  while (count->frames.size() > static_cast<uint64_t>(bytes) / kFrameAccountedBytesMin) {
+    count->unread -= count->frames.front();
+    count->frames.pop_front();
+  }
 }
 
 void DescriptorsInFlight::RecountAll() {
@@ -41,27 +43,28 @@ uint64_t DescriptorsInFlight::Total() const {
 }
 
 // Asks the kernel only when a limit seems to be reached, which costs one call for a client that reads.
-DescriptorsInFlight::Room DescriptorsInFlight::Reserve(int socket) {
+DescriptorsInFlight::Room DescriptorsInFlight::Reserve(int socket, uint64_t descriptors) {
   const MutexLock lock(mutex_);
   Count& count = counts_[socket];
-  if (count.owed + count.unread >= most_of_session_) Recount(socket, &count);
-  if (count.owed + count.unread >= most_of_session_) return Room::kNoneInSession;
-  if (Total() >= most_of_user_) RecountAll();
-  if (Total() >= most_of_user_) return Room::kNoneForUser;
-  ++count.owed;
-  return Room::kOne;
+  if (count.owed + count.unread + descriptors > most_of_session_) Recount(socket, &count);
+  if (count.owed + count.unread + descriptors > most_of_session_) return Room::kNoneInSession;
+  if (Total() + descriptors > most_of_user_) RecountAll();
+  if (Total() + descriptors > most_of_user_) return Room::kNoneForUser;
+  count.owed += descriptors;
+  return Room::kEnough;
 }
 
-void DescriptorsInFlight::NoteSent(int socket) {
+void DescriptorsInFlight::NoteSent(int socket, uint64_t descriptors) {
   const MutexLock lock(mutex_);
   Count& count = counts_[socket];
-  --count.owed;
-  ++count.unread;
+  count.owed -= descriptors;
+  count.unread += descriptors;
+  count.frames.push_back(static_cast<uint8_t>(descriptors));
 }
 
-void DescriptorsInFlight::NoteDropped(int socket) {
+void DescriptorsInFlight::NoteDropped(int socket, uint64_t descriptors) {
   const MutexLock lock(mutex_);
-  --counts_[socket].owed;
+  counts_[socket].owed -= descriptors;
 }
 
 UniqueFd DescriptorsInFlight::CloseWhenRead(UniqueFd socket) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
 #include <vector>
 
@@ -21,13 +22,13 @@ class DescriptorsInFlight {
   DescriptorsInFlight(const DescriptorsInFlight&) = delete;
   DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
 
-  enum class Room : uint8_t { kOne, kNoneInSession, kNoneForUser };
-  // Counts one more descriptor that is to be sent to this socket's peer, if descriptors_in_flight_max and _per_uid
-  // allow it.
-  Room Reserve(int socket) AB_EXCLUDES(mutex_);
-  // A reserved descriptor has been sent, or will not be sent.
-  void NoteSent(int socket) AB_EXCLUDES(mutex_);
-  void NoteDropped(int socket) AB_EXCLUDES(mutex_);
+  enum class Room : uint8_t { kEnough, kNoneInSession, kNoneForUser };
+  // Counts the descriptors of one more frame that is to be sent to this socket's peer, if descriptors_in_flight_max and
+  // _per_uid allow it.
+  Room Reserve(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
+  // A frame with so many reserved descriptors has been sent, or will not be sent.
+  void NoteSent(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
+  void NoteDropped(int socket, uint64_t descriptors) AB_EXCLUDES(mutex_);
   // Call it before the socket is closed, after its removal from epoll. Descriptors that the peer has not read stay in
   // flight, and counted, while the peer keeps its end open; then the object keeps the socket. Otherwise it returns the
   // socket.
@@ -41,7 +42,8 @@ class DescriptorsInFlight {
  private:
   struct Count {
     uint64_t owed = 0;
-    uint64_t unread = 0;  // an upper bound
+    uint64_t unread = 0;         // an upper bound: the sum of
+    std::deque<uint8_t> frames;  // the descriptors of each frame that may be unread, oldest first
   };
   static void Recount(int socket, Count* count);
   void RecountAll() AB_REQUIRES(mutex_);

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -135,7 +136,7 @@ void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descr
   if (in_queue && !descriptor.valid() && Complete(header, payload)) return;
   Outgoing frame{header, payload, std::move(descriptor), {}};
   if (frame.descriptor.valid()) {
-    const auto room = in_flight_->Reserve(socket_.get());
+    const auto room = in_flight_->Reserve(socket_.get(), frame.descriptor.count());
     if (room == DescriptorsInFlight::Room::kNoneInSession) return CutLocked(EndCause::kLimit);
     if (room == DescriptorsInFlight::Room::kNoneForUser) {
       BecomeRefusal(&frame, Concat("user ", peer_.uid, " has too many unread descriptors to get another one (",
@@ -175,18 +176,23 @@ void Lifeline::BecomeRefusal(Outgoing* frame, std::string_view message) {
   frame->header.status = static_cast<uint32_t>(Code::kResourceExhausted);
   frame->refusal = error.SerializeAsString();
   frame->payload = frame->refusal;
-  frame->descriptor.reset();
+  frame->descriptor = {};
 }
 
 SendOutcome Lifeline::SendNow(Outgoing* frame) {
   if (!frame->descriptor.valid()) return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
-  const SendOutcome outcome = SendFrame(socket_.get(), frame->header, frame->payload, frame->descriptor.get(), false);
+  const size_t count = frame->descriptor.count();
+  std::array<int, kFrameDescriptorsMax> descriptors{frame->descriptor.get()};
+  AB_CHECK(count <= descriptors.size());
+  for (size_t i = 1; i < count; ++i) descriptors[i] = frame->descriptor.more()[i - 1].get();
+  const SendOutcome outcome =
+      SendFrame(socket_.get(), frame->header, frame->payload, {descriptors.data(), count}, false);
   if (outcome == SendOutcome::kSent) {
-    in_flight_->NoteSent(socket_.get());
-    traffic_.CountPassed(frame->descriptor.kind());
+    in_flight_->NoteSent(socket_.get(), count);
+    traffic_.CountPassed(frame->descriptor.kind(), count);
   }
   if (outcome != SendOutcome::kTooManyDescriptors) return outcome;
-  in_flight_->NoteDropped(socket_.get());
+  in_flight_->NoteDropped(socket_.get(), count);
   BecomeRefusal(frame, kNoneLeft);
   return SendFrame(socket_.get(), frame->header, frame->payload, -1, false);
 }

@@ -51,7 +51,7 @@ bool IsOverdue(const FrameHeader& request, Clock::time_point now) {
 // A received descriptor is an untrusted peer's file; closing it may block as long as the peer wants.
 void CloseAll(Frame& frame) {
   CloseAside(std::move(frame.descriptor));
-  for (UniqueFd& descriptor : frame.surplus) CloseAside(std::move(descriptor));
+  for (UniqueFd& descriptor : frame.more) CloseAside(std::move(descriptor));
 }
 
 }  // namespace

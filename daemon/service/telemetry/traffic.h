@@ -48,8 +48,10 @@ class Traffic {
   InFlight Begin(Door door, uint16_t verb) { return InFlight(&Of(door, verb).in_flight); }
   // `took`: the time from the request's arrival to its answer.
   void Count(Door door, uint16_t verb, Code code, std::chrono::nanoseconds took);
-  // A descriptor of this kind was sent to a client.
-  void CountPassed(FdKind kind) { passed_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed); }
+  // So many descriptors of this kind were sent to a client.
+  void CountPassed(FdKind kind, size_t count) {
+    passed_[static_cast<size_t>(kind)].fetch_add(count, std::memory_order_relaxed);
+  }
 
   struct Answered {
     std::string_view code;

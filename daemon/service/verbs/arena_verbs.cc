@@ -212,7 +212,8 @@ void ArenaVerbs::TakeBack(const Caller& caller, const v1::AllocateResponse& gran
 }
 
 Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  if (request.direct_channel_of() != 0) return channels_.DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
+  if (request.direct_channel_of() != 0)
+    return channels_.DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
@@ -249,34 +250,24 @@ Result<Answer<v1::BrowseResponse>> ArenaVerbs::Browse(const Caller& caller, cons
   if (!caller.hears) return Answer<v1::BrowseResponse>{};
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  auto descriptor = ExportPages(caller, request);
-  if (!descriptor.ok()) return descriptor.status();
+  auto descriptors = ExportPages(caller, request);
+  if (!descriptors.ok()) return descriptors.status();
   Answer<v1::BrowseResponse> answer;
-  answer.descriptor = PassedFd(*std::move(descriptor), FdKind::kPages);
+  answer.descriptor = PassedFd(*std::move(descriptors), FdKind::kPages);
   return answer;
 }
 
-Result<UniqueFd> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request) {
-  switch (request.part()) {
-    case v1::BrowseRequest::HOLDS:
-      return broker_.ExportHolds(caller.session, request.namespace_());
-    case v1::BrowseRequest::QUEUE_REQUESTS:
-      return broker_.OpenQueueOf(caller.session, request.namespace_());
-    case v1::BrowseRequest::QUEUE_COMPLETIONS:
-      return broker_.ExportCompletions(caller.session);
-    case v1::BrowseRequest::DIRECT_OWN:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOwn);
-    case v1::BrowseRequest::DIRECT_OTHER:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOther);
-    case v1::BrowseRequest::DIRECT_CONTROL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kSign);
-    case v1::BrowseRequest::DIRECT_DOORBELL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kBell);
-    case v1::BrowseRequest::DIRECT_OTHER_DOORBELL:
-      return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()}, DirectPart::kOtherBell);
-    default:
-      return broker_.ExportCatalogue(caller.session, request.namespace_());
+Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request) {
+  if (request.part() == v1::BrowseRequest::QUEUE) return broker_.OpenQueueOf(caller.session, request.namespace_());
+  if (request.part() == v1::BrowseRequest::DIRECT_CHANNEL) {
+    return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
   }
+  auto one = request.part() == v1::BrowseRequest::HOLDS ? broker_.ExportHolds(caller.session, request.namespace_())
+                                                        : broker_.ExportCatalogue(caller.session, request.namespace_());
+  if (!one.ok()) return one.status();
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(*std::move(one));
+  return descriptors;
 }
 
 void ArenaVerbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {

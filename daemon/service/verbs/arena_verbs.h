@@ -43,7 +43,7 @@ class ArenaVerbs {
 
  private:
   class Pending;  // an Allocate that is not answered yet
-  Result<UniqueFd> ExportPages(const Caller& caller, const v1::BrowseRequest& request);
+  Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const v1::BrowseRequest& request);
 
   const Config& config_;
   Broker& broker_;

@@ -43,16 +43,16 @@ class ChannelVerbs {
   WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
                         const Reply<v1::AcquireResponse>& reply);
 
-  // Direct channels (verbs_direct.cc). Null: there is none. When it returns, the direct channel has ended and its shares are
-  // queued.
+  // Direct channels (verbs_direct.cc). Null: there is none. When it returns, the direct channel has ended and its
+  // shares are queued.
   void EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of);
   Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, ChannelEndId end);
 
  private:
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
-  // True if the refusal is CHANNEL_IS_DIRECT: the direct channel must end first, or be looked at.
+  // True if the refusal is CHANNEL_IS_DIRECT: the direct channel has to be revoked first, or polled.
   static bool IsDirectRefusal(const Status& refusal);
-  bool Enter(const DirectChannelRecord& of, const direct_channel::Message& entry);
+  bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry);
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
 
   const Config& config_;

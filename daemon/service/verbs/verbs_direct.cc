@@ -1,6 +1,6 @@
-// What is sent without calls: how a direct channel ends. Each entry that stands there becomes a Publish into the channel, as if
-// its sender had called, and the channel is like any other. Who joins, closes, ends, or sends what no entry can say
-// ends it; so does a receiver that asks.
+// How a direct channel ends. Each entry that stands there becomes a Publish into the channel, as if its sender had
+// called, and the channel is like any other. It ends when a session joins, an end closes or its session ends, a share
+// is sent that no entry can carry, or a receiver asks for it.
 #include <utility>
 
 #include "daemon/service/verbs/channel_turns.h"
@@ -12,15 +12,16 @@
 namespace arraybridge {
 namespace {
 
-// INVALID_ARGUMENT: the description is none.
-Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel::Message& entry) {
-  auto asked = ReadDescription(entry.text());
+// INVALID_ARGUMENT: the description is malformed.
+Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
+  auto asked = ReadDescription(direct_channel::DescriptionOf(entry));
   if (!asked.ok()) return asked;
+  const direct_channel::Header header = direct_channel::HeaderOf(entry);
   asked->ns = of.ns;
-  asked->arena = entry.arena;
-  asked->arena_generation = entry.generation;
-  asked->offset = entry.offset;
-  asked->size = entry.size;
+  asked->arena = header.arena;
+  asked->arena_generation = header.generation;
+  asked->offset = header.offset;
+  asked->size = header.size;
   asked->channel = Number(of.sending);
   return asked;
 }
@@ -29,8 +30,8 @@ Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel
 
 bool ChannelVerbs::IsDirectRefusal(const Status& refusal) { return refusal.reason() == "CHANNEL_IS_DIRECT"; }
 
-// What was sent is published even if the broker drains: it was sent before.
-bool ChannelVerbs::Enter(const DirectChannelRecord& of, const direct_channel::Message& entry) {
+// A draining broker publishes the entry, too: it was sent before.
+bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
   const auto asked = AskedBy(of, entry);
   if (!asked.ok()) return false;
   const Clock::time_point begun = Clock::now();
@@ -44,19 +45,19 @@ bool ChannelVerbs::Enter(const DirectChannelRecord& of, const direct_channel::Me
                         Clock::now() - begun);
   if (published.ok()) return true;
   counts_.CountRefusal();
-  const RangeOfArena range{ArenaId{entry.arena}, entry.offset, entry.size};
+  const RangeOfArena range{ArenaId{asked->arena}, asked->offset, asked->size};
   broker_.KeepReturned(of.sender, {&range, 1});
   return false;
 }
 
 void ChannelVerbs::EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of) {
   if (of == nullptr) return;
-  of->pages->Revoke([&](const direct_channel::Message& entry) { return Enter(*of, entry); },
-                   [&](bool complete) { broker_.DirectChannelEnded(*of, complete); });
+  of->pages->Revoke([&](const direct_channel::Entry& entry) { return PublishEntry(*of, entry); },
+                    [&](bool complete) { broker_.DirectChannelEnded(*of, complete); });
   ServeChannel(line_, of->channel);
 }
 
-// Until it is refused no more: another thread may be ending it, or the ends have made another one meanwhile.
+// More than once: another thread may be revoking it, or the ends may have made a new one meanwhile.
 Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const PublishCall& call) {
   while (true) {
     auto published = broker_.Publish(caller.session, call);

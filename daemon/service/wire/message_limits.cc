@@ -226,8 +226,8 @@ Status CheckRelease(const v1::ReleaseRequest& request) {
     numbers += static_cast<uint64_t>(size);
   }
   if (numbers <= kReleaseNumbersMax) return Ok();
-  return InvalidArgument(numbers, " leases, arenas, shares and direct channels in one Release (at most ", kReleaseNumbersMax,
-                         "): release them in several requests")
+  return InvalidArgument(numbers, " leases, arenas, shares and direct channels in one Release (at most ",
+                         kReleaseNumbersMax, "): release them in several requests")
       .Because("TOO_MANY");
 }
 

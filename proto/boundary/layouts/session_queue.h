@@ -9,6 +9,7 @@
 // publish may pass waited requests, because they come from other threads, whose order is not defined.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -65,12 +66,12 @@ struct Preamble {
 struct Page {
   Preamble preamble;
   spsc::Progress progress;
-  alignas(128) spsc::Slots<Format> slots;
+  alignas(128) std::array<uint64_t, spsc::QueueWords<Format>()> slots;
 };
 static_assert(offsetof(Page, progress) == 128 && offsetof(Page, slots) == 512 && sizeof(Page) == 512 + 32 * 1024);
 
 // A copy of an entry, which both sides read in this form.
-using Entry = spsc::Reader<Format>::Entry;
+using Entry = spsc::Entry<Format>;
 
 // The payload bytes that fit into an entry of one slot.
 inline constexpr uint64_t kOneSlotBytes = 8 * (Format::kSlotWords - Format::kHeaderWords);

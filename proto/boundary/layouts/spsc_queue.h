@@ -38,52 +38,94 @@ struct Progress {
 };
 static_assert(sizeof(Progress) == 384);
 
-// A Format defines kSlotWords, kSlots, kEntryWordsMax, and WordsOf(first word): the length of an entry in words, or 0
-// if the first word is malformed.
+// A Format defines kSlotWords, kSlots (std::dynamic_extent: each queue has its own number), kEntryWordsMax, and
+// WordsOf(first word): the length of an entry in words, or 0 if the first word is malformed.
 template <class Format>
-using Slots = std::array<uint64_t, Format::kSlotWords * Format::kSlots>;
+constexpr size_t QueueWords() {
+  if (Format::kSlots == std::dynamic_extent) return std::dynamic_extent;
+  return Format::kSlotWords * Format::kSlots;
+}
+template <class Format>
+using Slots = std::span<uint64_t, QueueWords<Format>()>;
+template <class Format>
+using ReadSlots = std::span<const uint64_t, QueueWords<Format>()>;
+template <class Format>
+using Entry = std::array<uint64_t, Format::kEntryWordsMax>;  // a copy that the writer cannot change
 
 template <class Format>
 constexpr uint64_t SlotsOf(uint64_t words) {
   return (words + Format::kSlotWords - 1) / Format::kSlotWords;
 }
 
+// The word at which the slot with this count begins, and the word behind a word of an entry.
+template <class Format>
+constexpr uint64_t BeginOf(uint64_t count, uint64_t queue_words) {
+  return count % (queue_words / Format::kSlotWords) * Format::kSlotWords;
+}
+template <class Format>
+constexpr uint64_t Next(uint64_t at, uint64_t queue_words) {
+  if constexpr (Format::kEntryWordsMax <= Format::kSlotWords) return at + 1;  // an entry does not wrap
+  return (at + 1) % queue_words;
+}
+
+// Copies the entry that begins with the slot of this count, and loads each word once. Returns its length in words; 0:
+// the first word is malformed.
+template <class Format>
+uint64_t CopyEntry(ReadSlots<Format> slots, uint64_t count, Entry<Format>& entry) {
+  uint64_t at = BeginOf<Format>(count, slots.size());
+  entry[0] = Load(slots[at], std::memory_order_relaxed);
+  const uint64_t words = Format::WordsOf(entry[0]);
+  if (words > entry.size()) return 0;
+  for (uint64_t i = 1; i < words; ++i) {
+    at = Next<Format>(at, slots.size());
+    entry[i] = Load(slots[at], std::memory_order_relaxed);
+  }
+  return words;
+}
+
 // Not thread-safe, except filled() and MayHaveRoom().
 template <class Format>
 class Writer {
  public:
-  Writer(Progress& own, Slots<Format>& slots, const Progress& other) : own_(own), slots_(slots), other_(other) {}
+  Writer(Progress& own, Slots<Format> slots, const Progress& other) : own_(own), slots_(slots), other_(other) {}
 
   // Whether an entry of `slots` slots fits now. Always false once the queue is broken().
   bool HasRoom(uint64_t slots) {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
-    if (filled + slots - taken_ <= Format::kSlots) return !broken_;
+    if (filled + slots - taken_ <= capacity()) return !broken_;
     taken_ = Load(other_.taken, std::memory_order_acquire);
-    broken_ = broken_ || filled - taken_ > Format::kSlots;
-    return !broken_ && filled + slots - taken_ <= Format::kSlots;
+    broken_ = broken_ || taken_ > filled || filled - taken_ > capacity();
+    return !broken_ && filled + slots - taken_ <= capacity();
   }
   // Makes the entry visible to the reader; call DoorbellIsDue next. REQUIRES: HasRoom; the first word states the
   // length.
   void Write(std::span<const uint64_t> entry) {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
-    uint64_t at = filled * Format::kSlotWords;
-    for (const uint64_t word : entry) Store(slots_[at++ % slots_.size()], word, std::memory_order_relaxed);
+    uint64_t at = BeginOf<Format>(filled, slots_.size());
+    for (const uint64_t word : entry) {
+      Store(slots_[at], word, std::memory_order_relaxed);
+      at = Next<Format>(at, slots_.size());
+    }
     const uint64_t now = filled + SlotsOf<Format>(entry.size());
     filled_.store(now, std::memory_order_relaxed);
     Store(own_.head, now, std::memory_order_release);
   }
   // On any thread; writes nothing. Whether there may be room for `slots` slots.
   bool MayHaveRoom(uint64_t slots) const {
-    return filled() + slots - Load(other_.taken, std::memory_order_acquire) <= Format::kSlots;
+    return filled() + slots - Load(other_.taken, std::memory_order_acquire) <= capacity();
   }
   // On any thread: the total number of filled slots.
   uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
+  // Slots that the reader had copied when HasRoom last asked it.
+  uint64_t taken() const { return taken_; }
   // True after the reader has counted slots that were never filled.
   bool broken() const { return broken_; }
 
  private:
+  uint64_t capacity() const { return slots_.size() / Format::kSlotWords; }
+
   Progress& own_;
-  Slots<Format>& slots_;
+  const Slots<Format> slots_;
   const Progress& other_;
   std::atomic<uint64_t> filled_{0};
   uint64_t taken_ = 0;  // the reader's count when it was last read
@@ -94,26 +136,21 @@ class Writer {
 template <class Format>
 class Reader {
  public:
-  using Entry = std::array<uint64_t, Format::kEntryWordsMax>;  // a copy that the writer cannot change
-
-  Reader(Progress& own, const Progress& other, const Slots<Format>& slots) : own_(own), other_(other), slots_(slots) {}
+  Reader(Progress& own, const Progress& other, ReadSlots<Format> slots) : own_(own), other_(other), slots_(slots) {}
 
   // On any thread; loads one shared word.
   bool HasEntry() const {
     return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
   }
   // Copies the next entry and returns its length in words; 0 if there is no entry or the queue is broken().
-  uint64_t Copy(Entry& entry) {
+  uint64_t Copy(Entry<Format>& entry) {
     const uint64_t taken = taken_.load(std::memory_order_relaxed);
     if (head_ == taken) head_ = Load(other_.head, std::memory_order_acquire);
     const uint64_t there = head_ - taken;
     if (there == 0 || broken_) return 0;
-    uint64_t at = taken * Format::kSlotWords;
-    entry[0] = Load(slots_[at++ % slots_.size()], std::memory_order_relaxed);
-    const uint64_t words = Format::WordsOf(entry[0]);
-    broken_ = there > Format::kSlots || words == 0 || words > entry.size() || SlotsOf<Format>(words) > there;
+    const uint64_t words = CopyEntry<Format>(slots_, taken, entry);
+    broken_ = there > slots_.size() / Format::kSlotWords || words == 0 || SlotsOf<Format>(words) > there;
     if (broken_) return 0;
-    for (uint64_t i = 1; i < words; ++i) entry[i] = Load(slots_[at++ % slots_.size()], std::memory_order_relaxed);
     copied_ = SlotsOf<Format>(words);
     return words;
   }
@@ -132,12 +169,18 @@ class Reader {
  private:
   Progress& own_;
   const Progress& other_;
-  const Slots<Format>& slots_;
+  const ReadSlots<Format> slots_;
   std::atomic<uint64_t> taken_{0};
   uint64_t head_ = 0;    // the writer's count when it was last read
   uint64_t copied_ = 0;  // slots of the copied entry
   bool broken_ = false;
 };
+
+// After a store for which a side may sleep: the number of its sleep; 0: it is awake, and finds what was stored.
+inline uint64_t SleepOf(const Progress& side) {
+  ThreadFence(std::memory_order_seq_cst);
+  return Load(side.asleep, std::memory_order_relaxed);
+}
 
 // A Doorbell announces that its side sleeps, and tells when the other side must be woken. IsDue and Repeat must be
 // called by one thread at a time, and so must Announce and Wake.
@@ -149,8 +192,7 @@ class Doorbell {
 
   // Call it after Write, Take or Serve. Whether the other side must be woken; true once for each of its sleeps.
   bool IsDue() {
-    ThreadFence(std::memory_order_seq_cst);
-    const uint64_t sleep = Load(other_.asleep, std::memory_order_relaxed);
+    const uint64_t sleep = SleepOf(other_);
     if (sleep == 0 || sleep == rung_) return false;
     rung_ = sleep;
     return true;

@@ -54,8 +54,8 @@ class Broker(Session):
         timeout_s: of every call without a timeout of its own, and how long put waits for room.
         token: a secret that opens namespaces in addition to those that are open to the user; None: $ARRAYBRIDGE_TOKEN,
             or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
-        direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays of this
-            Broker always go through the daemon.
+        direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays
+            of this Broker always go through the daemon.
     """
 
     def __init__(

@@ -67,6 +67,26 @@ TEST_F(FrameTest, HeaderPayloadAndDescriptorArriveTogether) {
   EXPECT_EQ(::fcntl(frame.descriptor.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
+TEST_F(FrameTest, SeveralDescriptorsArriveInOrder) {
+  std::vector<UniqueFd> files;
+  std::vector<int> numbers;
+  for (size_t i = 0; i < kFrameDescriptorsMax; ++i) {
+    files.emplace_back(::memfd_create("frame", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(files.back().get(), static_cast<off_t>(i + 1)), 0);
+    numbers.push_back(files.back().get());
+  }
+  ASSERT_EQ(SendFrame(left_.get(), FrameHeader{1, 0, 0, 1}, "x", numbers, false), SendOutcome::kSent);
+  Frame frame;
+  ASSERT_EQ(Receive(&frame), ReceiveOutcome::kFrame);
+  ASSERT_EQ(frame.descriptors(), kFrameDescriptorsMax);
+  EXPECT_EQ(::lseek(frame.descriptor.get(), 0, SEEK_END), 1);
+  for (size_t i = 0; i < frame.more.size(); ++i) {
+    EXPECT_EQ(::lseek(frame.more[i].get(), 0, SEEK_END), static_cast<off_t>(i + 2));
+  }
+  numbers.push_back(numbers.front());
+  EXPECT_DEATH(SendFrame(left_.get(), FrameHeader{1, 0, 0, 1}, "x", numbers, false), "kFrameDescriptorsMax");
+}
+
 TEST_F(FrameTest, TheLargestPayloadArrives) {
   const std::string payload(kFrameBytesMax - sizeof(FrameHeader), 'x');
   ASSERT_EQ(SendFrame(left_.get(), FrameHeader{1, 0, 0, 1}, payload, -1, false), SendOutcome::kSent);
@@ -116,7 +136,7 @@ TEST_F(FrameTest, SurplusDescriptorsAreReceivedSeparately) {
     ASSERT_EQ(Receive(&frame), ReceiveOutcome::kFrame);
     EXPECT_EQ(frame.descriptors(), static_cast<size_t>(count));
     EXPECT_EQ(OpenDescriptors(), before + static_cast<size_t>(count));
-    frame.surplus.clear();
+    frame.more.clear();
     EXPECT_EQ(OpenDescriptors(), before + 1);
   }
   EXPECT_EQ(OpenDescriptors(), before);

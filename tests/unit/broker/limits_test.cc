@@ -75,10 +75,10 @@ TEST_F(LimitsTest, DescriptorsOfDirectChannels) {
   const auto sends = broker().OpenChannel(session, {"default", "c", ChannelRole::kSender, 0});
   ASSERT_TRUE(sends.ok());
   ASSERT_TRUE(Open(session, "c", ChannelRole::kReceiver).ok());
-  EXPECT_THAT(broker().ExportDirectChannel(session, sends->end, DirectPart::kOwn),
+  EXPECT_THAT(broker().ExportDirectChannel(session, sends->end),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
   config_.limits.descriptors_per_uid = 4 + 7;
-  EXPECT_TRUE(broker().ExportDirectChannel(session, sends->end, DirectPart::kOwn).ok());
+  EXPECT_TRUE(broker().ExportDirectChannel(session, sends->end).ok());
 }
 
 TEST_F(LimitsTest, EndsOfChannels) {

@@ -203,10 +203,11 @@ TEST(CodecTest, ReadingWithoutCalls) {
   EXPECT_EQ(table.part(), v1::BrowseRequest::CATALOGUE);
   EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kHolds)).part(),
             v1::BrowseRequest::HOLDS);
-  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueueRequests)).part(),
-            v1::BrowseRequest::QUEUE_REQUESTS);
-  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueueCompletions)).part(),
-            v1::BrowseRequest::QUEUE_COMPLETIONS);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueue)).part(),
+            v1::BrowseRequest::QUEUE);
+  const auto direct = Parsed<v1::BrowseRequest>(codec::EncodeBrowseDirect(7));
+  EXPECT_EQ(direct.part(), v1::BrowseRequest::DIRECT_CHANNEL);
+  EXPECT_EQ(direct.channel(), 7u);
   const auto queue = Parsed<v1::MappedRequest>(codec::EncodeQueueMapped());
   EXPECT_EQ(queue.arena(), 0u);
   EXPECT_TRUE(queue.queue());

@@ -1,5 +1,5 @@
-// The receiving end of a direct channel beside the broker's side of it, in one process: what happens when the direct channel ends in the
-// middle of a step.
+// The receiving end of a direct channel beside the broker's side of it, in one process: what happens when the direct
+// channel ends in the middle of a step.
 #include <sys/socket.h>
 
 #include <chrono>
@@ -8,6 +8,7 @@
 
 #include "client/direct_consumer.h"
 #include "daemon/memory/direct_channel.h"
+#include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 
 namespace arraybridge {
@@ -32,28 +33,28 @@ class DirectConsumerTest : public ::testing::Test {
     other.reset(ends[1]);
     return UniqueFd(ends[0]);
   }
-  void Put(uint64_t arena) {
-    auto& page = *static_cast<direct_channel::ProducerPage*>(sent_->own());
-    direct_channel::Message said;
-    said.arena = arena;
-    direct_channel::Write(direct_channel::EntriesOf(page)[page.head % 4], said, "");
-    direct_channel::Pass(page.head, page.head + 1, sent_->control());
-  }
+  void Put(uint64_t arena) { direct_channel::WriteEntry(page(), 4, {.arena = arena}, ""); }
   // The arenas of what the broker takes off the direct channel.
   std::vector<uint64_t> End() {
     std::vector<uint64_t> queued;
-    direct_->Revoke([&](const direct_channel::Message& entry) { return queued.push_back(entry.arena), true; }, [](bool) {});
+    direct_->Revoke(
+        [&](const direct_channel::Entry& entry) {
+          return queued.push_back(direct_channel::HeaderOf(entry).arena), true;
+        },
+        [](bool) {});
     return queued;
   }
-  Outcome Take(const std::function<bool(const direct_channel::Message&)>& has = [](const direct_channel::Message&) { return true; }) {
-    return taken_.Take(lifeline_, 0, has, &entry_);
+  Outcome Take(const DirectConsumer::MapsArena& maps = [](const auto&) { return true; }) {
+    return taken_.Take(lifeline_, 0, maps, &entry_);
   }
+  uint64_t taken_arena() const { return direct_channel::HeaderOf(entry_).arena; }
+  direct_channel::ProducerPage& page() { return *static_cast<direct_channel::ProducerPage*>(sent_->own()); }
 
   const std::unique_ptr<DirectChannel> direct_;
   const std::unique_ptr<DirectPages> sent_;
   DirectConsumer taken_;
   Lifeline lifeline_;
-  direct_channel::Message entry_;
+  direct_channel::Entry entry_{};
 };
 
 TEST_F(DirectConsumerTest, TakesInOrder) {
@@ -61,10 +62,10 @@ TEST_F(DirectConsumerTest, TakesInOrder) {
   Put(1);
   Put(2);
   EXPECT_EQ(Take(), Outcome::kTaken);
-  EXPECT_EQ(entry_.arena, 1u);
+  EXPECT_EQ(taken_arena(), 1u);
   EXPECT_EQ(Take([](const auto&) { return false; }), Outcome::kLacksArena);
   EXPECT_EQ(Take(), Outcome::kTaken) << "it was not taken";
-  EXPECT_EQ(entry_.arena, 2u);
+  EXPECT_EQ(taken_arena(), 2u);
   EXPECT_EQ(Take(), Outcome::kEmpty);
 }
 
@@ -73,7 +74,7 @@ TEST_F(DirectConsumerTest, WhatTheBrokerTookIsNotTaken) {
   Put(2);
   EXPECT_EQ(Take(), Outcome::kTaken);
   std::vector<uint64_t> queued;
-  const auto ends_meanwhile = [&](const direct_channel::Message&) { return queued = End(), true; };
+  const auto ends_meanwhile = [&](const direct_channel::Header&) { return queued = End(), true; };
   EXPECT_EQ(Take(ends_meanwhile), Outcome::kEnded) << "the broker saw it standing";
   EXPECT_EQ(queued, std::vector<uint64_t>{2});
   EXPECT_EQ(Take(), Outcome::kEnded);
@@ -88,13 +89,22 @@ TEST_F(DirectConsumerTest, WhatComesByCallsComesFirst) {
             Outcome::kTaken);
 }
 
-TEST_F(DirectConsumerTest, NonsenseIsNotTaken) {
-  auto& page = *static_cast<direct_channel::ProducerPage*>(sent_->own());
-  page.head = 5;
-  EXPECT_EQ(Take(), Outcome::kNonsense);
-  page.head = 1;
-  direct_channel::EntriesOf(page)[0].words[0] = UINT64_MAX;
-  EXPECT_EQ(Take(), Outcome::kNonsense);
+TEST_F(DirectConsumerTest, TakesNothingFromAHeadThatCannotBe) {
+  page().progress.head = 5;
+  EXPECT_EQ(Take(), Outcome::kMalformed);
+  page().progress.head = 1;
+  EXPECT_EQ(Take(), Outcome::kMalformed) << "for good";
+}
+
+TEST_F(DirectConsumerTest, TakesNoEntryThatIsLongerThanASlot) {
+  Put(1);
+  direct_channel::EntryAt(page(), 4, 0)[0] = direct_channel::Format::kDescriptionBytesMax + 1;
+  EXPECT_EQ(Take(), Outcome::kMalformed);
+}
+
+TEST_F(DirectConsumerTest, TakesNoEntryWithAReturnBitThatCannotBe) {
+  direct_channel::WriteEntry(page(), 4, {.bit = direct_channel::kReturnBits}, "");
+  EXPECT_EQ(Take(), Outcome::kMalformed);
 }
 
 TEST_F(DirectConsumerTest, AWaitEndsWithItsDeadlineOrTheDirectChannel) {
@@ -110,10 +120,8 @@ TEST_F(DirectConsumerTest, AWaitEndsWithItsDeadlineOrTheDirectChannel) {
 
 TEST_F(DirectConsumerTest, PagesOfAnotherSizeAreNoDirectChannel) {
   const std::unique_ptr<DirectChannel> other = *DirectChannel::Create(5, 2);
-  const auto part = [&](DirectChannel& of, DirectPart which) { return *of.Export(DirectEnd::kConsumer, which); };
-  DirectPages::Files files{part(*other, DirectPart::kOwn), part(*other, DirectPart::kOther), part(*other, DirectPart::kSign),
-                         part(*other, DirectPart::kBell), part(*other, DirectPart::kOtherBell)};
-  EXPECT_FALSE(DirectPages::Map(true, std::move(files)).ok()) << "a receiver's, taken for a sender's";
+  auto files = *other->Export(DirectEnd::kConsumer);
+  EXPECT_FALSE(DirectPages::Map(true, files).ok()) << "a receiver's, taken for a sender's";
 }
 
 }  // namespace

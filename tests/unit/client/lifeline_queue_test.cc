@@ -57,12 +57,10 @@ class LifelineQueueTest : public ::testing::Test {
     lifeline_->OfferQueue("mine");
     lifeline_->WantQueue();
     lifeline_->WantQueue();
-    const Request first = broker_->Next();
-    const Request second = broker_->Next();
-    EXPECT_EQ(first.header.verb, static_cast<uint16_t>(Verb::kBrowse));
-    EXPECT_NE(first.payload.find("mine"), std::string::npos);
-    broker_->Answer(first, "", queue_->ExportRequests()->get());
-    broker_->Answer(second, "", queue_->ExportCompletions()->get());
+    const Request browse = broker_->Next();
+    EXPECT_EQ(browse.header.verb, static_cast<uint16_t>(Verb::kBrowse));
+    EXPECT_NE(browse.payload.find("mine"), std::string::npos);
+    broker_->Answer(browse, *queue_->Export());
     lifeline_->ReadArrived();
     const Request mapped = broker_->Next();
     EXPECT_EQ(mapped.header.verb, static_cast<uint16_t>(Verb::kMapped));
@@ -121,12 +119,10 @@ TEST_F(LifelineQueueTest, AClientThatAsksOftenOpensOne) {
   lifeline_->OfferQueue("mine");
   for (int i = 0; i < kCallsBefore - 1; ++i) CallBySocket();
   std::thread caller([&] { EXPECT_EQ(Call("the last"), "late"); });
-  const Request one = broker_->Next();
-  const Request other = broker_->Next();
-  const Request third = broker_->Next();
-  EXPECT_EQ(one.header.verb, static_cast<uint16_t>(Verb::kBrowse));
-  EXPECT_EQ(other.header.verb, static_cast<uint16_t>(Verb::kBrowse));
-  broker_->Answer(third, "late");
+  const Request browse = broker_->Next();
+  const Request last = broker_->Next();
+  EXPECT_EQ(browse.header.verb, static_cast<uint16_t>(Verb::kBrowse));
+  broker_->Answer(last, "late");
   caller.join();
 }
 
@@ -134,16 +130,35 @@ TEST_F(LifelineQueueTest, WithoutAnOfferNoneIsOpened) {
   for (int i = 0; i < 2 * kCallsBefore; ++i) CallBySocket();
 }
 
-TEST_F(LifelineQueueTest, ABrokerThatRefusesEitherPageOrTheSealIsAskedByTheSocket) {
+TEST_F(LifelineQueueTest, ABrokerThatGivesOnePageIsAskedByTheSocket) {
   lifeline_->OfferQueue("");
   lifeline_->WantQueue();
-  const Request first = broker_->Next();
-  const Request second = broker_->Next();
-  broker_->Answer(first, "", queue_->ExportRequests()->get());
-  broker_->Answer(second, "");
+  broker_->Answer(broker_->Next(), "", queue_->Export()->front().get());
   lifeline_->ReadArrived();
   CallBySocket();
   EXPECT_FALSE(lifeline_->has_queue());
+}
+
+TEST_F(LifelineQueueTest, ABrokerThatRefusesTheSealIsAskedByTheSocket) {
+  lifeline_->OfferQueue("");
+  lifeline_->WantQueue();
+  broker_->Answer(broker_->Next(), *queue_->Export());
+  lifeline_->ReadArrived();
+  const Request mapped = broker_->Next();
+  EXPECT_EQ(mapped.header.verb, static_cast<uint16_t>(Verb::kMapped));
+  const auto refused = static_cast<uint32_t>(Code::kFailedPrecondition);
+  broker_->Send({mapped.header.verb, 0, refused, mapped.header.request}, "");
+  lifeline_->ReadArrived();
+  CallBySocket();
+  EXPECT_FALSE(lifeline_->has_queue());
+}
+
+TEST_F(LifelineQueueTest, AFrameWithMoreDescriptorsThanOneMayHaveLosesTheConnection) {
+  lifeline_->OfferQueue("");
+  lifeline_->WantQueue();
+  broker_->SendWithDescriptors(broker_->Next(), kFrameDescriptorsMax + 1);
+  lifeline_->ReadArrived();
+  EXPECT_TRUE(lifeline_->lost());
 }
 
 TEST_F(LifelineQueueTest, AllRequestsGoThroughIt) {

@@ -11,14 +11,9 @@ namespace arraybridge {
 
 // This side's pages, sealed.
 inline std::unique_ptr<DirectPages> MapDirect(DirectChannel& direct, DirectEnd side) {
-  const auto part = [&](DirectPart which) {
-    auto file = direct.Export(side, which);
-    AB_CHECK(file.ok());
-    return *std::move(file);
-  };
-  DirectPages::Files files{part(DirectPart::kOwn), part(DirectPart::kOther), part(DirectPart::kSign), part(DirectPart::kBell),
-                         part(DirectPart::kOtherBell)};
-  auto pages = DirectPages::Map(side == DirectEnd::kProducer, std::move(files));
+  auto files = direct.Export(side);
+  AB_CHECK(files.ok());
+  auto pages = DirectPages::Map(side == DirectEnd::kProducer, *files);
   AB_CHECK(pages.ok() && direct.Seal(side).ok());
   return *std::move(pages);
 }

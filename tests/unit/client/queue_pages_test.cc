@@ -16,8 +16,9 @@ constexpr size_t kBytes = sizeof(session_queue::Page);
 
 TEST(QueuePagesTest, OtherFilesAreNotMapped) {
   const auto queue = *SessionQueue::Create(1);
-  const UniqueFd requests = *queue->ExportRequests();
-  const UniqueFd completions = *queue->ExportCompletions();
+  const auto files = *queue->Export();
+  const UniqueFd& requests = files[0];
+  const UniqueFd& completions = files[1];
   const auto code = [](const UniqueFd& one, const UniqueFd& other) {
     return QueuePages::Map(one, other).status().code();
   };
@@ -36,7 +37,8 @@ TEST(QueuePagesTest, OtherFilesAreNotMapped) {
 
 TEST(QueuePagesTest, AForkedChildHasNeitherPage) {
   const auto queue = *SessionQueue::Create(1);
-  const auto pages = *QueuePages::Map(*queue->ExportRequests(), *queue->ExportCompletions());
+  const auto files = *queue->Export();
+  const auto pages = *QueuePages::Map(files[0], files[1]);
   ASSERT_EQ(pages->taken(), 0u);
   const pid_t child = ::fork();
   if (child == 0) {

@@ -61,6 +61,13 @@ class QuietSession {
     AB_CHECK(SendFrame(broker_.get(), header, {}, descriptor, true) == SendOutcome::kSent);
     session_->lifeline().ReadArrived();
   }
+  void Answer(const FrameHeader& asked, const std::vector<UniqueFd>& descriptors) {
+    std::vector<int> numbers;
+    for (const UniqueFd& each : descriptors) numbers.push_back(each.get());
+    const FrameHeader header{asked.verb, 0, 0, asked.request};
+    AB_CHECK(SendFrame(broker_.get(), header, {}, numbers, true) == SendOutcome::kSent);
+    session_->lifeline().ReadArrived();
+  }
   void HangUp() { broker_.reset(); }
   // Gives back the dropped objects, and reads the session's messages about them.
   void Settle() {

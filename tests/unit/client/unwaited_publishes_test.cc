@@ -49,10 +49,7 @@ class UnwaitedPublishesTest : public ::testing::Test {
   // The broker provides the pages and takes requests from them.
   void Meet() {
     session_->lifeline().WantQueue();
-    const FrameHeader first = Heard(Verb::kBrowse);
-    const FrameHeader second = Heard(Verb::kBrowse);
-    session_.Answer(first, Code::kOk, queue_->ExportRequests()->get());
-    session_.Answer(second, Code::kOk, queue_->ExportCompletions()->get());
+    session_.Answer(Heard(Verb::kBrowse), *queue_->Export());
     ASSERT_TRUE(queue_->Seal([] {}).ok());
     queue_->Wake();
     session_.Answer(Heard(Verb::kMapped), Code::kOk);

@@ -47,8 +47,8 @@ class DaemonQueueTest : public ::testing::Test {
   }
 
   const std::unique_ptr<SessionQueue> queue_ = *SessionQueue::Create(7);
-  const UniqueFd requests_ = *queue_->ExportRequests();
-  QueueClient client_{requests_, *queue_->ExportCompletions()};
+  const std::vector<UniqueFd> files_ = *queue_->Export();
+  QueueClient client_{files_[0], files_[1]};
   session_queue::Entry entry_{};
   std::vector<std::string> published_;
   int doorbells_ = 0;
@@ -160,7 +160,8 @@ TEST_F(DaemonQueueTest, ACompletionThatDoesNotFitIsNotWrittenAndLeavesRoomForAFa
 TEST_F(DaemonQueueTest, AnImpossibleHeadEndsIt) {
   for (const uint64_t head : {kAll + 1, ~uint64_t{0}, uint64_t{1} << 63}) {
     const auto queue = *SessionQueue::Create(1);
-    QueueClient client(*queue->ExportRequests(), *queue->ExportCompletions());
+    const auto files = *queue->Export();
+    QueueClient client(files[0], files[1]);
     ASSERT_TRUE(queue->Seal([] {}).ok());
     Store(client.own().progress.head, head, std::memory_order_release);
     session_queue::Entry entry;
@@ -182,7 +183,8 @@ TEST(HostileQueueTest, ASessionThatWritesDuringAReadCorruptsOnlyItsOwnRequests) 
   uint64_t taken = 0, refused = 0;
   for (uint64_t round = 0; round < 100; ++round) {
     const auto queue = *SessionQueue::Create(1);
-    QueueClient client(*queue->ExportRequests(), *queue->ExportCompletions());
+    const auto files = *queue->Export();
+    QueueClient client(files[0], files[1]);
     ASSERT_TRUE(queue->Seal([] {}).ok());
     std::atomic<bool> stop{false};
     std::atomic<bool> writes{false};
@@ -262,8 +264,7 @@ TEST_F(DaemonQueueTest, NoRequestIsTakenAfterStop) {
 }
 
 TEST_F(DaemonQueueTest, AfterItIsMappedNoOtherProcessCanGetIt) {
-  EXPECT_EQ(queue_->ExportRequests().status().code(), Code::kFailedPrecondition);
-  EXPECT_EQ(queue_->ExportCompletions().status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(queue_->Export().status().code(), Code::kFailedPrecondition);
   EXPECT_TRUE(queue_->Seal({}).ok()) << "again";
   client_.Submit(Verb::kList, "", 1);
   client_.Announce();
@@ -274,8 +275,9 @@ TEST_F(DaemonQueueTest, AfterItIsMappedNoOtherProcessCanGetIt) {
 
 TEST(UnsealedQueueTest, NoRequestIsTakenBeforeTheSealAndTheMemoryStays) {
   const auto queue = *SessionQueue::Create(1);
-  const UniqueFd requests = *queue->ExportRequests();
-  const UniqueFd completions = *queue->ExportCompletions();
+  const auto files = *queue->Export();
+  const UniqueFd& requests = files[0];
+  const UniqueFd& completions = files[1];
   constexpr size_t kBytes = sizeof(session_queue::Page);
   QueueClient client(requests, completions);
   client.Publish("early", 1);

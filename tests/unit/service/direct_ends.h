@@ -7,25 +7,20 @@
 
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/layouts/direct_channel.h"
+#include "tests/unit/boundary/direct_entries.h"
 
 namespace arraybridge {
 
-// One part, mapped.
-class DirectPartOf {
+// A page, mapped.
+class MappedPage {
  public:
-  DirectPartOf(Verbs& verbs, const Caller& caller, uint64_t end, v1::BrowseRequest::Part part, uint64_t bytes, int how)
-      : bytes_(bytes) {
-    v1::BrowseRequest request;
-    request.set_channel(end);
-    request.set_part(part);
-    const auto answer = verbs.arenas.Browse(caller, request);
-    AB_CHECK(answer.ok());
-    base_ = ::mmap(nullptr, bytes, how, MAP_SHARED, answer->descriptor.get(), 0);
+  MappedPage(const UniqueFd& file, uint64_t bytes, int how) : bytes_(bytes) {
+    base_ = ::mmap(nullptr, bytes, how, MAP_SHARED, file.get(), 0);
     AB_CHECK(base_ != MAP_FAILED);
   }
-  ~DirectPartOf() { ::munmap(base_, bytes_); }
-  DirectPartOf(const DirectPartOf&) = delete;
-  DirectPartOf& operator=(const DirectPartOf&) = delete;
+  ~MappedPage() { ::munmap(base_, bytes_); }
+  MappedPage(const MappedPage&) = delete;
+  MappedPage& operator=(const MappedPage&) = delete;
   void* base() const { return base_; }
 
  private:
@@ -33,15 +28,26 @@ class DirectPartOf {
   void* base_ = nullptr;
 };
 
+// The files of the direct channel, as an end is given them.
+inline PassedFd BrowseDirect(Verbs& verbs, const Caller& caller, uint64_t end) {
+  v1::BrowseRequest request;
+  request.set_channel(end);
+  request.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
+  auto answer = verbs.Browse(caller, request);
+  AB_CHECK(answer.ok() && answer->descriptor.count() == direct_channel::kFiles);
+  return std::move(answer->descriptor);
+}
+
 class DirectEnds {
  public:
   DirectEnds(Verbs& verbs, const Caller& sender, uint64_t sending, const Caller& receiver, uint64_t receiving,
-           uint64_t capacity)
+             uint64_t capacity)
       : capacity_(capacity),
-        sent_(verbs, sender, sending, v1::BrowseRequest::DIRECT_OWN, direct_channel::BytesOfProducerPage(capacity), PROT_READ | PROT_WRITE),
-        taken_(verbs, receiver, receiving, v1::BrowseRequest::DIRECT_OWN, sizeof(direct_channel::ConsumerPage),
-               PROT_READ | PROT_WRITE),
-        control_(verbs, sender, sending, v1::BrowseRequest::DIRECT_CONTROL, 4096, PROT_READ) {
+        producer_files_(BrowseDirect(verbs, sender, sending)),
+        consumer_files_(BrowseDirect(verbs, receiver, receiving)),
+        sent_(producer_files_, direct_channel::BytesOfProducerPage(capacity), PROT_READ | PROT_WRITE),
+        taken_(consumer_files_, sizeof(direct_channel::ConsumerPage), PROT_READ | PROT_WRITE),
+        control_(producer_files_.more()[direct_channel::kControl - 1], 4096, PROT_READ) {
     Map(verbs, sender, sending);
     AB_CHECK(control().opened == 0);
     Map(verbs, receiver, receiving);
@@ -49,20 +55,25 @@ class DirectEnds {
 
   direct_channel::ProducerPage& sent() { return *static_cast<direct_channel::ProducerPage*>(sent_.base()); }
   direct_channel::ConsumerPage& taken() { return *static_cast<direct_channel::ConsumerPage*>(taken_.base()); }
-  const direct_channel::ControlBlock& control() const { return *static_cast<const direct_channel::ControlBlock*>(control_.base()); }
-  direct_channel::Entry& entry(uint64_t index) { return direct_channel::EntriesOf(sent())[index % capacity_]; }
+  const direct_channel::ControlBlock& control() const {
+    return *static_cast<const direct_channel::ControlBlock*>(control_.base());
+  }
+  // The first word of an entry.
+  uint64_t* entry(uint64_t count) { return direct_channel::EntryAt(sent(), capacity_, count); }
 
+  // A pipe whose bytes wake the consumer.
+  const UniqueFd& consumer_doorbell() const { return consumer_files_.more()[direct_channel::kDoorbell - 1]; }
   // A page of `arena`, as an honest sender says it.
   void Send(const v1::Handle& arena, uint64_t page) { Send(Said(arena, page)); }
-  static direct_channel::Message Said(const v1::Handle& arena, uint64_t page) {
-    direct_channel::Message said;
+  static direct_channel::Header Said(const v1::Handle& arena, uint64_t page) {
+    direct_channel::Header said;
     said.arena = arena.arena();
     said.generation = arena.generation();
     said.offset = page * 4096;
     said.size = 4096;
     return said;
   }
-  void Send(const direct_channel::Message& said) {
+  void Send(const direct_channel::Header& said) {
     v1::Share share;
     v1::ArraySpec* const spec = share.mutable_specs()->add_arrays();
     spec->set_bits(8);
@@ -72,12 +83,10 @@ class DirectEnds {
     spec->set_size(said.size);
     Send(said, share.SerializeAsString());
   }
-  void Send(const direct_channel::Message& said, const std::string& description) {
-    const uint64_t head = sent().head;
-    direct_channel::Write(entry(head), said, description);
-    direct_channel::Pass(sent().head, head + 1, control());
+  void Send(const direct_channel::Header& said, const std::string& description) {
+    direct_channel::WriteEntry(sent(), capacity_, said, description);
   }
-  void Take() { direct_channel::Pass(taken().tail, taken().tail + 1, control()); }
+  void Take() { direct_channel::TakeEntry(taken()); }
 
  private:
   static void Map(Verbs& verbs, const Caller& caller, uint64_t end) {
@@ -87,9 +96,11 @@ class DirectEnds {
   }
 
   const uint64_t capacity_;
-  DirectPartOf sent_;
-  DirectPartOf taken_;
-  DirectPartOf control_;
+  PassedFd producer_files_;
+  PassedFd consumer_files_;
+  MappedPage sent_;
+  MappedPage taken_;
+  MappedPage control_;
 };
 
 }  // namespace arraybridge

@@ -26,10 +26,10 @@ class VerbsDirectTest : public VerbsChannelTest {
     ends_.emplace(verbs(), sender_, sending_, receiver_, receiving_, kCapacity);
   }
   // Ends it, and tells why a part of it is refused.
-  Status RefusedPart(const Caller& caller, uint64_t end, v1::BrowseRequest::Part part = v1::BrowseRequest::DIRECT_OWN) {
+  Status RefusedFiles(const Caller& caller, uint64_t end) {
     v1::BrowseRequest request;
     request.set_channel(end);
-    request.set_part(part);
+    request.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
     return verbs().arenas.Browse(caller, request).status();
   }
   std::string ReasonOf(Received received) { return received->Get().status().reason(); }

@@ -21,6 +21,7 @@ class LifelineClient {
     FrameHeader header{};
     std::string payload;
     UniqueFd descriptor;
+    std::vector<UniqueFd> more;
     bool closed = false;
 
     Code code() const { return Code{header.status}; }
@@ -62,6 +63,7 @@ class LifelineClient {
     got.header = frame.header;
     got.payload = std::string(frame.payload);
     got.descriptor = std::move(frame.descriptor);
+    got.more = std::move(frame.more);
     return got;
   }
   Got Call(Verb verb, const google::protobuf::MessageLite& message, uint64_t request = 1) {

@@ -25,9 +25,9 @@ using std::chrono::steady_clock;
 struct Asker {
   explicit Asker(LifelineClient of) : client(std::move(of)) {}
 
-  LifelineClient::Got Browse(v1::BrowseRequest::Part part) {
+  LifelineClient::Got Browse() {
     v1::BrowseRequest browse;
-    browse.set_part(part);
+    browse.set_part(v1::BrowseRequest::QUEUE);
     return client.Call(Verb::kBrowse, browse);
   }
   LifelineClient::Got SayMapped() {
@@ -36,10 +36,9 @@ struct Asker {
     return client.Call(Verb::kMapped, mapped);
   }
   void Open() {
-    auto requests = Browse(v1::BrowseRequest::QUEUE_REQUESTS);
-    auto completions = Browse(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    ASSERT_TRUE(requests.descriptor.valid() && completions.descriptor.valid());
-    queue.emplace(requests.descriptor, completions.descriptor);
+    const auto files = Browse();
+    ASSERT_EQ(files.more.size(), 1u);
+    queue.emplace(files.descriptor, files.more.front());
     ASSERT_EQ(SayMapped().code(), Code::kOk);
   }
   void Doorbell() { ASSERT_EQ(client.Send(Verb::kDoorbell, "", 1, kFrameNoReply), SendOutcome::kSent); }
@@ -238,13 +237,11 @@ TEST_F(LocalDoorQueueTest, AMessageThatIsNoneIsWhatItIsByTheSocket) {
 
 TEST_F(LocalDoorQueueTest, EachSessionHasOneInItsLife) {
   const auto asker = Opened();
-  EXPECT_EQ(asker->Browse(v1::BrowseRequest::QUEUE_REQUESTS).error().reason(), "QUEUE_TAKEN");
-  EXPECT_EQ(asker->Browse(v1::BrowseRequest::QUEUE_COMPLETIONS).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(asker->Browse().error().reason(), "QUEUE_TAKEN");
   EXPECT_EQ(asker->SayMapped().code(), Code::kOk) << "again";
   asker->Ask(Verb::kGetStats, "", 10);
   EXPECT_EQ(asker->Answer().header.id, 10u);
   Asker without(Greeted());
-  EXPECT_EQ(without.Browse(v1::BrowseRequest::QUEUE_COMPLETIONS).error().reason(), "NO_QUEUE");
   EXPECT_EQ(without.SayMapped().error().reason(), "NO_QUEUE");
 }
 

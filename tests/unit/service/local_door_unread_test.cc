@@ -1,6 +1,7 @@
 // Answers and descriptors that clients do not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <string>
 #include <thread>
@@ -151,6 +152,25 @@ TEST_F(HoarderTest, LeasesThatCannotBeHandedOverAreTakenBack) {
   ReadAll(hoarder);
   EXPECT_TRUE(sibling.Call(Verb::kAcquire, acquire).descriptor.valid())
       << "the broker assumes that it was sent already";
+}
+
+TEST_F(HoarderTest, EachDescriptorOfAnAnswerCounts) {
+  v1::BrowseRequest browse;
+  browse.set_part(v1::BrowseRequest::QUEUE);
+  LifelineClient one = Greeted(kHoarder);
+  LifelineClient two = Greeted(kHoarder);
+  for (LifelineClient* each : {&one, &two}) {
+    each->Send(Verb::kBrowse, browse.SerializeAsString());
+    pollfd answered{each->fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&answered, 1, 10'000), 1);
+  }
+  LifelineClient three = Greeted(kHoarder);
+  EXPECT_EQ(three.Call(Verb::kBrowse, browse).error().reason(), "DESCRIPTORS") << "two answers with two each";
+  EXPECT_EQ(one.Receive().more.size(), 1u);
+  LifelineClient four = Greeted(kHoarder);
+  EXPECT_EQ(four.Call(Verb::kBrowse, browse).more.size(), 1u);
+  LifelineClient five = Greeted(kHoarder);
+  EXPECT_EQ(five.Call(Verb::kBrowse, browse).more.size(), 1u) << "two of another answer are unread all the while";
 }
 
 TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {

@@ -15,12 +15,10 @@ class QueueWriter {
   QueueWriter(Verbs& verbs, const Caller& of, const std::string& ns = {}) : caller(of) {
     v1::BrowseRequest request;
     request.set_namespace_(ns);
-    request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
-    const auto requests = verbs.arenas.Browse(caller, request);
-    request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-    const auto completions = verbs.arenas.Browse(caller, request);
-    AB_CHECK(requests.ok() && completions.ok());
-    client_.emplace(UniqueFd(::dup(requests->descriptor.get())), UniqueFd(::dup(completions->descriptor.get())));
+    request.set_part(v1::BrowseRequest::QUEUE);
+    const auto answer = verbs.arenas.Browse(caller, request);
+    AB_CHECK(answer.ok() && answer->descriptor.count() == 2);
+    client_.emplace(answer->descriptor, answer->descriptor.more().front());
     AB_CHECK(verbs.publishes.FindQueue(caller.session)->queue->Seal([] {}).ok());
   }
 

@@ -18,15 +18,15 @@ TEST_F(VerbsDirectTest, SoManyOfAUserAndNoMore) {
   const auto sends = verbs().channels.OpenChannel(sender_, request);
   request.set_role(kReceiver);
   ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
-  const Status refused = RefusedPart(sender_, sends->message.channel());
+  const Status refused = RefusedFiles(sender_, sends->message.channel());
   EXPECT_EQ(refused.reason(), "TOO_MANY_DIRECT_CHANNELS");
   CloseBoth();
-  EXPECT_EQ(RefusedPart(sender_, sends->message.channel()).reason(), "TOO_MANY_DIRECT_CHANNELS")
+  EXPECT_EQ(RefusedFiles(sender_, sends->message.channel()).reason(), "TOO_MANY_DIRECT_CHANNELS")
       << "its sender may wait for what was received there";
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
   EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
-  EXPECT_TRUE(RefusedPart(sender_, sends->message.channel()).ok());
+  EXPECT_TRUE(RefusedFiles(sender_, sends->message.channel()).ok());
 }
 
 // Two users who share a namespace, and a direct channel from one to the other.
@@ -61,7 +61,7 @@ class VerbsDirectOfTwoUsersTest : public VerbsDirectTest {
     const std::string channel = "channel " + std::to_string(++channels_);
     const uint64_t end = EndOf(one, channel, kSender);
     EndOf(other, channel, kReceiver);
-    return RefusedPart(one, end).reason();
+    return RefusedFiles(one, end).reason();
   }
 
   int channels_ = 0;
@@ -71,7 +71,8 @@ TEST_F(VerbsDirectOfTwoUsersTest, ThatStandsIsChargedToBoth) {
   const Caller senders = Open(Door::kLifeline, kSends);
   const Caller receivers = Open(Door::kLifeline, kReceives);
   EXPECT_EQ(RefusalBetween(sender_, senders), "TOO_MANY_DIRECT_CHANNELS");
-  EXPECT_EQ(RefusalBetween(receiver_, receivers), "TOO_MANY_DIRECT_CHANNELS") << "though the other one asked for it first";
+  EXPECT_EQ(RefusalBetween(receiver_, receivers), "TOO_MANY_DIRECT_CHANNELS")
+      << "though the other one asked for it first";
   EXPECT_EQ(RefusalBetween(receivers, senders), "TOO_MANY_DIRECT_CHANNELS");
 }
 
@@ -111,7 +112,8 @@ TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
   std::vector<std::unique_ptr<DirectEnds>> direct_channels;
   for (int round = 0; round < 2; ++round) {
     Leave();
-    direct_channels.push_back(std::make_unique<DirectEnds>(verbs(), sender_, sending_, receiver_, receiving_, kCapacity));
+    direct_channels.push_back(
+        std::make_unique<DirectEnds>(verbs(), sender_, sending_, receiver_, receiving_, kCapacity));
   }
   v1::OpenChannelRequest request;
   request.set_name("another");
@@ -119,7 +121,8 @@ TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
   const uint64_t another = verbs().channels.OpenChannel(sender_, request)->message.channel();
   request.set_role(kReceiver);
   ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
-  EXPECT_EQ(RefusedPart(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS") << "two that have ended, and one that stands";
+  EXPECT_EQ(RefusedFiles(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS")
+      << "two that have ended, and one that stands";
   const auto forget = [&](const Caller& caller, const DirectEnds& direct) {
     v1::ReleaseRequest release;
     release.add_direct_channels(direct.control().number);
@@ -130,9 +133,10 @@ TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
   const DirectEnds& standing = *direct_channels[1];
   forget(sender_, standing);
   forget(receiver_, second);
-  EXPECT_EQ(RefusedPart(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS") << "one that stands, one that is another's";
+  EXPECT_EQ(RefusedFiles(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS")
+      << "one that stands, one that is another's";
   forget(sender_, second);
-  EXPECT_TRUE(RefusedPart(sender_, another).ok());
+  EXPECT_TRUE(RefusedFiles(sender_, another).ok());
   forget(sender_, second);
   verbs().sessions.EndSession(receiver_.session);
   EXPECT_EQ(standing.control().gone, 1u);
@@ -148,7 +152,7 @@ TEST_F(VerbsDirectTest, AStandingDirectChannelIsNotForgotten) {
   EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
   ends_->Send(arena_, 3);
   verbs().sessions.EndSession(sender_.session);
-  EXPECT_EQ(ends_->control().revoked, direct_channel::kEnded);
+  EXPECT_EQ(ends_->control().revoked, direct_channel::kRevoked);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 3u);
 }
 

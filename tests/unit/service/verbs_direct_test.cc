@@ -14,7 +14,7 @@ TEST_F(VerbsDirectTest, IsOpenOnceBothHaveMappedIt) {
   EXPECT_EQ(ends_->control().capacity, kCapacity);
   EXPECT_EQ(ends_->control().calls, 0u);
   EXPECT_EQ(ends_->control().revoked, direct_channel::kStands);
-  EXPECT_FALSE(RefusedPart(sender_, sending_).ok()) << "the writable page is given once";
+  EXPECT_FALSE(RefusedFiles(sender_, sending_).ok()) << "the writable page is given once";
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_, kLong)), "CHANNEL_IS_DIRECT") << "at once";
 }
 
@@ -32,17 +32,16 @@ TEST_F(VerbsDirectTest, WhoWaitsByACallIsSentToTheDirectChannel) {
 TEST_F(VerbsDirectTest, IsForOneSenderAndOneReceiverOnLifelines) {
   sender_ = Open();
   sending_ = End(sender_, kSender);
-  EXPECT_EQ(RefusedPart(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
-  EXPECT_EQ(RefusedPart(sender_, sending_ + 7).reason(), "CHANNEL_NOT_OPEN");
+  EXPECT_EQ(RefusedFiles(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
+  EXPECT_EQ(RefusedFiles(sender_, sending_ + 7).reason(), "CHANNEL_NOT_OPEN");
   const Caller far = Open(Door::kGrpc);
   const uint64_t fars = End(far, kReceiver);
-  EXPECT_EQ(RefusedPart(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
+  EXPECT_EQ(RefusedFiles(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
   Close(far, fars);
   const Caller another = Open();
   const uint64_t anothers = End(another, kReceiver);
   End(another, kReceiver);
-  EXPECT_EQ(RefusedPart(another, anothers).reason(), "NO_DIRECT_CHANNEL");
-  EXPECT_EQ(RefusedPart(another, anothers, v1::BrowseRequest::DIRECT_DOORBELL).reason(), "NO_DIRECT_CHANNEL");
+  EXPECT_EQ(RefusedFiles(another, anothers).reason(), "NO_DIRECT_CHANNEL");
   v1::MappedRequest mapped;
   mapped.set_direct_channel_of(anothers);
   EXPECT_EQ(verbs().arenas.Mapped(another, mapped).status().reason(), "NO_DIRECT_CHANNEL");
@@ -57,13 +56,13 @@ TEST_F(VerbsDirectTest, WhoJoinsEndsItAndWhatStandsThereIsQueued) {
   EXPECT_EQ(verbs().lists.Stats().queued_shares(), 2u);
   const Caller third = Open(Door::kGrpc);
   End(third, kReceiver);
-  EXPECT_EQ(ends_->control().revoked, direct_channel::kEnded);
+  EXPECT_EQ(ends_->control().revoked, direct_channel::kRevoked);
   EXPECT_EQ(ends_->control().counted, 3u);
   EXPECT_EQ(ends_->control().taken, 1u);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 1u);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 2u);
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_EMPTY");
-  EXPECT_EQ(RefusedPart(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
+  EXPECT_EQ(RefusedFiles(sender_, sending_).reason(), "NO_DIRECT_CHANNEL");
 }
 
 TEST_F(VerbsDirectTest, WhatGoesByACallComesAfterWhatStandsThere) {
@@ -74,7 +73,7 @@ TEST_F(VerbsDirectTest, WhatGoesByACallComesAfterWhatStandsThere) {
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 9u);
   ends_->Send(arena_, 0);
   EXPECT_TRUE(Send(sender_, sending_, arena_, 1)->Get().ok());
-  EXPECT_EQ(ends_->control().revoked, direct_channel::kEnded);
+  EXPECT_EQ(ends_->control().revoked, direct_channel::kRevoked);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 0u);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 1u);
 }
@@ -177,18 +176,14 @@ TEST_F(VerbsDirectTest, WhoeverEndsItWhatStandsThereIsQueuedOnce) {
 
 TEST_F(VerbsDirectTest, TheDoorbellRingsWhenItEnds) {
   Build();
-  v1::BrowseRequest request;
-  request.set_channel(receiving_);
-  request.set_part(v1::BrowseRequest::DIRECT_DOORBELL);
-  const auto doorbell = verbs().arenas.Browse(receiver_, request);
-  ASSERT_TRUE(doorbell.ok());
+  const UniqueFd& doorbell = ends_->consumer_doorbell();
   char byte = 0;
-  EXPECT_EQ(::read(doorbell->descriptor.get(), &byte, 1), -1);
-  Store(ends_->taken().asleep, 1, std::memory_order_relaxed);
+  EXPECT_EQ(::read(doorbell.get(), &byte, 1), -1);
+  Store(ends_->taken().progress.asleep, 1, std::memory_order_relaxed);
   EXPECT_TRUE(Send(sender_, sending_, arena_, 0)->Get().ok());
-  EXPECT_EQ(::read(doorbell->descriptor.get(), &byte, 1), 1) << "something comes by a call";
+  EXPECT_EQ(::read(doorbell.get(), &byte, 1), 1) << "something comes by a call";
   Close(sender_, sending_);
-  EXPECT_EQ(::read(doorbell->descriptor.get(), &byte, 1), 1);
+  EXPECT_EQ(::read(doorbell.get(), &byte, 1), 1);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@ namespace {
 
 TEST_F(VerbsDirectTest, AHeadThatCannotBeIsBelievedInNothing) {
   Build();
-  ends_->sent().head = kCapacity + 1;
+  ends_->sent().progress.head = kCapacity + 1;
   EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
-  EXPECT_EQ(ends_->control().revoked, direct_channel::kEnded);
+  EXPECT_EQ(ends_->control().revoked, direct_channel::kRevoked);
   Close(sender_, sending_);
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "SENDER_DIED") << "something may be missing";
 }
@@ -16,7 +16,7 @@ TEST_F(VerbsDirectTest, AHeadThatCannotBeIsBelievedInNothing) {
 TEST_F(VerbsDirectTest, ATailThatCannotBeIsBelievedInNothing) {
   Build();
   ends_->Send(arena_, 0);
-  ends_->taken().tail = 2;
+  ends_->taken().progress.taken = 2;
   EXPECT_EQ(verbs().lists.Stats().queued_shares(), 0u);
   EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
   Close(sender_, sending_);
@@ -29,17 +29,18 @@ TEST_F(VerbsDirectTest, WhatATailThatCannotBeSaysOfTheSendersMemoryIsNotBelieved
     Build();
     for (uint64_t page = 0; page < kCapacity; ++page) ends_->Send(arena_, page), ends_->Take();
     ends_->Send(arena_, 4);
-    ends_->taken().tail = tail;
+    ends_->taken().progress.taken = tail;
     EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY") << tail;
     EXPECT_EQ(ends_->control().counted, 5u);
-    EXPECT_EQ(ends_->control().taken, 5u) << "nothing of it is queued, so the sender waits for the receiver, and its end";
+    EXPECT_EQ(ends_->control().taken, 5u)
+        << "nothing of it is queued, so the sender waits for the receiver, and its end";
   }
 }
 
 TEST_F(VerbsDirectTest, NothingIsTakenFromBeforeTheFirst) {
   Build();
   ends_->Send(arena_, 0);
-  ends_->taken().tail = UINT64_MAX;  // two before the head, if one counts on beyond the last number
+  ends_->taken().progress.taken = UINT64_MAX;  // two before the head, if one counts on beyond the last number
   EXPECT_EQ(verbs().lists.Stats().queued_shares(), 0u);
   EXPECT_EQ(ReasonOf(Leave()), "CHANNEL_EMPTY");
   EXPECT_EQ(ends_->control().taken, 1u);
@@ -51,7 +52,7 @@ TEST_F(VerbsDirectTest, WhatItsSenderHasSeenTakenIsNotQueuedAgain) {
   ends_->Take();
   ends_->Take();
   Store(ends_->sent().seen, 2, std::memory_order_relaxed);
-  ends_->taken().tail = 0;
+  ends_->taken().progress.taken = 0;
   EXPECT_EQ(PageOf(Leave()), 2u) << "the bytes of those before may be others' by now";
   EXPECT_EQ(ends_->control().taken, 2u);
   EXPECT_EQ(ReasonOf(Receive(receiver_, receiving_)), "CHANNEL_EMPTY");
@@ -74,7 +75,7 @@ TEST_F(VerbsDirectTest, EntriesThatNobodyCouldSendAreLeftOut) {
   const auto others = Arena(other, kMiB);
   ends_->Send(others, 0);
   ends_->Send(DirectEnds::Said(arena_, 0), "\xff\xff\xff no share");  // no message
-  direct_channel::Message stale = DirectEnds::Said(arena_, 0);
+  direct_channel::Header stale = DirectEnds::Said(arena_, 0);
   ++stale.generation;
   ends_->Send(stale);
   ends_->Send(arena_, 5);
@@ -87,9 +88,9 @@ TEST_F(VerbsDirectTest, EntriesThatNobodyCouldSendAreLeftOut) {
 TEST_F(VerbsDirectTest, AnEntryLongerThanAnEntryIsNone) {
   Build();
   ends_->Send(arena_, 0);
-  ends_->entry(0).words[0] = direct_channel::kDescriptionBytesMax + 1;
+  ends_->entry(0)[0] = direct_channel::Format::kDescriptionBytesMax + 1;
   ends_->Send(arena_, 1);
-  ends_->entry(1).words[5] = direct_channel::kSlots;
+  ends_->entry(1)[5] = direct_channel::kReturnBits;
   ends_->Send(arena_, 2);
   EXPECT_EQ(PageOf(Leave()), 2u);
 }

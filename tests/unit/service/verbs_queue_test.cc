@@ -195,16 +195,11 @@ TEST_F(VerbsQueueTest, ASessionHasOneQueue) {
   const Caller maker = Open();
   QueueWriter writer(verbs(), maker);
   v1::BrowseRequest request;
-  request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
+  request.set_part(v1::BrowseRequest::QUEUE);
   EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   request.set_namespace_("other");
   EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
-  request.set_part(v1::BrowseRequest::QUEUE_COMPLETIONS);
-  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().code(), Code::kFailedPrecondition)
-      << "the queue is mapped already";
-  const Caller without = Open();
-  EXPECT_EQ(verbs().arenas.Browse(without, request).status().reason(), "NO_QUEUE");
-  EXPECT_FALSE(verbs().publishes.FindQueue(without.session));
+  EXPECT_FALSE(verbs().publishes.FindQueue(Open().session));
 }
 
 TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
@@ -214,7 +209,7 @@ TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
   const QueueWriter other(verbs(), ends);
   const Caller third = Open();
   v1::BrowseRequest request;
-  request.set_part(v1::BrowseRequest::QUEUE_REQUESTS);
+  request.set_part(v1::BrowseRequest::QUEUE);
   EXPECT_EQ(verbs().arenas.Browse(third, request).status().reason(), "TOO_MANY_QUEUES");
   const QueueWriter strangers(verbs(), Open(Door::kLifeline, 1001));
   verbs().sessions.EndSession(ends.session);

@@ -1,5 +1,5 @@
-// A wait of any length is made of requests as long as the broker takes. What was received for a caller who is gone
-// (interrupted, or out of time) is nobody else's any more: it is kept here, and the next call brings it.
+// A long wait is several requests, each as long as the broker allows. An array that arrives after its caller was
+// interrupted or ran out of time is kept here, and the next call returns it.
 #include "client/channel.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ class DirectChannelTable {
 
   // By its number; null: this session is the sender of no such direct channel.
   std::shared_ptr<DirectChannelRecord> Find(SessionId sender, uint64_t number) const;
-  // Those of which this session is an end.
+  // The direct channels of which this session is an end.
   std::vector<std::shared_ptr<DirectChannelRecord>> Of(SessionId session) const;
   // Entries that stand in all that have not ended.
   uint64_t standing() const;

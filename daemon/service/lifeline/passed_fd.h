@@ -43,7 +43,7 @@ class PassedFd : public UniqueFd {
 
   FdKind kind() const { return kind_; }
   size_t count() const { return valid() ? 1 + more_.size() : 0; }
-  // Those after the first.
+  // The descriptors after the first.
   const std::vector<UniqueFd>& more() const { return more_; }
 
  private:

@@ -85,7 +85,7 @@ struct ConsumerPage {
 };
 static_assert(offsetof(ProducerPage, progress) == 0 && offsetof(ConsumerPage, progress) == 0);
 
-// What each end is given, in this order: the page that it writes, the other end's page, the control block, a pipe to
+// The files that each end receives, in this order: the page that it writes, the other end's page, the control block, a pipe to
 // read whose bytes wake this end, and a pipe to write that wakes the other end.
 enum File : size_t { kOwn, kOther, kControl, kDoorbell, kOtherDoorbell, kFiles };
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "client/memory/cuda_devices.h"
-#include "proto/boundary/driver_sharing.h"
+#include "proto/boundary/cuda/driver_sharing.h"
 
 namespace arraybridge {
 namespace {

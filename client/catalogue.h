@@ -1,12 +1,12 @@
 // A ReadCatalogue is a namespace's catalogue, mapped read-only. The broker writes it, and this process finds shares in
-// it by name (proto/boundary/catalogue_layout.h).
+// it by name (proto/boundary/layouts/catalogue.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
-#include "proto/boundary/catalogue_layout.h"
+#include "proto/boundary/layouts/catalogue.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 

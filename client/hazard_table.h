@@ -13,7 +13,7 @@
 
 #include "client/catalogue.h"
 #include "client/shared_mapping.h"
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"

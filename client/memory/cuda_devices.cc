@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "client/fork_guard.h"
-#include "proto/boundary/driver_uuid.h"
+#include "proto/boundary/cuda/driver_uuid.h"
 
 namespace arraybridge {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "proto/boundary/driver.h"
-#include "proto/boundary/driver_context.h"
+#include "proto/boundary/cuda/driver.h"
+#include "proto/boundary/cuda/driver_context.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 

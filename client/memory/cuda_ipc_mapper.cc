@@ -10,7 +10,7 @@
 
 #include "client/memory/cuda_mapper.h"
 #include "client/memory/cuda_openings.h"
-#include "proto/boundary/driver_own_memory.h"
+#include "proto/boundary/cuda/driver_own_memory.h"
 
 namespace arraybridge {
 

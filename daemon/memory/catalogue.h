@@ -1,4 +1,4 @@
-// A Catalogue is the table of one namespace's shares that clients map read-only (proto/boundary/catalogue_layout.h). A
+// A Catalogue is the table of one namespace's shares that clients map read-only (proto/boundary/layouts/catalogue.h). A
 // client finds and holds a share in it without a call. The table is a cache of the Broker's state: a client finds a
 // share that does not fit, or was never entered, by a call.
 #pragma once
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "proto/boundary/catalogue_layout.h"
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/catalogue.h"
+#include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 

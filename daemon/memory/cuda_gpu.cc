@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/boundary/driver_uuid.h"
+#include "proto/boundary/cuda/driver_uuid.h"
 
 namespace arraybridge {
 

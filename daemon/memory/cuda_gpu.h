@@ -12,9 +12,9 @@
 
 #include "daemon/config/config.h"
 #include "daemon/memory/capacity.h"
-#include "proto/boundary/driver.h"
-#include "proto/boundary/driver_context.h"
-#include "proto/boundary/driver_sharing.h"
+#include "proto/boundary/cuda/driver.h"
+#include "proto/boundary/cuda/driver_context.h"
+#include "proto/boundary/cuda/driver_sharing.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/mutex.h"
 
@@ -98,7 +98,7 @@ struct FoundGpus {
 };
 
 // Every GPU that the driver at `path` (empty: the system's driver) reports, each with its terms. UNAVAILABLE: there is
-// none, because there is no library or device, or the driver is too old (proto/boundary/driver.h).
+// none, because there is no library or device, or the driver is too old (proto/boundary/cuda/driver.h).
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                const Platform& platform = Platform::Here());
 

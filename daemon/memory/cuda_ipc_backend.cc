@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "daemon/memory/cuda_backend.h"
-#include "proto/boundary/driver_own_memory.h"
+#include "proto/boundary/cuda/driver_own_memory.h"
 
 namespace arraybridge {
 namespace {

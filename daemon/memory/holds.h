@@ -1,6 +1,6 @@
 // A HoldsPage is the hazard page of one session and one namespace: the session writes into it which shares it reads,
-// and the broker only reads it (proto/boundary/holds_layout.h). The broker compares its words; it never uses one as an
-// index or a length.
+// and the broker only reads it (proto/boundary/layouts/hazard.h). The broker compares its words; it never uses one as
+// an index or a length.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "daemon/memory/shared_pages.h"
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 

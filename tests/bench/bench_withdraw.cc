@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/host_backend.h"
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/hazard.h"
 #include "tests/bench/support.h"
 
 namespace arraybridge::bench {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 #include "tests/simulated_cuda/memory_block.h"
 
 namespace arraybridge::simulated {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/boundary/driver_abi.h"
-#include "proto/boundary/driver_symbols.h"
+#include "proto/boundary/cuda/driver_abi.h"
+#include "proto/boundary/cuda/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
 
 // Included after our declarations, because its macros rename calls.

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "proto/boundary/driver_abi.h"
-#include "proto/boundary/driver_symbols.h"
+#include "proto/boundary/cuda/driver_abi.h"
+#include "proto/boundary/cuda/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
 
 #define SIM_API extern "C" __attribute__((visibility("default"))) arraybridge::cuda::CUresult

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 
 namespace arraybridge::simulated {
 

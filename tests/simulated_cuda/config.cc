@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/boundary/driver_symbols.h"
+#include "proto/boundary/cuda/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
 
 namespace arraybridge::simulated {

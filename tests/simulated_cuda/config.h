@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 
 namespace arraybridge::simulated {
 

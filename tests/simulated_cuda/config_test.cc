@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "proto/boundary/driver_uuid.h"
+#include "proto/boundary/cuda/driver_uuid.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 
 namespace arraybridge::simulated {
 

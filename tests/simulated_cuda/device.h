@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 #include "proto/boundary/unique_fd.h"
 #include "tests/simulated_cuda/config.h"
 #include "tests/simulated_cuda/stream.h"

@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 #include "tests/integration/build_tree.h"
 
 namespace arraybridge::cuda {

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/boundary/driver_context.h"
+#include "proto/boundary/cuda/driver_context.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 #include "tests/integration/build_tree.h"
 
 namespace arraybridge::cuda {

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/violation.h"
 

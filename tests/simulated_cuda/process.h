@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 #include "tests/simulated_cuda/address_space.h"
 #include "tests/simulated_cuda/capture.h"
 #include "tests/simulated_cuda/config.h"

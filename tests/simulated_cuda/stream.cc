@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 #include "tests/simulated_cuda/process.h"
 #include "tests/simulated_cuda/violation.h"
 

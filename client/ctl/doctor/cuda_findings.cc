@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "client/ctl/doctor/doctor.h"
-#include "proto/boundary/driver.h"
-#include "proto/boundary/driver_sharing.h"
-#include "proto/boundary/driver_uuid.h"
+#include "proto/boundary/cuda/driver.h"
+#include "proto/boundary/cuda/driver_sharing.h"
+#include "proto/boundary/cuda/driver_uuid.h"
 
 namespace arraybridge::ctl {
 namespace {

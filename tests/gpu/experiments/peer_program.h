@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 #include "proto/boundary/unique_fd.h"
 #include "tests/gpu/experiments/record.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 
 namespace arraybridge::experiments {
 

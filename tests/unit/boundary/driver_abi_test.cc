@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 
 // Included after our declarations, because its macros rename calls.
 #include <cuda.h>

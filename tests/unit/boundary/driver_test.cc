@@ -2,7 +2,7 @@
 // tests/simulated_cuda/driver_load_test.cc loads a driver.
 #include <gtest/gtest.h>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 
 namespace arraybridge::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // (reordering_machine.h). A run that ends with a confirmed hold must have read the bytes of the share that it
 // confirmed.
 //
-// The steps are those of proto/boundary/holds_layout.h and daemon/memory/catalogue.cc. Omitting a step that the
+// The steps are those of proto/boundary/layouts/hazard.h and daemon/memory/catalogue.cc. Omitting a step that the
 // argument needs must lead to an error; otherwise the test would prove nothing.
 #include <gtest/gtest.h>
 

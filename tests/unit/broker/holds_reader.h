@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "daemon/broker/broker.h"
-#include "proto/boundary/catalogue_layout.h"
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/catalogue.h"
+#include "proto/boundary/layouts/hazard.h"
 
 namespace arraybridge {
 

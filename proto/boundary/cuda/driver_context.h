@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 
 namespace arraybridge::cuda {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 
 namespace arraybridge::cuda {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/boundary/driver_abi.h"
+#include "proto/boundary/cuda/driver_abi.h"
 
 namespace arraybridge::cuda {
 

@@ -1,4 +1,4 @@
-#include "proto/boundary/driver_own_memory.h"
+#include "proto/boundary/cuda/driver_own_memory.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "proto/boundary/driver_sharing.h"
+#include "proto/boundary/cuda/driver_sharing.h"
 
 #include <sys/utsname.h>
 

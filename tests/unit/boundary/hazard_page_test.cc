@@ -1,5 +1,5 @@
 // The broker finds every hold on a hazard page, at every index, and nothing else.
-#include "proto/boundary/holds_layout.h"
+#include "proto/boundary/layouts/hazard.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "proto/boundary/driver_abi.h"
-#include "proto/boundary/driver_symbols.h"
+#include "proto/boundary/cuda/driver_abi.h"
+#include "proto/boundary/cuda/driver_symbols.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::cuda {

@@ -1,4 +1,4 @@
-#include "proto/boundary/driver.h"
+#include "proto/boundary/cuda/driver.h"
 
 #include <dlfcn.h>
 

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "proto/boundary/catalogue_layout.h"
+#include "proto/boundary/layouts/catalogue.h"
 #include "proto/boundary/shared_word.h"
 
 namespace arraybridge::holds {

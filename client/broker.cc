@@ -6,14 +6,14 @@
 
 #include <arraybridge/device.h>
 
-#include "client/acquire.h"
-#include "client/channel.h"
-#include "client/connection.h"
-#include "client/fork_guard.h"
-#include "client/memory/cuda_capture.h"
-#include "client/placement.h"
-#include "client/placement_range.h"
-#include "client/put.h"
+#include "client/arenas/placement_range.h"
+#include "client/channels/channel.h"
+#include "client/lifeline/fork_guard.h"
+#include "client/memory/cuda/cuda_capture.h"
+#include "client/session/connection.h"
+#include "client/shares/acquire.h"
+#include "client/shares/placement.h"
+#include "client/shares/put.h"
 #include "proto/boundary/fence.h"
 
 namespace arraybridge {

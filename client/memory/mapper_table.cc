@@ -1,9 +1,9 @@
 #include "client/memory/mapper_table.h"
 
-#include "client/memory/cuda_devices.h"
-#include "client/memory/cuda_ipc_mapper.h"
-#include "client/memory/cuda_vmm_mapper.h"
-#include "client/memory/host_mapper.h"
+#include "client/memory/cuda/cuda_devices.h"
+#include "client/memory/cuda/cuda_ipc_mapper.h"
+#include "client/memory/cuda/cuda_vmm_mapper.h"
+#include "client/memory/host/host_mapper.h"
 
 namespace arraybridge {
 

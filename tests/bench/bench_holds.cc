@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/hazard_table.h"
+#include "client/catalogue/hazard_table.h"
 #include "daemon/memory/catalogue.h"
 #include "daemon/memory/holds.h"
 #include "proto/boundary/huge_pages.h"

@@ -14,9 +14,9 @@
 #include <memory>
 #include <string>
 
-#include "client/memory/cuda_ipc_mapper.h"
-#include "client/memory/cuda_vmm_mapper.h"
-#include "client/memory/host_mapper.h"
+#include "client/memory/cuda/cuda_ipc_mapper.h"
+#include "client/memory/cuda/cuda_vmm_mapper.h"
+#include "client/memory/host/host_mapper.h"
 #include "client/memory/memory_mapper.h"
 #include "daemon/memory/cuda_ipc_backend.h"
 #include "daemon/memory/cuda_vmm_backend.h"

@@ -32,7 +32,7 @@ OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WI
 BROWSE, DOORBELL = 13, 17
 client_flags: list[str] = []  # arguments of every client; ["calls"]: every acquire is a call
 spin_us = 0  # of every daemon; if not 0, it polls session queues before it sleeps
-CALLS_BEFORE_QUEUE = 20  # more calls than client/lifeline_queue.cc makes by the socket
+CALLS_BEFORE_QUEUE = 20  # more calls than client/lifeline/lifeline_queue.cc makes by the socket
 
 
 class Memory:

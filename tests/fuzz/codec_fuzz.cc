@@ -1,5 +1,5 @@
 // Answers of an untrusted broker: any bytes for any message that the client decodes.
-#include "client/codec.h"
+#include "client/wire/codec.h"
 #include "tests/fuzz/input.h"
 
 namespace arraybridge {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "client/acquire.h"
-#include "client/direct_consumer.h"
+#include "client/direct_channels/direct_consumer.h"
+#include "client/shares/acquire.h"
 #include "daemon/memory/host_backend.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/boundary/direct_entries.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "client/direct_producer.h"
-#include "client/placement_range.h"
+#include "client/arenas/placement_range.h"
+#include "client/direct_channels/direct_producer.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"

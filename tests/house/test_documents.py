@@ -74,7 +74,7 @@ def test_files_that_the_documents_name_are_there() -> None:
 
 def test_a_name_without_a_file_is_found() -> None:
     there = {"client/shares/put", "client/shares", "client"}
-    assert list(missing("`client/put`, `client/shares/`, `client/p*`, `client/{put,gone}`, `a/b`", there)) == ["client/gone"]
+    assert list(missing("`client/shares/put`, `client/shares/`, `client/p*`, `client/{put,gone}`, `a/b`", there)) == ["client/gone"]
 
 
 @pytest.mark.parametrize("name", draw.PICTURES)

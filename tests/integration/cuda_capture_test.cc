@@ -12,7 +12,7 @@
 #include <arraybridge/broker.h>
 #include <arraybridge/device.h>
 
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_devices.h"
 #include "tests/integration/filled.h"
 #include "tests/integration/processes.h"
 

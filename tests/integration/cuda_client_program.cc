@@ -13,7 +13,7 @@
 #include <arraybridge/broker.h>
 #include <arraybridge/device.h>
 
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_devices.h"
 
 namespace arraybridge {
 namespace {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "client/hazard_table.h"
+#include "client/catalogue/hazard_table.h"
 #include "daemon/memory/catalogue.h"
 #include "daemon/memory/holds.h"
 

@@ -14,8 +14,8 @@
 
 #include <gtest/gtest.h>
 
-#include "client/codec.h"
-#include "client/lifeline.h"
+#include "client/lifeline/lifeline.h"
+#include "client/wire/codec.h"
 #include "tests/unit/boundary/direct_entries.h"
 
 namespace arraybridge {

@@ -23,7 +23,7 @@ class Placement {
   // Writable, compact, 256-byte aligned. Each view keeps the range in use.
   const std::vector<View>& views() const;
 
-  struct Range;  // client/arena.h
+  struct Range;  // client/arenas/arena.h
   Placement(std::shared_ptr<Range> range, std::vector<View> views);
   const std::shared_ptr<Range>& range() const { return range_; }
   // The same views, without a reference to the range, for callers that only read the descriptions.

@@ -7,7 +7,7 @@
 #include <arraybridge/broker.h>
 #include <arraybridge/device.h>
 
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_devices.h"
 #include "tests/bench/support.h"
 #include "tests/gpu/experiments/message.h"
 

@@ -6,7 +6,7 @@
 
 #include <arraybridge/broker.h>
 
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_devices.h"
 #include "tests/bench/support.h"
 #include "tests/gpu/experiments/peer.h"
 

@@ -1,5 +1,5 @@
 // The cache of arenas mapped for reading: which ones stay mapped.
-#include "client/arena_cache.h"
+#include "client/arenas/arena_cache.h"
 
 #include <gmock/gmock.h>
 

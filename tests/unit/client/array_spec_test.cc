@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "client/layout.h"
+#include "client/memory/layout.h"
 
 namespace arraybridge {
 namespace {

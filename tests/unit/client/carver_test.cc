@@ -1,4 +1,4 @@
-#include "client/carver.h"
+#include "client/arenas/carver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/clock_offset.h"
+#include "client/lifeline/clock_offset.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/codec.h"
+#include "client/wire/codec.h"
 #include "tests/unit/client/some_messages.h"
 
 namespace arraybridge {

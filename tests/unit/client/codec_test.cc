@@ -1,5 +1,5 @@
 // Compares every message of the client with libprotobuf, which the daemon uses: each side reads the other's encoding.
-#include "client/codec.h"
+#include "client/wire/codec.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Copies to and from GPUs, the devices that a client knows before it uses one, and the protection of a reader's memory.
-#include "client/memory/cuda_copy.h"
+#include "client/memory/cuda/cuda_copy.h"
 
 #include <arraybridge/device.h>
 
@@ -7,9 +7,9 @@
 #include <atomic>
 #include <thread>
 
-#include "client/memory/cuda_fence.h"
-#include "client/memory/cuda_staging.h"
-#include "client/memory/cuda_vmm_mapper.h"
+#include "client/memory/cuda/cuda_fence.h"
+#include "client/memory/cuda/cuda_staging.h"
+#include "client/memory/cuda/cuda_vmm_mapper.h"
 #include "client/memory/mapper_table.h"
 #include "proto/boundary/fence.h"
 #include "tests/unit/client/cuda_owner.h"

@@ -1,5 +1,5 @@
 // How a client finds the CUDA driver library.
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_devices.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 #include <arraybridge/device.h>
 
-#include "client/memory/cuda_ipc_mapper.h"
-#include "client/memory/cuda_vmm_mapper.h"
+#include "client/memory/cuda/cuda_ipc_mapper.h"
+#include "client/memory/cuda/cuda_vmm_mapper.h"
 #include "client/memory/mapper_table.h"
 #include "tests/unit/client/cuda_owner.h"
 

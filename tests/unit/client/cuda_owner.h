@@ -8,8 +8,8 @@
 
 #include <sys/socket.h>
 
-#include "client/memory/cuda_copy.h"
-#include "client/memory/cuda_devices.h"
+#include "client/memory/cuda/cuda_copy.h"
+#include "client/memory/cuda/cuda_devices.h"
 #include "client/memory/memory_mapper.h"
 #include "proto/boundary/handle.h"
 #include "tests/integration/process.h"

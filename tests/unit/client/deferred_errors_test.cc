@@ -1,4 +1,4 @@
-#include "client/deferred_errors.h"
+#include "client/lifeline/deferred_errors.h"
 
 #include <gtest/gtest.h>
 

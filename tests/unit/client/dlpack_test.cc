@@ -8,8 +8,8 @@
 
 #include <arraybridge/view.h>
 
-#include "client/dlpack_block.h"
-#include "client/layout.h"
+#include "client/arrays/dlpack_block.h"
+#include "client/memory/layout.h"
 
 namespace arraybridge {
 namespace {

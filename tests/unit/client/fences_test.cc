@@ -1,5 +1,5 @@
 // Shares that a client published before their bytes were written.
-#include "client/fences.h"
+#include "client/arenas/fences.h"
 
 #include <gtest/gtest.h>
 

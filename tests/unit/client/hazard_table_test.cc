@@ -1,5 +1,5 @@
 // The client's side of hazard slots, with the broker's catalogue and page in the same process.
-#include "client/hazard_table.h"
+#include "client/catalogue/hazard_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/memory/host_mapper.h"
+#include "client/memory/host/host_mapper.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

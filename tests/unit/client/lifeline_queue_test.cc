@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/fork_guard.h"
-#include "client/lifeline.h"
+#include "client/lifeline/fork_guard.h"
+#include "client/lifeline/lifeline.h"
 #include "daemon/memory/session_queue.h"
 #include "tests/unit/client/fake_broker.h"
 

@@ -1,5 +1,5 @@
 // The lifeline with a test's server on a socket pair, including behaviour that only a broken broker shows.
-#include "client/lifeline.h"
+#include "client/lifeline/lifeline.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

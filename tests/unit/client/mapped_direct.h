@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/direct_pages.h"
+#include "client/direct_channels/direct_pages.h"
 #include "daemon/memory/direct_channel.h"
 
 namespace arraybridge {

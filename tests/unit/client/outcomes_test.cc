@@ -1,5 +1,5 @@
 // The results of requests that were given up: the latest are kept, each with the broker's answer.
-#include "client/outcomes.h"
+#include "client/lifeline/outcomes.h"
 
 #include <gtest/gtest.h>
 

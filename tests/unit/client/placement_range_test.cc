@@ -1,5 +1,5 @@
 // A range of a written arena is given back at once, or only after the device has finished the queued copies.
-#include "client/placement_range.h"
+#include "client/arenas/placement_range.h"
 
 #include <gtest/gtest.h>
 

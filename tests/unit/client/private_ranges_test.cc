@@ -1,4 +1,4 @@
-#include "client/private_ranges.h"
+#include "client/arenas/private_ranges.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <cstring>
 #include <string>
 
-#include "client/memory/host_mapper.h"
-#include "client/memory/pagemap.h"
+#include "client/memory/host/host_mapper.h"
+#include "client/memory/host/pagemap.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {

@@ -1,5 +1,5 @@
 // The client's side of a session queue, with pages made by the daemon.
-#include "client/queue_pages.h"
+#include "client/lifeline/queue_pages.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

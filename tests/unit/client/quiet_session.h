@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/memory/host_mapper.h"
-#include "client/session.h"
-#include "client/session_release.h"
+#include "client/arenas/session_release.h"
+#include "client/memory/host/host_mapper.h"
+#include "client/session/session.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {

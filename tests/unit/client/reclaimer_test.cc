@@ -1,4 +1,4 @@
-#include "client/reclaimer.h"
+#include "client/lifeline/reclaimer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The messages of a session to its broker, with a test's broker.
-#include "client/session.h"
+#include "client/session/session.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/clock_offset.h"
+#include "client/lifeline/clock_offset.h"
 #include "proto/boundary/release_limit.h"
 #include "tests/unit/client/quiet_session.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/codec.h"
+#include "client/wire/codec.h"
 
 namespace arraybridge {
 

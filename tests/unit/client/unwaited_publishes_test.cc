@@ -1,5 +1,5 @@
 // Unwaited publishes of a session, with the daemon's own pages and a test's broker.
-#include "client/unwaited_publishes.h"
+#include "client/session/unwaited_publishes.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "client/placement_range.h"
+#include "client/arenas/placement_range.h"
 #include "daemon/memory/session_queue.h"
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"

@@ -1,0 +1,215 @@
+#include "client/arenas/arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "client/lifeline/coarse_clock.h"
+
+namespace arraybridge {
+namespace {
+
+// Both are local devices, so the id is sufficient.
+bool Same(const Device& one, const Device& other) { return one.type == other.type && one.id == other.id; }
+
+// The first arena of a session is small, because an arena is given back as a whole. Each further arena doubles the
+// size.
+constexpr uint64_t kFirstArena = 2ull << 20;
+constexpr uint64_t kLargestArena = 64ull << 20;
+
+}  // namespace
+
+WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own_arena)
+    : id(handle.arena),
+      generation(handle.generation),
+      size(handle.arena_size),
+      device(handle.device),
+      kind(handle.kind),
+      own(own_arena),
+      mapping_(std::move(mapping)),
+      data_(mapping_->data()) {
+  JoinForkGuard(this);
+}
+
+WrittenArena::~WrittenArena() { Unmap(); }
+
+void WrittenArena::Unmap() {
+  LeaveForkGuard(this);
+  mapping_.reset();
+}
+
+void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
+
+std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders) {
+  MutexLock lock(mutex_);
+  Entry* best = nullptr;
+  uint64_t best_gap = 0;
+  for (auto& [id, entry] : entries_) {
+    // Large and small ranges use separate arenas, because a small range would pin a large arena.
+    if (entry.arena->own || entry.large != (bytes >= large_) || !Same(entry.arena->device, device)) continue;
+    const auto gap = entry.carver.BestGap(bytes);
+    if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
+    if (best != nullptr && *gap >= best_gap) continue;
+    best = &entry;
+    best_gap = *gap;
+  }
+  if (best == nullptr) return std::nullopt;
+  return CarveFrom(*best, bytes, std::move(holders));
+}
+
+WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t id = arena->id;
+  const uint64_t size = arena->size;
+  Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}, .spare = {}};
+  Entry& entry = entries_.insert_or_assign(id, std::move(fresh)).first->second;
+  return CarveFrom(entry, bytes, {.range = {}});
+}
+
+WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Holders holders) {
+  const auto offset = entry.carver.Carve(bytes);
+  AB_CHECK(offset.has_value());
+  holders.size = bytes;
+  if (entry.spare.empty()) {
+    entry.ranges.emplace(*offset, std::move(holders));
+  } else {
+    entry.spare.key() = *offset;
+    entry.spare.mapped() = std::move(holders);
+    entry.ranges.insert(std::move(entry.spare));
+  }
+  entry.used = CoarseNow();
+  return {entry.arena, *offset};
+}
+
+uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own) const {
+  if (own || bytes >= large_) return bytes;
+  MutexLock lock(mutex_);
+  uint64_t next = kFirstArena;
+  for (const auto& [id, entry] : entries_) {
+    const bool alike = !entry.large && !entry.arena->own && Same(entry.arena->device, device);
+    if (alike && next < kLargestArena) next *= 2;
+  }
+  return std::max(next, bytes);
+}
+
+void WrittenArenas::Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(carving.arena->id);
+  if (entry == entries_.end()) return;
+  if (const auto found = entry->second.ranges.find(carving.offset); found != entry->second.ranges.end()) {
+    found->second.range = range;
+  }
+}
+
+std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, const void* data, uint64_t bytes) const {
+  const auto address = std::bit_cast<uintptr_t>(data);
+  MutexLock lock(mutex_);
+  for (const auto& [id, entry] : entries_) {
+    if (!Same(entry.arena->device, device)) continue;
+    const auto base = std::bit_cast<uintptr_t>(entry.arena->data());
+    if (address < base || address - base >= entry.arena->size) continue;
+    const uint64_t offset = address - base;
+    auto found = entry.ranges.upper_bound(offset);
+    if (found == entry.ranges.begin()) return nullptr;
+    --found;
+    const uint64_t inside = offset - found->first;
+    if (inside > found->second.size || bytes > found->second.size - inside) return nullptr;
+    return found->second.range.lock();
+  }
+  return nullptr;
+}
+
+void WrittenArenas::DropLocal(uint64_t arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  Drop(arena, offset, &Holders::local);
+}
+
+void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(arena.id);
+  if (entry == entries_.end()) return;
+  if (const auto range = entry->second.ranges.find(offset); range != entry->second.ranges.end()) {
+    range->second.broker = true;
+  }
+}
+
+void WrittenArenas::DropForBroker(uint64_t arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  Drop(arena, offset, &Holders::broker);
+}
+
+void WrittenArenas::Return(std::span<const codec::Returned> returned) {
+  if (returned.empty()) return;
+  MutexLock lock(mutex_);
+  for (const codec::Returned& range : returned) {
+    const auto entry = entries_.find(range.arena);
+    if (entry == entries_.end()) continue;
+    // The broker may return adjacent ranges as one range.
+    auto& ranges = entry->second.ranges;
+    for (auto next = ranges.lower_bound(range.offset); next != ranges.end();) {
+      const auto at = next++;
+      if (at->first - range.offset >= range.size) break;
+      at->second.broker = false;
+      RecarveIfFree(entry->second, at);
+    }
+  }
+}
+
+void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) {
+  const auto entry = entries_.find(arena);
+  if (entry == entries_.end()) return;
+  const auto range = entry->second.ranges.find(offset);
+  if (range == entry->second.ranges.end()) return;
+  range->second.*holder = false;
+  RecarveIfFree(entry->second, range);
+}
+
+void WrittenArenas::RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) {
+  if (range->second.local || range->second.broker) return;
+  entry.carver.GiveBack(range->first, range->second.size);
+  entry.spare = entry.ranges.extract(range);
+  entry.used = CoarseNow();
+}
+
+void WrittenArenas::Forget(const WrittenArena& arena) {
+  std::shared_ptr<WrittenArena> dead;  // unmapped outside the lock
+  MutexLock lock(mutex_);
+  const auto entry = entries_.find(arena.id);
+  if (entry == entries_.end()) return;
+  dead = std::move(entry->second.arena);
+  entries_.erase(entry);
+}
+
+std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
+  std::vector<std::shared_ptr<WrittenArena>> dead;
+  std::vector<uint64_t> ids;
+  {
+    MutexLock lock(mutex_);
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      if (!entry->second.carver.empty() || entry->second.used > before) {
+        ++entry;
+        continue;
+      }
+      ids.push_back(entry->first);
+      // All users of the arena were given back after the device had finished, or have waited for their fence.
+      entry->second.arena->mapping().NoteIdle();
+      dead.push_back(std::move(entry->second.arena));
+      entry = entries_.erase(entry);
+    }
+  }
+  return ids;
+}
+
+uint64_t WrittenArenas::count() const {
+  MutexLock lock(mutex_);
+  return entries_.size();
+}
+
+uint64_t WrittenArenas::bytes() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = 0;
+  for (const auto& [id, entry] : entries_) sum += entry.arena->size;
+  return sum;
+}
+
+}  // namespace arraybridge

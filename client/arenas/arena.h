@@ -1,0 +1,125 @@
+// The arenas that one session writes, and the ranges carved out of them. A range has two holders: the views of this
+// process, and the broker once the range is published. The range is free again when both have let go.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <arraybridge/array.h>
+
+#include "client/arenas/carver.h"
+#include "client/lifeline/fork_guard.h"
+#include "client/memory/memory_mapper.h"
+#include "client/wire/codec.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// One arena, mapped writable. WrittenArenas owns the ranges carved from it, and guards them with its lock.
+class WrittenArena : public ForkParticipant {
+ public:
+  WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own);
+  ~WrittenArena() override;
+  WrittenArena(const WrittenArena&) = delete;
+  WrittenArena& operator=(const WrittenArena&) = delete;
+
+  std::byte* data() const { return data_; }
+  Mapping& mapping() { return *mapping_; }
+  // REQUIRES: no thread reads or writes it any more.
+  void Unmap();
+  // Makes the mapping private in the child, which must not write into its parent's shares.
+  void AfterForkInChild() noexcept override;
+
+  const uint64_t id;
+  const uint64_t generation;
+  const uint64_t size;
+  const Device device;
+  const HandleKind kind;
+  const bool own;  // used by one placement only, so that the broker can seal it
+  // True once the broker has published from it. The broker then knows that it is mapped, and an unwaited publish cannot
+  // overtake that message.
+  std::atomic<bool> published_of{false};
+
+ private:
+  std::unique_ptr<Mapping> mapping_;
+  std::byte* const data_;
+};
+
+// Thread-safe.
+class WrittenArenas {
+ public:
+  using Instant = std::chrono::steady_clock::time_point;
+
+  // `large`: a range of at least this many bytes gets an arena of its own.
+  explicit WrittenArenas(uint64_t large) : large_(large) {}
+
+  struct Carving {
+    std::shared_ptr<WrittenArena> arena;
+    uint64_t offset = 0;
+  };
+  // Carves a range, held by this process, from the existing arenas on `device`. REQUIRES: `bytes` is a multiple of the
+  // granule.
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes) { return Carve(device, bytes, {.range = {}}); }
+  // Carves a range that only the broker will hold; the caller fills and publishes it. REQUIRES: as for Carve.
+  std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
+    return Carve(device, bytes, {.local = false, .broker = true, .range = {}});
+  }
+  // Adds `arena` and carves the range from it.
+  Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
+  // The size of the next arena on `device` for a range of `bytes`.
+  uint64_t NextSize(const Device& device, uint64_t bytes, bool own) const;
+
+  // Registers `range`, made from this carving, so that Find finds it by the address of its views.
+  void Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range);
+  // The registered range that contains all of [data, data + bytes); null if there is none.
+  std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
+
+  void DropLocal(const WrittenArena& arena, uint64_t offset) { DropLocal(arena.id, offset); }
+  void DropLocal(uint64_t arena, uint64_t offset);
+  void HoldForBroker(const WrittenArena& arena, uint64_t offset);
+  void DropForBroker(uint64_t arena, uint64_t offset);
+  // Frees the ranges that the broker has released. Invalid entries change nothing.
+  void Return(std::span<const codec::Returned> returned);
+  // Removes a sealed arena, which is no longer writable.
+  void Forget(const WrittenArena& arena);
+
+  // Unmaps the arenas that have had no carved range since `before`. Returns their ids.
+  std::vector<uint64_t> TakeEmpty(Instant before);
+
+  uint64_t count() const;
+  uint64_t bytes() const;
+
+ private:
+  struct Holders {
+    uint64_t size = 0;
+    bool local = true;
+    bool broker = false;
+    std::weak_ptr<Placement::Range> range;
+  };
+  struct Entry {
+    std::shared_ptr<WrittenArena> arena;
+    bool large = false;  // made for one large range; small ranges would pin it
+    Carver carver;
+    std::map<uint64_t, Holders> ranges;            // by offset
+    std::map<uint64_t, Holders>::node_type spare;  // the node of the last range removed, reused by the next
+    Instant used{};
+  };
+
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders) AB_EXCLUDES(mutex_);
+  Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
+  void Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) AB_REQUIRES(mutex_);
+  void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
+
+  const uint64_t large_;
+  mutable Mutex mutex_;
+  std::map<uint64_t, Entry> entries_ AB_GUARDED_BY(mutex_);  // by arena id
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,143 @@
+#include "client/arenas/release_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "proto/boundary/release_limit.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr size_t kNotesPerMessage = 64;
+
+std::vector<uint64_t> TakeSome(std::vector<uint64_t>& from, size_t most) {
+  const size_t count = std::min(from.size(), most);
+  std::vector<uint64_t> some(from.end() - static_cast<std::ptrdiff_t>(count), from.end());
+  from.resize(from.size() - count);
+  return some;
+}
+
+void Append(codec::Release& to, codec::Release from) {
+  to.leases.insert(to.leases.end(), from.leases.begin(), from.leases.end());
+  to.arenas.insert(to.arenas.end(), from.arenas.begin(), from.arenas.end());
+  to.unmapped.insert(to.unmapped.end(), from.unmapped.begin(), from.unmapped.end());
+  to.holds = to.holds || from.holds;
+  to.done.insert(to.done.end(), from.done.begin(), from.done.end());
+  to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
+  to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
+  std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
+  if (from.capabilities) to.capabilities = std::move(from.capabilities);
+}
+
+// Moves a part of `release` that fits into one message.
+codec::Release TakeMessage(codec::Release& release) {
+  codec::Release message;
+  size_t room = kReleaseNumbersMax;
+  const auto take = [&room](std::vector<uint64_t>& from) {
+    auto some = TakeSome(from, room);
+    room -= some.size();
+    return some;
+  };
+  message.done = take(release.done);
+  message.lost = take(release.lost);
+  message.leases = take(release.leases);
+  message.arenas = take(release.arenas);
+  message.unmapped = take(release.unmapped);
+  message.direct_channels = take(release.direct_channels);
+  message.holds = std::exchange(release.holds, false);
+  message.capabilities = std::exchange(release.capabilities, std::nullopt);
+  const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
+  message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
+  release.notes.erase(some, release.notes.end());
+  return message;
+}
+
+// The fences of a message, which its answer refers to.
+codec::Release FencesOf(const codec::Release& message) {
+  codec::Release told;
+  told.done = message.done;
+  told.lost = message.lost;
+  return told;
+}
+
+}  // namespace
+
+codec::Release ReleaseQueue::WithUnsent(codec::Release release) {
+  const MutexLock lock(mutex_);
+  Append(unsent_, std::move(release));
+  return std::exchange(unsent_, {});
+}
+
+// The answer lists the ranges that the released leases free, once only. A session that writes arenas must therefore
+// read it.
+Status ReleaseQueue::Send(const codec::Release& message) {
+  const std::string payload = codec::Encode(message);
+  const bool frees = (!message.leases.empty() || message.holds) && written_.count() > 0;
+  if (!frees && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload);
+  return lifeline_.Ask(Verb::kRelease, payload, [this, told = FencesOf(message)](const Result<Answer>& answer) {
+    if (answer.ok()) HandleReply(told, answer->payload);
+  });
+}
+
+void ReleaseQueue::HandleReply(const codec::Release& told, std::string_view answer) {
+  const auto released = codec::DecodeReleased(answer);
+  if (!released.ok()) return;
+  written_.Return(released->returned);
+  if (told.ends_fences()) fences_.Answered(told, released->awaited, steady_clock::now());
+}
+
+void ReleaseQueue::Post(codec::Release release) {
+  release = WithUnsent(std::move(release));
+  while (!release.empty()) {
+    codec::Release message = TakeMessage(release);
+    if (Send(message).ok()) continue;
+    // The end of the connection releases everything.
+    if (lifeline_.lost()) return;
+    const MutexLock lock(mutex_);
+    Append(unsent_, std::move(message));
+    Append(unsent_, std::move(release));
+    return;
+  }
+}
+
+Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
+  release = WithUnsent(std::move(release));
+  do {
+    const codec::Release message = TakeMessage(release);
+    const auto handler = [this, told = FencesOf(message)](const Result<Answer>& answer) {
+      if (answer.ok()) HandleReply(told, answer->payload);
+    };
+    auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler);
+    if (!answer.ok()) return answer.status();
+    if (const auto released = codec::DecodeReleased(answer->payload); !released.ok()) return released.status();
+    HandleReply(message, answer->payload);
+  } while (!release.empty());
+  return Ok();
+}
+
+Status ReleaseQueue::SyncFences(Deadline deadline) {
+  if (!fences_.next_look()) return Ok();
+  fences_.WaitUntil(deadline);
+  codec::Release release;
+  fences_.Emit(release, steady_clock::now());
+  return release.empty() ? Ok() : Sync(std::move(release), deadline);
+}
+
+codec::Release ReleaseQueue::TakeUnused(steady_clock::time_point before) {
+  codec::Release release;
+  fences_.Emit(release, steady_clock::now());
+  release.arenas = written_.TakeEmpty(before);
+  release.unmapped = read_.TakeIdle(before);
+  return release;
+}
+
+void ReleaseQueue::KeepUndrained(std::shared_ptr<const void> memory) {
+  const MutexLock lock(mutex_);
+  undrained_.push_back(std::move(memory));
+}
+
+}  // namespace arraybridge

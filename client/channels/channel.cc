@@ -1,0 +1,193 @@
+// A long wait is several requests, each as long as the broker allows. An array that arrives after its caller was
+// interrupted or ran out of time is kept here, and the next call returns it.
+#include "client/channels/channel.h"
+
+#include <algorithm>
+
+#include "client/arenas/placement_range.h"
+#include "client/lifeline/fork_guard.h"
+#include "client/shares/acquire.h"
+#include "client/shares/placement.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kSliceMost{60000};  // of a broker that does not say
+// While an earlier request has no answer, what comes may come for that one: it is looked for so often.
+constexpr milliseconds kSliceBehind{20};
+
+std::optional<Deadline> UntilOf(std::optional<milliseconds> timeout) {
+  if (!timeout) return std::nullopt;
+  return steady_clock::now() + *timeout;
+}
+
+bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
+
+bool MayWaitOn(const Status& refusal) {
+  return refusal.code() == Code::kDeadlineExceeded &&
+         (refusal.reason() == "CHANNEL_FULL" || refusal.reason() == "CHANNEL_EMPTY");
+}
+
+}  // namespace
+
+Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name, Role role,
+                  const codec::OpenedChannel& opened)
+    : session_(std::move(session)),
+      options_(options),
+      name_(std::move(name)),
+      role_(role),
+      id_(opened.channel),
+      capacity_(opened.capacity),
+      forks_(ForkGeneration()) {}
+
+Channel::End::~End() {
+  if (is_inherited()) {
+    // The parent's: neither its socket nor its locks are this process's to touch.
+    static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
+    return;
+  }
+  while (auto kept = TakeKept()) GiveBackLate(*session_, *std::move(kept));
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
+}
+
+void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
+  // The end of the connection closes what a broker did not take in time.
+  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false), deadline));
+}
+
+bool Channel::End::is_inherited() const { return forks_ != ForkGeneration(); }
+
+Status Channel::End::CheckHere() const {
+  if (is_inherited()) {
+    return Unavailable("this end of channel '", name_, "' is the parent's: open it again in a forked child")
+        .Because("CHANNEL_LOST");
+  }
+  if (closed_.load()) return NotFound("this end of channel '", name_, "' was closed").Because("CHANNEL_NOT_OPEN");
+  if (!session_->lifeline().lost()) return Ok();
+  return Unavailable("channel '", name_, "' went with an earlier connection: open it again").Because("CHANNEL_LOST");
+}
+
+// Whatever failed because the connection did is the end of this end.
+Status Channel::End::Explain(Status failed) const {
+  if (failed.code() != Code::kUnavailable || !session_->lifeline().lost()) return failed;
+  return CheckHere();
+}
+
+milliseconds Channel::End::Slice(const Until& until) const {
+  const uint64_t longest = session_->server().limits.request_timeout_max_ms;
+  const milliseconds most = longest == 0 ? kSliceMost : std::min(kSliceMost, milliseconds(longest));
+  if (!until) return most;
+  return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
+}
+
+Status Channel::End::Send(const Placement& placement, const SendOptions& options) {
+  const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
+  const Until until = UntilOf(options.timeout);
+  while (true) {
+    AB_RETURN_IF_ERROR(CheckHere());
+    if (placement.range()->releases.get() != &session_->releases()) {
+      return Unavailable("the memory of this placement went with an earlier connection; place it again")
+          .Because("PLACEMENT_LOST");
+    }
+    if (auto sent = SendDirect(placement, options, until)) return Explain(*std::move(sent));
+    const milliseconds slice = Slice(until);
+    const IntoChannel into{id_, static_cast<uint64_t>(slice.count())};
+    const Deadline deadline = steady_clock::now() + slice + options_.timeout;
+    const auto sent = PublishPlacement(*session_, options_.ns, placement, said, deadline, into);
+    if (sent.ok()) return Ok();
+    if (!MayWaitOn(sent.status()) || IsOver(until)) return Explain(sent.status());
+  }
+}
+
+Result<Answer> Channel::End::Ask(milliseconds slice) {
+  const Deadline deadline = steady_clock::now() + slice + options_.timeout;
+  const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
+    if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
+    if (const auto its = session.lock()) GiveBackLate(*its, answer);
+  };
+  bool revoke = false;
+  {
+    const MutexLock lock(mutex_);
+    revoke = std::exchange(revoke_, false);
+  }
+  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), revoke);
+  auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
+  if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
+  MutexLock lock(mutex_);
+  ++unanswered_;
+  return answer;
+}
+
+void Channel::End::Arrived(Result<Answer> answer) {
+  MutexLock lock(mutex_);
+  --unanswered_;  // below zero for a moment if this is quicker than who gave up
+  if (!answer.ok()) return;
+  kept_.push_back(*std::move(answer));
+  CountReceived();
+}
+
+bool Channel::End::is_behind() {
+  MutexLock lock(mutex_);
+  return unanswered_ != 0;
+}
+
+std::optional<Answer> Channel::End::TakeKept() {
+  MutexLock lock(mutex_);
+  if (kept_.empty()) return std::nullopt;
+  Answer first = std::move(kept_.front());
+  kept_.pop_front();
+  return first;
+}
+
+Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
+  const Until until = UntilOf(options.timeout);
+  while (true) {
+    AB_RETURN_IF_ERROR(CheckHere());
+    const bool behind = is_behind();
+    if (behind) session_->lifeline().ReadArrived();
+    auto first = TakeKept();
+    if (!first) {
+      const auto consumer = direct_consumer();
+      const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
+      if (auto received = ReceiveDirect(options, until)) return *std::move(received);
+      const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
+      auto answer = Ask(slice);
+      if (answer.status().reason() == "CHANNEL_IS_DIRECT") {
+        CaughtUp(counted);
+        continue;
+      }
+      MutexLock lock(mutex_);
+      const Status told = answer.status();
+      if (told.ok()) {
+        kept_.push_back(*std::move(answer));
+        CountReceived();
+      }
+      if (kept_.empty() && (!MayWaitOn(told) || IsOver(until))) return Explain(told);
+      continue;
+    }
+    const Deadline deadline = steady_clock::now() + options_.timeout;
+    auto taken = TakeGranted(*session_, *std::move(first), 1, options.mode, deadline);
+    if (!taken.ok()) return Explain(taken.status());
+    return std::move(taken->front());
+  }
+}
+
+Status Channel::End::Close(bool complete) {
+  if (!is_inherited() && closed_.load()) return Ok();
+  AB_RETURN_IF_ERROR(CheckHere());
+  if (closed_.exchange(true)) return Ok();
+  const Deadline deadline = steady_clock::now() + options_.timeout;
+  return session_->Call(Verb::kCloseChannel, codec::EncodeCloseChannel(id_, complete), deadline).status();
+}
+
+const std::string& Channel::name() const { return end_->name(); }
+uint64_t Channel::capacity() const { return end_->capacity(); }
+Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
+Result<Acquired> Channel::Receive(const ReceiveOptions& options) { return end_->Receive(options); }
+Status Channel::Close() { return end_->Close(true); }
+Status Channel::Abandon() { return end_->Close(false); }
+
+}  // namespace arraybridge

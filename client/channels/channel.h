@@ -1,0 +1,97 @@
+// A Channel::End is what the copies of a Channel share: an open end, on the session on which it was opened.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <arraybridge/broker.h>
+#include <arraybridge/channel.h>
+
+#include "client/direct_channels/direct_consumer.h"
+#include "client/direct_channels/direct_pages.h"
+#include "client/direct_channels/direct_producer.h"
+#include "client/session/session.h"
+#include "client/wire/codec.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class Channel::End : public std::enable_shared_from_this<End> {
+ public:
+  End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name, Role role,
+      const codec::OpenedChannel& opened);
+  // Abandons it, unless it was closed.
+  ~End();
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  const std::string& name() const { return name_; }
+  uint64_t capacity() const { return capacity_; }
+
+  Status Send(const Placement& placement, const SendOptions& options);
+  Result<Acquired> Receive(const ReceiveOptions& options);
+  Status Close(bool complete);
+
+  // Abandons an end that no Channel has. `deadline`: as for Lifeline::Post.
+  static void Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline);
+
+ private:
+  using Until = std::optional<Deadline>;
+
+  bool is_inherited() const;
+  Status CheckHere() const;
+  Status Explain(Status failed) const;
+  std::chrono::milliseconds Slice(const Until& until) const;
+  Result<Answer> Ask(std::chrono::milliseconds slice);
+
+  // Without calls (channel_direct.cc).
+  // Asks for a direct channel before a call, once that is worth it; does not wait.
+  void PrefetchDirect() AB_EXCLUDES(mutex_);
+  void HandleDirect(Result<Answer> answer) AB_EXCLUDES(mutex_);
+  void MapDirect(std::vector<UniqueFd> files) AB_REQUIRES(mutex_);
+  // The direct channel has ended, or this end does not use it any more. `tell`: the broker is to revoke it.
+  void LeaveDirect(bool tell) AB_EXCLUDES(mutex_);
+  std::shared_ptr<DirectProducer> direct_producer() AB_EXCLUDES(mutex_);
+  std::shared_ptr<DirectConsumer> direct_consumer() AB_EXCLUDES(mutex_);
+  DirectWait WaitOf(const Until& until) const;
+  // Nothing: the share goes, or comes, by a call.
+  std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
+  std::optional<Status> PutDirect(DirectProducer& producer, const Placement& placement, std::string_view description,
+                                  const Until& until);
+  std::optional<Result<Acquired>> ReceiveDirect(const ReceiveOptions& options, const Until& until);
+  // The broker has no share left of those that it had counted to come by calls.
+  void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
+  void CountReceived() AB_REQUIRES(mutex_);
+  void Arrived(Result<Answer> answer);
+  bool is_behind();
+  std::optional<Answer> TakeKept();
+
+  std::shared_ptr<Session> session_;
+  const Broker::Options options_;
+  const std::string name_;
+  const Role role_;
+  const uint64_t id_;
+  const uint64_t capacity_;
+  const uint64_t forks_;  // of the process in which it was opened
+  std::atomic<bool> closed_{false};
+
+  Mutex mutex_;
+  uint64_t unanswered_ AB_GUARDED_BY(mutex_) = 0;  // requests whose caller has gone
+  std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // what came for them, in the order in which it was sent
+
+  static constexpr uint64_t kAskMost = 256;
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since this end asked for a direct channel
+  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // the call before which it asks again
+  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until it asks again, doubling
+  bool asked_ AB_GUARDED_BY(mutex_) = false;     // the answer is on its way, or there
+  std::shared_ptr<DirectProducer> sent_ AB_GUARDED_BY(mutex_);
+  std::shared_ptr<DirectConsumer> taken_ AB_GUARDED_BY(mutex_);
+  uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
+  bool revoke_ AB_GUARDED_BY(mutex_) = false;    // the broker is to revoke it
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,213 @@
+// A channel's end without calls. Its direct channel is used from the moment the control block says that both ends have
+// mapped it. A share that cannot travel in it goes by a call, which revokes it if entries stand there: the broker keeps
+// the order, not this file.
+#include <utility>
+
+#include "client/arenas/placement_range.h"
+#include "client/channels/channel.h"
+#include "client/shares/acquire.h"
+#include "client/shares/placement.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::steady_clock;
+
+bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
+
+// Host memory whose bytes are there.
+bool MayTravelDirect(const Placement::Range& range) {
+  return range.arena->kind == HandleKind::kMemfd && !range.arena->own && range.queued.empty();
+}
+
+// The broker exports an arena to the receiver only after the sender has said Mapped. Called once for each arena.
+bool KnownToBeMapped(Session& session, WrittenArena& arena, Deadline deadline) {
+  if (arena.published_of.load(std::memory_order_relaxed)) return true;
+  if (!session.Call(Verb::kMapped, codec::EncodeMapped(arena.id), deadline).ok()) return false;
+  arena.published_of.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
+void Channel::End::PrefetchDirect() {
+  {
+    const MutexLock lock(mutex_);
+    if (!options_.direct_channels || asked_ || ++calls_ < ask_with_) return;
+    asked_ = true;
+  }
+  const std::weak_ptr<End> weak = weak_from_this();
+  // If a busy broker does not take the request now, this end does not repeat it: calls do as well.
+  static_cast<void>(
+      session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseDirect(id_), [weak](Result<Answer> answer) {
+        if (const auto self = weak.lock()) self->HandleDirect(std::move(answer));
+      }));
+}
+
+void Channel::End::HandleDirect(Result<Answer> answer) {
+  const MutexLock lock(mutex_);
+  if (answer.ok()) {
+    std::vector<UniqueFd> files = std::move(answer->more);
+    files.insert(files.begin(), std::move(answer->descriptor));
+    return MapDirect(std::move(files));
+  }
+  asked_ = false;
+  ask_with_ = calls_ + pause_;
+  pause_ = std::min(pause_ * 2, kAskMost);
+}
+
+// If this process cannot map it, it does not ask again.
+void Channel::End::MapDirect(std::vector<UniqueFd> files) {
+  auto pages = DirectPages::Map(role_ == Role::kSender, files);
+  if (!pages.ok()) return;
+  std::unique_ptr<DirectPages> mapped = *std::move(pages);
+  if (role_ == Role::kSender) {
+    sent_ = std::make_shared<DirectProducer>(std::move(mapped), session_->lifeline(), session_->written());
+  } else {
+    taken_ = std::make_shared<DirectConsumer>(std::move(mapped));
+    taken_->NoteCalls(received_);
+  }
+  if (sent_) session_->direct_producers().Add(sent_);
+  static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_)));
+}
+
+void Channel::End::LeaveDirect(bool tell) {
+  const MutexLock lock(mutex_);
+  sent_.reset();
+  taken_.reset();
+  revoke_ = revoke_ || tell;
+  asked_ = false;
+  ask_with_ = calls_ + pause_;
+  pause_ = std::min(pause_ * 2, kAskMost);
+}
+
+std::shared_ptr<DirectProducer> Channel::End::direct_producer() {
+  const MutexLock lock(mutex_);
+  return sent_;
+}
+
+std::shared_ptr<DirectConsumer> Channel::End::direct_consumer() {
+  const MutexLock lock(mutex_);
+  return taken_;
+}
+
+DirectWait Channel::End::WaitOf(const Until& until) const {
+  return {session_->lifeline(), until, options_.spin, options_.interrupted};
+}
+
+std::optional<Status> Channel::End::SendDirect(const Placement& placement, const SendOptions& options,
+                                               const Until& until) {
+  const auto producer = direct_producer();
+  if (!producer || !producer->opened()) return PrefetchDirect(), std::nullopt;
+  const auto& range = placement.range();
+  if (!MayTravelDirect(*range) || !session_->lifeline().alive()) return std::nullopt;
+  std::vector<codec::PublishedArray> arrays;
+  arrays.reserve(placement.described().size());
+  for (const View& view : placement.described()) arrays.push_back(SpecOf(view, range->data()));
+  const std::string description = codec::EncodeDescription(arrays, options.structure, options.metadata);
+  if (description.size() > direct_channel::Format::kDescriptionBytesMax) return std::nullopt;
+  // A share that the broker would refuse goes by a call, so that the broker refuses it.
+  const ShareLimits& limits = session_->server().limits.share;
+  if (options.structure.size() > limits.structure_bytes_max || options.metadata.size() > limits.metadata_bytes_max) {
+    return std::nullopt;
+  }
+  if (!KnownToBeMapped(*session_, *range->arena, steady_clock::now() + options_.timeout)) return std::nullopt;
+  if (range->published.exchange(true)) {
+    return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
+  }
+  auto sent = PutDirect(*producer, placement, description, until);
+  if (!sent || !sent->ok()) range->published.store(false);
+  return sent;
+}
+
+std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Placement& placement,
+                                              std::string_view description, const Until& until) {
+  while (true) {
+    AB_RETURN_IF_ERROR(CheckHere());
+    switch (producer.Put(placement.range(), description)) {
+      case DirectProducer::Outcome::kSent:
+        session_->direct_producers().Count();
+        return Ok();
+      case DirectProducer::Outcome::kByCall:
+        return std::nullopt;
+      case DirectProducer::Outcome::kEnded:
+        LeaveDirect(false);
+        return std::nullopt;
+      case DirectProducer::Outcome::kFull:
+        break;
+    }
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitRoom(WaitOf(until));
+    if (waited.code() == Code::kDeadlineExceeded) {
+      return DeadlineExceeded("channel '", name_, "' is full: ", producer.capacity(), " shares of ",
+                              producer.capacity())
+          .Because("CHANNEL_FULL");
+    }
+    AB_RETURN_IF_ERROR(waited);
+  }
+}
+
+std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions& options, const Until& until) {
+  const auto consumer = direct_consumer();
+  if (!consumer || !consumer->opened()) return PrefetchDirect(), std::nullopt;
+  while (true) {
+    if (Status here = CheckHere(); !here.ok()) return here;
+    if (!session_->lifeline().alive()) return std::nullopt;
+    uint64_t received = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (!kept_.empty()) return std::nullopt;
+      received = received_;
+    }
+    direct_channel::Entry entry;
+    std::shared_ptr<ReadArena> arena;
+    const auto maps = [&](const direct_channel::Header& of) {
+      arena = session_->read().Find(of.arena, of.generation);
+      return arena != nullptr;
+    };
+    switch (consumer->Take(session_->lifeline(), received, maps, &entry)) {
+      case DirectConsumer::Outcome::kTaken: {
+        auto taken = TakeSent(*session_, consumer, entry, std::move(arena), options_.ns, name_, options.mode);
+        // An entry with a malformed description is lost, and the entries after it are not.
+        if (!taken.ok()) return taken.status();
+        return taken;
+      }
+      case DirectConsumer::Outcome::kByCalls:
+        return std::nullopt;
+      case DirectConsumer::Outcome::kEnded:
+        LeaveDirect(false);
+        return std::nullopt;
+      case DirectConsumer::Outcome::kMalformed:
+        LeaveDirect(true);
+        return std::nullopt;
+      case DirectConsumer::Outcome::kLacksArena: {
+        const Status mapped =
+            MapSent(*session_, direct_channel::HeaderOf(entry), id_, steady_clock::now() + options_.timeout);
+        if (mapped.ok()) continue;
+        // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
+        if (mapped.code() != Code::kNotFound) return Explain(mapped);
+        LeaveDirect(true);
+        return std::nullopt;
+      }
+      case DirectConsumer::Outcome::kEmpty:
+        break;
+    }
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : consumer->AwaitEntry(received, WaitOf(until));
+    if (waited.code() == Code::kDeadlineExceeded) {
+      return DeadlineExceeded("nothing was sent into channel '", name_, "' in time").Because("CHANNEL_EMPTY");
+    }
+    if (!waited.ok()) return Explain(waited);
+  }
+}
+
+void Channel::End::CaughtUp(uint64_t counted) {
+  const MutexLock lock(mutex_);
+  received_ = std::max(received_, counted);
+  if (taken_) taken_->NoteCalls(received_);
+}
+
+void Channel::End::CountReceived() {
+  ++received_;
+  if (taken_) taken_->NoteCalls(received_);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,68 @@
+// A DirectConsumer is the consuming end of a direct channel: it takes entries in order, and returns the range of each
+// when its arrays have gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "client/catalogue/share_cache.h"
+#include "client/direct_channels/direct_pages.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class DirectConsumer {
+ public:
+  explicit DirectConsumer(std::unique_ptr<DirectPages> pages)
+      : pages_(std::move(pages)),
+        page_(*static_cast<direct_channel::ConsumerPage*>(pages_->own())),
+        reader_(page_.progress, producer_page().progress,
+                direct_channel::SlotsOf(producer_page(), pages_->capacity())) {}
+  DirectConsumer(const DirectConsumer&) = delete;
+  DirectConsumer& operator=(const DirectConsumer&) = delete;
+
+  bool opened() const { return pages_->opened(); }
+  // Shares that come by calls, before the entries that stand here.
+  uint64_t calls() const { return Load(pages_->control().calls, std::memory_order_acquire); }
+  // So many came. The producer may have more room.
+  void NoteCalls(uint64_t received) AB_EXCLUDES(mutex_);
+
+  // kByCalls: shares come by calls first. kLacksArena: the entry is not taken. kMalformed: no producer of ours wrote
+  // what stands there.
+  enum class Outcome : uint8_t { kTaken, kEmpty, kByCalls, kLacksArena, kMalformed, kEnded };
+  using MapsArena = std::function<bool(const direct_channel::Header&)>;
+  // Copies the next entry into `entry`; its range is this caller's until Return. `maps`: whether this process maps the
+  // arena in which it lies.
+  Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry)
+      AB_EXCLUDES(mutex_);
+  // Waits until there may be an entry. `received`: as for Take.
+  Status AwaitEntry(uint64_t received, const DirectWait& how) {
+    return pages_->Wait([this, received] { return MayTake(received); }, how);
+  }
+  // The arrays of the entry with this bit have gone. On any thread, without a lock and without a system call.
+  void Return(uint64_t bit) noexcept { direct_channel::Return(page_, bit); }
+
+  // The last share, if it was described like this: the shares of a stream are alike. Null: it was not.
+  std::shared_ptr<const KnownShare> Known(std::string_view description, uint64_t size) const AB_EXCLUDES(mutex_);
+  void Remember(std::shared_ptr<const KnownShare> known) AB_EXCLUDES(mutex_);
+
+ private:
+  const direct_channel::ProducerPage& producer_page() const {
+    return *static_cast<const direct_channel::ProducerPage*>(pages_->other());
+  }
+  bool MayTake(uint64_t received) const { return reader_.HasEntry() || calls() > received || !pages_->stands(); }
+
+  const std::unique_ptr<DirectPages> pages_;
+  direct_channel::ConsumerPage& page_;
+  mutable Mutex mutex_;
+  spsc::Reader<direct_channel::Format> reader_;  // under `mutex_`, but for HasEntry
+  std::shared_ptr<const KnownShare> known_ AB_GUARDED_BY(mutex_);
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,143 @@
+// A wait is a spin, which yields, then a sleep in poll: on the doorbell and on the end of the lifeline. The doorbell
+// belongs to two clients that need not trust each other: so a sleep is bounded, and an end believes the pages alone.
+#include "client/direct_channels/direct_pages.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::string_view kWhat = "a direct channel";
+constexpr uint64_t kControlBytes = 4096;
+constexpr unsigned kSpinsPerLook = 8;  // at the clock
+// A thread that sleeps checks the pages, and whether it is interrupted, so often.
+constexpr milliseconds kSleepMost{1000};
+constexpr milliseconds kInterruptedLook{100};
+
+bool IsOver(const DirectWait& how) { return how.until && steady_clock::now() >= *how.until; }
+
+int SleepOf(const DirectWait& how) {
+  const milliseconds most = how.interrupted ? kInterruptedLook : kSleepMost;
+  if (!how.until) return static_cast<int>(most.count());
+  const auto left = std::chrono::ceil<milliseconds>(*how.until - steady_clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds(0), most).count());
+}
+
+// Why a wait ends though nothing has happened.
+Status EndOf(const DirectWait& how) {
+  if (how.interrupted && how.interrupted()) return Status(Code::kCancelled, "interrupted while waiting in a channel");
+  if (IsOver(how)) return DeadlineExceeded("the other end of the direct channel did nothing in time");
+  if (how.lifeline.lost()) return Unavailable("the connection to the broker is lost");
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DirectPages>> DirectPages::Map(bool produces, Files files) {
+  if (files.size() != direct_channel::kFiles)
+    return FailedPrecondition("a direct channel has ", files.size(), " files");
+  auto control = SharedMapping::Map(files[direct_channel::kControl], kControlBytes, PROT_READ, kWhat);
+  if (!control.ok()) return control.status();
+  const auto& words = *static_cast<const direct_channel::ControlBlock*>(control->base());
+  if (words.version != direct_channel::kVersion || words.return_bits != direct_channel::kReturnBits ||
+      words.capacity == 0 || words.capacity > direct_channel::kCapacityMax) {
+    return FailedPrecondition("the direct channel has layout ", words.version, ", this client uses ",
+                              direct_channel::kVersion);
+  }
+  const uint64_t producer_bytes = direct_channel::BytesOfProducerPage(words.capacity);
+  const uint64_t consumer_bytes = sizeof(direct_channel::ConsumerPage);
+  auto own = SharedMapping::Map(files[direct_channel::kOwn], produces ? producer_bytes : consumer_bytes,
+                                PROT_READ | PROT_WRITE, kWhat);
+  if (!own.ok()) return own.status();
+  auto other =
+      SharedMapping::Map(files[direct_channel::kOther], produces ? consumer_bytes : producer_bytes, PROT_READ, kWhat);
+  if (!other.ok()) return other.status();
+  return std::unique_ptr<DirectPages>(new DirectPages(*std::move(own), *std::move(other), *std::move(control), files));
+}
+
+// The page of each end begins with its progress.
+DirectPages::DirectPages(SharedMapping own, SharedMapping other, SharedMapping control, Files files)
+    : own_(std::move(own)),
+      other_(std::move(other)),
+      control_(std::move(control)),
+      capacity_(this->control().capacity),
+      doorbell_file_(std::move(files[direct_channel::kDoorbell])),
+      other_doorbell_file_(std::move(files[direct_channel::kOtherDoorbell])),
+      doorbell_(*static_cast<spsc::Progress*>(own_.base()), *static_cast<const spsc::Progress*>(other_.base())) {}
+
+bool DirectPages::AwaitRevoked(Lifeline& lifeline) const {
+  while (Load(control().revoked, std::memory_order_acquire) != direct_channel::kRevoked) {
+    if (!lifeline.alive()) return false;
+    ::sched_yield();  // a few hundred microseconds at most: the broker is busy with nothing else
+  }
+  return true;
+}
+
+bool DirectPages::Pass() {
+  const char byte = 1;
+  // A full pipe wakes the other end, too.
+  if (doorbell_.IsDue()) static_cast<void>(!::write(other_doorbell_file_.get(), &byte, 1));
+  return stands();
+}
+
+Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& how) {
+  std::optional<Deadline> spin_until;
+  for (unsigned turn = 1; how.spin.count() > 0; ++turn) {
+    if (ready()) return Ok();
+    if (turn % kSpinsPerLook == 0) {
+      const auto now = steady_clock::now();
+      if (!spin_until) spin_until = now + how.spin;
+      if (now >= *spin_until) break;
+    }
+    ::sched_yield();
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (sleeping_) {
+      // The thread that sleeps for all wakes at least that often; then this one checks.
+      const auto look = steady_clock::now() + milliseconds(SleepOf(how));
+      woken_.WaitUntil(mutex_, look);
+    }
+    if (sleeping_) return EndOf(how);
+    sleeping_ = true;
+  }
+  Status slept = Sleep(ready, how);
+  const MutexLock lock(mutex_);
+  sleeping_ = false;
+  woken_.NotifyAll();
+  return slept;
+}
+
+Status DirectPages::Sleep(const std::function<bool()>& ready, const DirectWait& how) {
+  Status ended;
+  while (ended.ok()) {
+    doorbell_.Announce();
+    ThreadFence(std::memory_order_seq_cst);
+    if (ready() || !stands()) break;
+    ended = EndOf(how);
+    if (ended.ok()) Listen(how.lifeline, SleepOf(how));  // then announces its next sleep before it checks again
+  }
+  doorbell_.Wake();
+  return ended;
+}
+
+void DirectPages::Listen(Lifeline& lifeline, int timeout_ms) {
+  std::array<pollfd, 2> looks{{{doorbell_file_.get(), POLLIN, 0}, {lifeline.socket(), 0, 0}}};
+  if (::poll(looks.data(), looks.size(), timeout_ms) <= 0) return;
+  if ((looks[1].revents & (POLLHUP | POLLERR)) != 0) lifeline.ReadArrived();
+  if (looks[0].revents == 0) return;
+  std::array<char, 64> rings;
+  static_cast<void>(!::read(doorbell_file_.get(), rings.data(), rings.size()));
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,122 @@
+#include "client/direct_channels/direct_producer.h"
+
+#include <bit>
+
+#include "client/arenas/placement_range.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr uint64_t MaskOf(uint32_t bit) { return uint64_t{1} << bit % 64; }
+
+}  // namespace
+
+uint32_t DirectProducer::FreeBit() const {
+  for (uint32_t word = 0; word < direct_channel::kReturnWords; ++word) {
+    if (const int bit = std::countr_one(used_[word]); bit < 64) return word * 64 + static_cast<uint32_t>(bit);
+  }
+  return kNone;
+}
+
+void DirectProducer::Occupy(uint32_t bit, const Placement::Range& range) {
+  Sent& its = sent_[bit];
+  its.arena = range.arena->id;
+  its.offset = range.offset;
+  its.index = writer_.filled();
+  its.left.store(false, std::memory_order_relaxed);
+  used_[bit / 64] |= MaskOf(bit);
+  outstanding_[bit / 64] |= MaskOf(bit);
+  // Whatever the bit is now, its opposite will say that this range came back.
+  const uint64_t now = Load(other_.returned[bit / 64], std::memory_order_relaxed) & MaskOf(bit);
+  parity_[bit / 64] = (parity_[bit / 64] & ~MaskOf(bit)) | now;
+  outstanding_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void DirectProducer::Vacate(uint32_t bit) { used_[bit / 64] &= ~MaskOf(bit); }
+
+void DirectProducer::Done(uint32_t bit, bool return_it) {
+  Sent& its = sent_[bit];
+  outstanding_[bit / 64] &= ~MaskOf(bit);
+  outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
+  if (return_it) written_.DropForBroker(its.arena, its.offset);
+  if (!its.left.load(std::memory_order_acquire)) return lingering_.push_back(bit);
+  written_.DropLocal(its.arena, its.offset);
+  Vacate(bit);
+}
+
+bool DirectProducer::See(uint64_t taken) {
+  if (taken <= seen_) return true;
+  if (!direct_channel::StoreSeen(page_, taken, pages_->control())) return false;
+  seen_ = taken;
+  return true;
+}
+
+DirectProducer::Outcome DirectProducer::Put(const std::shared_ptr<Placement::Range>& range,
+                                            std::string_view description) {
+  const MutexLock lock(mutex_);
+  if (!pages_->stands()) return Outcome::kEnded;
+  uint64_t queued_calls = QueuedCalls(received_);
+  if (queued_calls > 0) queued_calls = QueuedCalls(received_ = Received());
+  if (!writer_.HasRoom(1 + queued_calls)) return writer_.broken() ? Outcome::kByCall : Outcome::kFull;
+  // The slot was another entry's. One fence for as many as fit.
+  if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
+  const uint32_t bit = FreeBit();
+  if (bit == kNone) return Outcome::kByCall;
+  Occupy(bit, *range);
+  written_.HoldForBroker(*range->arena, range->offset);
+  range->left_direct.store(&sent_[bit].left, std::memory_order_release);
+  direct_channel::Entry entry;
+  const direct_channel::Header header{0, range->arena->id, range->arena->generation, range->offset, range->size, bit};
+  writer_.Write({entry.data(), direct_channel::Encode(header, description, entry)});
+  if (pages_->Pass()) return Outcome::kSent;
+  // If no process can say what counted, the range goes with the connection.
+  if (!pages_->AwaitRevoked(lifeline_)) return Outcome::kEnded;
+  if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
+  range->left_direct.store(nullptr, std::memory_order_release);
+  outstanding_[bit / 64] &= ~MaskOf(bit);
+  outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
+  written_.DropForBroker(range->arena->id, range->offset);
+  Vacate(bit);
+  return Outcome::kEnded;
+}
+
+// The broker publishes the entries that it took out of the direct channel: it says itself when their ranges are free.
+void DirectProducer::Settle() {
+  if (settled_ || Load(pages_->control().revoked, std::memory_order_acquire) != direct_channel::kRevoked) return;
+  settled_ = true;
+  const uint64_t taken = Load(pages_->control().taken, std::memory_order_relaxed);
+  for (uint32_t bit = 0; bit < direct_channel::kReturnBits; ++bit) {
+    const bool outstanding = (outstanding_[bit / 64] & MaskOf(bit)) != 0;
+    if (outstanding && sent_[bit].index >= taken) Done(bit, false);
+  }
+}
+
+bool DirectProducer::Poll() {
+  const MutexLock lock(mutex_);
+  Settle();
+  const bool gone = settled_ && Load(pages_->control().gone, std::memory_order_acquire) != 0;
+  const uint64_t filled = writer_.filled();
+  if (!settled_) static_cast<void>(See(std::min(Load(other_.progress.taken, std::memory_order_acquire), filled)));
+  const uint64_t taken = settled_ ? filled : seen_;
+  for (uint32_t word = 0; word < direct_channel::kReturnWords; ++word) {
+    if (outstanding_[word] == 0) continue;
+    const uint64_t flipped = Load(other_.returned[word], std::memory_order_acquire) ^ parity_[word];
+    for (uint64_t done = outstanding_[word] & (gone ? ~uint64_t{0} : flipped); done != 0; done &= done - 1) {
+      const uint32_t bit = word * 64 + static_cast<uint32_t>(std::countr_zero(done));
+      if (sent_[bit].index < taken) Done(bit, true);
+    }
+  }
+  size_t kept = 0;
+  for (const uint32_t bit : lingering_) {
+    if (!sent_[bit].left.load(std::memory_order_acquire)) {
+      lingering_[kept++] = bit;
+      continue;
+    }
+    written_.DropLocal(sent_[bit].arena, sent_[bit].offset);
+    Vacate(bit);
+  }
+  lingering_.resize(kept);
+  return settled_ && lingering_.empty() && outstanding() == 0;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,250 @@
+// Reading answers: any waiting thread reads for all threads until its own answer has arrived.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "client/lifeline/coarse_clock.h"
+#include "client/lifeline/descriptor_limit.h"
+#include "client/lifeline/lifeline.h"
+#include "client/wire/codec.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr unsigned kSpinsPerLook = 8;  // spins between two reads of the clock
+
+// True if the request changes what other clients find.
+bool ChangesWhatOthersFind(Verb verb) { return verb == Verb::kPublish || verb == Verb::kWithdraw; }
+
+// One cause is that the broker sent more descriptors than this process may open.
+Status WhyMalformed() {
+  UniqueFd probe(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+  if (!probe.valid() && errno == EMFILE) return NoDescriptor("the memory that the broker sent", errno);
+  return Unavailable("the broker sent a malformed frame");
+}
+
+}  // namespace
+
+Status Lifeline::Cancelled() { return Status(Code::kCancelled, "interrupted while waiting for the broker"); }
+
+int Lifeline::Milliseconds(Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+}
+
+Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) {
+  Status in_vain = ReadUntil(deadline, [&] {
+    if (std::exchange(waiter.advanced, false) && waiter.patience) {
+      deadline = std::max(deadline, steady_clock::now() + *waiter.patience);
+    }
+    return waiter.answer.has_value();
+  });
+  if (waiter.answer) return *std::move(waiter.answer);
+  if (lost()) return TakeWaiter(waiter.header.request), why_lost_;
+  return GiveUp(waiter, handler, std::move(in_vain));
+}
+
+Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
+  MutexLock lock(mutex_);
+  return ReadUntil(deadline, [this, request]() AB_REQUIRES(mutex_) { return !unawaited_.contains(request); });
+}
+
+template <class IsOver>
+Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
+  constexpr Deadline kNever = Deadline::max();
+  Deadline look = kNever;  // when to check whether this thread is interrupted
+  for (bool first = true; !is_over() && !lost(); first = false) {
+    // The clock is read only after the first attempt, because most answers arrive long before a deadline and reading
+    // the clock is not free.
+    const auto now = first ? Deadline::min() : steady_clock::now();
+    if (now >= deadline) return Status(Code::kDeadlineExceeded, {});
+    if (!first && look == kNever) look = now + kBlock;
+    if (!first && now >= look) {
+      look = kNever;
+      if (IsInterrupted() && !is_over()) return Cancelled();
+      continue;
+    }
+    if (!reading_ && !handling_) {
+      QueuePages* const queue = queue_.load(std::memory_order_acquire);
+      if (queue == nullptr || MaySleep(*queue)) Read(deadline, queue == nullptr);
+      RunHandlers();
+      continue;
+    }
+    ++followers_;
+    changed_.WaitUntil(mutex_, Step(deadline));
+    --followers_;
+  }
+  return Ok();
+}
+
+Status Lifeline::ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) {
+  return ReadUntil(deadline, [&] { return queue_.load() != &queue || queue.requests.MayHaveRoom(slots); });
+}
+
+bool Lifeline::IsInterrupted() {
+  if (!interrupted_) return false;
+  mutex_.unlock();
+  const bool is_interrupted = interrupted_();
+  mutex_.lock();
+  return is_interrupted;
+}
+
+Deadline Lifeline::Step(Deadline deadline) const {
+  return interrupted_ ? std::min(deadline, steady_clock::now() + kBlock) : deadline;
+}
+
+Status Lifeline::GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) {
+  TakeWaiter(waiter.header.request);
+  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), handler, true});
+  if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
+  const bool changes = ChangesWhatOthersFind(waiter.verb());
+  if (why.code() == Code::kDeadlineExceeded) {
+    why = DeadlineExceeded("the broker did not answer ", NameOf(waiter.verb()), " in time",
+                           waiter.patience ? " and reported no progress" : "",
+                           ": it is stopped, busy or hangs; a larger timeout_s= waits longer",
+                           changes ? "; outcome() of this error returns its result" : "");
+  }
+  why = std::move(why).Because(std::string(kUnanswered));
+  if (!changes) return why;
+  return std::move(why).With(std::string(kRequestKey), Concat(nonce_, "/", waiter.header.request));
+}
+
+void Lifeline::Read(Deadline deadline, bool spin) {
+  reading_ = true;
+  mutex_.unlock();
+  Frame frame;
+  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
+  mutex_.lock();
+  // Marks this side as awake before it delivers, so that later completions send no doorbell.
+  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
+    queue->doorbell.Wake();
+    Reap(*queue);
+  }
+  Dispatch(outcome, frame);
+  reading_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
+}
+
+ReceiveOutcome Lifeline::Receive(Deadline deadline, bool spin, Frame& frame) {
+  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
+  std::optional<Deadline> spin_until;
+  for (unsigned turn = 1;; ++turn) {
+    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
+    if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (spin && turn % kSpinsPerLook != 1) {
+      ::sched_yield();
+      continue;
+    }
+    const auto now = steady_clock::now();
+    if (now >= deadline) return outcome;
+    if (!spin_until) spin_until = spin ? now + spin_ : now;
+    if (now < *spin_until) {
+      ::sched_yield();
+      continue;
+    }
+    pollfd wait{socket_.get(), POLLIN, 0};
+    if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_) return outcome;
+  }
+}
+
+ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
+  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
+  for (;;) {
+    const bool far = deadline - (kBlock + kCoarseTick) > CoarseNow();
+    const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);
+    if (outcome != ReceiveOutcome::kAgain) return outcome;
+    if (far && interrupted_) return outcome;
+    if (far) continue;
+    if (steady_clock::now() >= deadline) return outcome;
+    pollfd wait{socket_.get(), POLLIN, 0};
+    ::poll(&wait, 1, Milliseconds(deadline));
+  }
+}
+
+void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
+  if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
+  if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
+  if (outcome != ReceiveOutcome::kFrame) return;
+  const bool is_doorbell = has_queue() && frame.header.verb == static_cast<uint16_t>(Verb::kDoorbell);
+  if (!is_doorbell) Deliver(frame);
+}
+
+void Lifeline::RunHandlers() {
+  if (handling_ || late_.empty()) return;
+  handling_ = true;
+  while (!late_.empty()) {
+    LateAnswer next = std::move(late_.front());
+    late_.pop_front();
+    mutex_.unlock();
+    if (next.of.given_up && observer_) observer_(next.request, next.of.verb, next.answer);
+    if (next.of.handler) next.of.handler(std::move(next.answer));
+    mutex_.lock();
+    unawaited_.erase(next.request);
+  }
+  has_late_.store(false);
+  handling_ = false;
+  if (followers_ > 0) changed_.NotifyAll();
+}
+
+Lifeline::Waiter* Lifeline::FindWaiter(uint64_t request) {
+  Waiter* at = waiting_;
+  while (at != nullptr && at->header.request != request) at = at->next;
+  return at;
+}
+
+Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
+  for (Waiter** at = &waiting_; *at != nullptr; at = &(*at)->next) {
+    if ((*at)->header.request == request) return std::exchange(*at, (*at)->next);
+  }
+  return nullptr;
+}
+
+void Lifeline::Deliver(Frame& frame) {
+  const FrameHeader& header = frame.header;
+  if (frame.descriptors() > kFrameDescriptorsMax) {
+    return Lose(Unavailable("the broker sent ", frame.descriptors(), " descriptors in one frame"));
+  }
+  if ((header.flags & kFrameProgress) != 0) return Advance(header.request);
+  const auto answer = [&] { return AnswerOf(frame); };
+  if (Waiter* const waiter = TakeWaiter(header.request)) {
+    if (waiter->header.verb == header.verb) {
+      waiter->answer.emplace(answer());
+      waiter->done.store(true, std::memory_order_release);
+      return;
+    }
+    waiter->next = std::exchange(waiting_, waiter);  // so that the caller gets the error of the lost connection
+    return Lose(Unavailable("the broker answered with another verb than the request's"));
+  }
+  const auto found = unawaited_.find(header.request);
+  const bool is_known = found != unawaited_.end() && !found->second.arrived;
+  if (!is_known || static_cast<uint16_t>(found->second.verb) != header.verb) {
+    return Lose(Unavailable("the broker answered a request that was never sent"));
+  }
+  found->second.arrived = true;
+  Unawaited of{found->second.verb, std::move(found->second.handler), found->second.given_up};
+  late_.push_back({header.request, std::move(of), answer()});
+  has_late_.store(true);
+}
+
+void Lifeline::Advance(uint64_t request) {
+  if (Waiter* const waiter = FindWaiter(request)) return void(waiter->advanced = true);
+  // Progress of an earlier request may arrive late, because its answer came through the queue.
+  const bool made = request < next_request_.load(std::memory_order_relaxed);
+  if (!made) Lose(Unavailable("the broker reported progress of a request that was never sent"));
+}
+
+Result<Answer> Lifeline::AnswerOf(Frame& frame) {
+  if ((frame.header.flags & kFrameMemoryWanted) != 0) memory_wanted_.store(true, std::memory_order_relaxed);
+  if (frame.header.status != 0) return codec::DecodeError(frame.header.status, frame.payload);
+  return Answer{std::string(frame.payload), std::move(frame.descriptor), std::move(frame.more)};
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,117 @@
+#include "client/session/session.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "client/lifeline/clock_offset.h"
+#include "client/session/capabilities.h"
+#include "proto/boundary/text.h"
+
+namespace arraybridge {
+namespace {
+
+constexpr size_t kClientNameMax = 64;
+constexpr std::chrono::milliseconds kArenaIdle{5000};
+constexpr uint64_t kOwnArenaBytes = 16ull << 20;
+constexpr int kClockReadings = 3;
+
+int64_t ClockMs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::floor<std::chrono::milliseconds>(now).count();
+}
+
+// Reads the broker's clock again until the offset is precise enough. Ignores a failed reading, because the next request
+// reports the same error.
+ClockOffset ReadClock(Lifeline& lifeline, ClockOffset offset, Deadline deadline) {
+  for (int more = kClockReadings - 1; more > 0 && !offset.is_close(); --more) {
+    const int64_t asked_ms = ClockMs();
+    const auto answer = lifeline.Call(Verb::kGetServerInfo, {}, deadline);
+    const int64_t answered_ms = ClockMs();
+    const auto server = answer.ok() ? codec::DecodeServer(answer->payload) : answer.status();
+    if (!server.ok()) break;
+    offset.Note(asked_ms, static_cast<int64_t>(server->clock_ms), answered_ms);
+  }
+  return offset;
+}
+
+uint64_t OwnArenaBytesOf(const codec::Server& server) {
+  return server.limits.own_arena_bytes_min == 0 ? kOwnArenaBytes : server.limits.own_arena_bytes_min;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, const Shared& shared,
+                                               Deadline deadline) {
+  auto connected = Lifeline::Connect(options.address, deadline, options.interrupted, options.spin);
+  if (!connected.ok()) return connected.status();
+  std::shared_ptr<Lifeline> lifeline = *std::move(connected);
+  const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
+                                 CapabilitiesOf(*shared.mappers), options.token};
+  const int64_t asked_ms = ClockMs();
+  auto answer = lifeline->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
+  const int64_t answered_ms = ClockMs();
+  if (!answer.ok()) return answer.status();
+  auto opened = codec::DecodeOpened(answer->payload);
+  if (!opened.ok()) return opened.status();
+  if (opened->protocol != kProtocolVersion) {
+    return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
+  }
+  if (opened->server.clock_ms != 0) {
+    ClockOffset offset;
+    offset.Note(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms);
+    if (const auto ahead = ReadClock(*lifeline, offset, deadline).ahead()) lifeline->StateDeadlines(*ahead);
+  }
+  lifeline->ObserveLate([outcomes = shared.outcomes, nonce = lifeline->nonce()](uint64_t request, Verb verb,
+                                                                                const Result<Answer>& reply) {
+    outcomes->Answered({nonce, request}, verb, reply);
+  });
+  lifeline->OfferQueue(options.ns);
+  std::shared_ptr<Session> session(new Session(options, shared, std::move(lifeline), std::move(opened->server)));
+  session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());
+  return session;
+}
+
+Session::Session(const Broker::Options& options, const Shared& shared, std::shared_ptr<Lifeline> lifeline,
+                 codec::Server server)
+    : shared_(shared),
+      server_(std::move(server)),
+      written_(OwnArenaBytesOf(server_)),
+      read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
+      releases_(*lifeline, written_, read_, fences_),
+      hazards_(options.ns, options.holds, *lifeline),
+      unwaited_(options.ns, *lifeline, written_, shared.deferred_errors),
+      lifeline_(std::move(lifeline)) {}
+
+void Session::SayGpus() {
+  if (gpus_said_.load(std::memory_order_relaxed)) return;
+  codec::Capabilities capabilities = CapabilitiesOf(*shared_.mappers);
+  if (capabilities.gpu_uuids.empty() || gpus_said_.exchange(true)) return;
+  codec::Release release;
+  release.capabilities = std::move(capabilities);
+  releases_.Post(std::move(release));
+}
+
+std::string_view Session::NoteFor(std::string_view note) const {
+  if (note.size() > codec::kNoteBytesMax) return note;
+  return FirstBytes(note, server_.limits.note_bytes_max);
+}
+
+std::chrono::milliseconds Session::arena_idle() const {
+  return server_.limits.arena_idle_ms == 0 ? kArenaIdle : std::chrono::milliseconds(server_.limits.arena_idle_ms);
+}
+
+Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline,
+                             const Lifeline::CompletionHandler& handler) {
+  auto answer = lifeline_->Call(verb, payload, deadline, handler);
+  if (lifeline_->memory_wanted()) reclaimer().Nudge();
+  return answer;
+}
+
+void Session::PollDirectChannels() {
+  codec::Release release;
+  release.direct_channels = direct_producers_.Poll();
+  if (!release.empty()) releases_.Post(std::move(release));
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,45 @@
+// A Lease keeps one share readable in this process, together with the memory that contains it. It is a lease of the
+// broker, a hazard slot, or a slot on a direct channel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client/arenas/arena_cache.h"
+#include "client/arenas/session_release.h"
+#include "client/catalogue/hazard_table.h"
+
+namespace arraybridge {
+
+class DirectConsumer;
+
+class Lease final : public SessionRelease {
+ public:
+  Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
+  Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
+  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
+  ~Lease() override;
+  // The last drop of an array ends a hazard slot or a direct channel slot at once, without a message, if there is
+  // nothing to unmap and the broker does not wait for it.
+  bool EndAtOnce() noexcept override;
+  bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
+  void GiveBack(codec::Release& release) override;
+  Mapping& Waited() override { return *arena->shared; }
+
+  const uint64_t id;  // 0: a hazard slot or a direct channel slot
+  std::shared_ptr<ReadArena> arena;
+  bool unmapped = false;  // the share's arena could not be mapped; reported after the lease
+  uint64_t arena_id = 0;
+  uint64_t arena_generation = 0;
+  uint64_t offset = 0;                       // of the share, in the arena
+  uint64_t size = 0;                         // of the share
+  std::unique_ptr<Mapping> private_mapping;  // copy-on-write mapping of the share only
+
+ private:
+  HazardSlot hazard_;
+  const std::shared_ptr<DirectConsumer> direct_;
+  const uint64_t slot_ = 0;
+  bool withdrawn_ = false;  // the hazard slot has ended, and the broker must be notified
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,408 @@
+#include "client/shares/placement.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include <arraybridge/device.h>
+
+#include "client/arenas/placement_range.h"
+#include "client/memory/cuda/cuda_fence.h"
+#include "client/shares/publish_limits.h"
+
+namespace arraybridge {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+Placement::Placement(std::shared_ptr<Range> range, std::vector<View> views)
+    : range_(std::move(range)), views_(std::move(views)) {}
+
+const std::vector<View>& Placement::views() const {
+  range_->handed_out.store(true);
+  return views_;
+}
+
+namespace {
+
+// How many times the broker may answer with returned ranges that do not fit, before the call fails.
+constexpr int kCarvesMax = 8;
+// The poll interval of a thread that waits for memory while receivers hold ranges that they return without a message.
+constexpr uint64_t kDirectPollMs = 10;
+
+// The bytes that the array occupies in its range, in whole granules. 0 if it is empty or if the size overflows.
+uint64_t Room(const View& array) {
+  const uint64_t bytes = array.nbytes();
+  return bytes == 0 ? 0 : Carver::Granules(bytes);
+}
+
+}  // namespace
+
+Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
+  if (arrays.empty()) return InvalidArgument("a share needs at least one array");
+  uint64_t bytes = 0;
+  for (const View& array : arrays) {
+    const uint64_t room = Room(array);
+    if ((room == 0 && array.nbytes() > 0) || room > std::numeric_limits<uint64_t>::max() - bytes) {
+      return InvalidArgument("the arrays have more than 2^64 bytes");
+    }
+    bytes += room;
+  }
+  return Carver::Granules(bytes);
+}
+
+namespace {
+
+uint64_t MillisecondsLeft(Deadline deadline) {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
+  return left > 0 ? static_cast<uint64_t>(left) : 0;
+}
+
+// Sends one Allocate. Returns nothing if the broker returned ranges instead.
+Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
+                                  uint64_t timeout_ms, Deadline deadline) {
+  const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
+  // The session outlives the handler.
+  const auto handler = [&session](const Result<Answer>& answer) {
+    const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
+    if (!allocated.ok()) return;
+    session.written().Return(allocated->returned);
+    if (!allocated->has_handle) return;
+    session.releases().Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
+  };
+  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, handler);
+  if (!answer.ok()) return answer.status();
+  auto allocated = codec::DecodeAllocated(answer->payload);
+  if (!allocated.ok()) return allocated.status();
+  session.written().Return(allocated->returned);
+  if (!allocated->has_handle) return std::optional<Handle>();
+  allocated->handle.descriptor = std::move(answer->descriptor);
+  return std::optional<Handle>(std::move(allocated->handle));
+}
+
+Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
+                                           bool own, Deadline deadline) {
+  const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
+  if (handle.arena_size < bytes) {
+    give_back();
+    return Internal("the broker allocated ", handle.arena_size, " bytes instead of ", bytes);
+  }
+  if (handle.device.type != device.type || handle.device.uuid != device.uuid) {
+    give_back();
+    return Internal("the broker allocated memory on a device that was not requested");
+  }
+  handle.device = device;
+  const auto mapper = session.mappers().Of(handle.kind);
+  auto mapping = mapper.ok() ? (*mapper)->Map(handle, device, Access::kWrite) : mapper.status();
+  if (!mapping.ok()) {
+    handle.descriptor.reset();
+    give_back();
+    return mapping.status();
+  }
+  // When the broker seals the arena, this process may have a mapping only.
+  handle.descriptor.reset();
+  auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
+  // The next Publish follows this message and reports its errors. The deadline is needed because unwaited publishes of
+  // other threads may fill the queue.
+  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
+  return session.written().Add(std::move(arena), bytes);
+}
+
+// Tries in order: an existing arena; a new arena; a new arena after a local reclaim; waiting for memory.
+Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
+                                     const Device& device, uint64_t bytes, bool own, Deadline deadline) {
+  bool reclaimed = false;
+  for (int turn = 0; turn < kCarvesMax; ++turn) {
+    session.reclaimer().CollectReady();
+    session.PollDirectChannels();
+    if (!own) {
+      if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
+    }
+    const uint64_t size = session.written().NextSize(device, bytes, own);
+    const bool looks = session.direct_producers().outstanding();
+    const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
+    const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
+    // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
+    auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
+    if (handle.ok() && handle->has_value()) {
+      return MapAndCarve(session, std::move(**handle), device, bytes, own, deadline);
+    }
+    if (handle.ok()) continue;
+    if (handle.status().code() == Code::kResourceExhausted && wait < left) {
+      --turn;
+      continue;
+    }
+    if (handle.status().code() != Code::kResourceExhausted || reclaimed) return handle.status();
+    reclaimed = true;
+    AB_RETURN_IF_ERROR(connection.Flush(deadline));
+  }
+  return ResourceExhausted("no contiguous room for ", bytes, " bytes in the arenas of this session");
+}
+
+void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& range) {
+  std::byte* next = range->data();
+  for (View& array : arrays) {
+    const uint64_t room = Room(array);
+    array.data = room == 0 ? nullptr : next;
+    next += room;
+    if (array.dtype.empty()) array.dtype = NameOf(array.type);
+    array.strides = CompactStrides(array.shape);
+    array.owner = range;
+    array.device = range->arena->device;
+  }
+}
+
+}  // namespace
+
+codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
+  codec::PublishedArray array;
+  array.spec.type = view.type;
+  array.spec.dtype = view.dtype;
+  array.spec.shape = view.shape;
+  array.size = view.nbytes();
+  if (view.data != nullptr) array.spec.offset = static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
+  return array;
+}
+
+namespace {
+
+// Fails unless the placement holds the only references to the bytes, which are about to be unmapped.
+Status UnmapForSealing(const Placement& placement) {
+  const auto& range = placement.range();
+  if (!range->arena->own) return FailedPrecondition("only a placement with an arena of its own can be sealed");
+  const auto own_claims = static_cast<long>(1 + placement.described().size());
+  if (range.use_count() > own_claims) return FailedPrecondition("a view of the placement is still in use");
+  range->arena->Unmap();
+  return Ok();
+}
+
+// The streams whose work readers must wait for.
+std::vector<uintptr_t> StreamsOf(const Placement& placement) {
+  std::vector<uintptr_t> streams;
+  const auto add = [&](uintptr_t stream) {
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  };
+  for (const View& view : placement.described()) {
+    if (view.device.type != kDeviceCpu && view.stream.has_value()) add(*view.stream);
+  }
+  for (const auto& queued : placement.range()->queued) add(queued.stream);
+  return streams;
+}
+
+// Records the event that readers wait for. Returns null if the work is finished: events do not work or all are in use,
+// and this thread has waited. `may_be_late`: false for a channel, which takes finished bytes only. The event is
+// recorded before the share is visible, because an event that was never recorded counts as completed.
+Result<std::unique_ptr<RecordedEvent>> FenceOf(const Session& session, const Placement& placement, bool may_be_late) {
+  const std::vector<uintptr_t> streams = StreamsOf(placement);
+  const Device& device = placement.range()->arena->device;
+  if (streams.empty()) return std::unique_ptr<RecordedEvent>();
+  if (may_be_late && session.server().events && session.opens_events()) {
+    auto event = RecordAfter(device, streams);
+    if (!event.ok() || *event) return event;
+  }
+  View on_stream;
+  on_stream.device = device;
+  for (const uintptr_t stream : streams) {
+    on_stream.stream = stream;
+    AB_RETURN_IF_ERROR(WaitForProducer(on_stream));
+  }
+  return std::unique_ptr<RecordedEvent>();
+}
+
+// An event whose handle the broker may have passed on. Unless the share is tracked by Fences, or the broker is known
+// not to have passed it on, the event is never recorded again.
+struct EmittedEvent {
+  explicit EmittedEvent(std::unique_ptr<RecordedEvent> of) : event(std::move(of)) {}
+  ~EmittedEvent() {
+    if (event) event->Retire();
+  }
+  EmittedEvent(const EmittedEvent&) = delete;
+  EmittedEvent& operator=(const EmittedEvent&) = delete;
+
+  std::unique_ptr<RecordedEvent> event;
+};
+
+// The broker has the share. Fences tracks it until its bytes are written.
+void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::unique_ptr<RecordedEvent> event) {
+  const auto queued = std::exchange(range.queued, {});
+  if (!event) return;
+  Fences::Sources sources;
+  for (const auto& one : queued) sources.push_back(one.source);
+  session.fences().Add(share, std::move(event), std::move(sources));
+  session.reclaimer().Nudge();
+}
+
+}  // namespace
+
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
+                          uint64_t offset, uint64_t size) {
+  codec::Publish request;
+  request.name = options.name;
+  request.arena = arena.id;
+  request.arena_generation = arena.generation;
+  request.offset = offset;
+  request.size = size;
+  request.replace = options.replace;
+  request.sealed = options.sealed;
+  request.structure = options.structure;
+  request.metadata = options.metadata;
+  request.note = session.NoteFor(options.note);
+  request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));
+  return request;
+}
+
+bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
+  return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.unwaited().in(ns);
+}
+
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
+              const Session& session) {
+  Share share;
+  share.id = published.share;
+  if (share.id != 0) share.broker_id = session.server().info.broker_id;
+  share.ns = ns;
+  share.name = std::move(published.name);
+  share.generation = published.generation;
+  share.size = request.size;
+  share.device = arena.device;
+  share.kind = arena.kind;
+  share.immutability = published.immutability;
+  share.structure = request.structure;
+  share.metadata = request.metadata;
+  share.unnamed = request.name.empty();
+  share.arrays.reserve(request.arrays.size());
+  for (auto& array : request.arrays) share.arrays.push_back(std::move(array.spec));
+  return share;
+}
+
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
+            const WrittenArena& arena) {
+  if (!Outcomes::Key::Of(why)) return;
+  Share asked = ShareOf({.name = {}, .returned = {}}, ns, std::move(request), arena, session);
+  asked.broker_id = session.server().info.broker_id;
+  session.outcomes().Expect(why, std::move(asked));
+}
+
+namespace {
+
+// Publishes through the queue, for host memory that the broker knows to be mapped.
+bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
+  if (range->arena->device.type != kDeviceCpu) return false;
+  session.lifeline().WantQueue();
+  if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
+  const std::string_view ns = std::exchange(request.ns, {});  // the queue has a namespace of its own
+  const bool submitted = session.unwaited().Submit(codec::Encode(request), request.name, range);
+  request.ns = ns;
+  return submitted;
+}
+
+}  // namespace
+
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           bool own, const Broker::PublishOptions& options, Deadline deadline) {
+  if (own && device.type != kDeviceCpu) {
+    return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
+  }
+  const auto bytes = RoomOfAll(arrays);
+  if (!bytes.ok()) return bytes.status();
+  for (bool again = true;; again = false) {
+    auto session = connection.Connected(deadline);
+    if (!session.ok()) return session.status();
+    AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
+    if (device.type != kDeviceCpu) (*session)->SayGpus();  // the device was found among the GPUs of this process
+    auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
+    if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
+    if (!carving.ok()) return carving.status();
+    auto range = (*session)->reclaimer().Adopt(
+        std::make_unique<Placement::Range>((*session)->shared_releases(), carving->arena, carving->offset, *bytes));
+    if (!range.ok()) {
+      (*session)->written().DropLocal(*carving->arena, carving->offset);
+      return range.status();
+    }
+    (*session)->written().Name(*carving, *range);
+    LayOut(arrays, *range);
+    return Placement(*std::move(range), std::move(arrays));
+  }
+}
+
+Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
+                               const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
+  const std::shared_ptr<Placement::Range>& range = placement.range();
+  codec::Publish request = RequestFor(session, options, *range->arena, range->offset, range->size);
+  request.ns = ns;
+  request.channel = into.channel;
+  request.timeout_ms = into.timeout_ms;
+  request.arrays.reserve(placement.described().size());
+  for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
+  if (range->published.exchange(true)) {
+    return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
+  }
+  if (into.channel == 0 && IsForQueue(session, ns, options) && SubmitUnwaited(session, request, range)) {
+    return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *range->arena, session);
+  }
+  auto event = FenceOf(session, placement, into.channel == 0);
+  if (!event.ok()) return range->published.store(false), event.status();
+  const auto emitted = std::make_shared<EmittedEvent>(*std::move(event));
+  if (emitted->event) request.fence.event = emitted->event->handle();
+  if (options.sealed) {
+    if (Status unmapped = UnmapForSealing(placement); !unmapped.ok()) return range->published.store(false), unmapped;
+  }
+  // The broker holds the range until an answer says otherwise, even a late one.
+  session.written().HoldForBroker(*range->arena, range->offset);
+  const auto refused = [](Placement::Range& of) {
+    of.releases->written().DropForBroker(of.arena->id, of.offset);
+    of.published.store(false);
+  };
+  // The session owns the lifeline and therefore outlives its handlers.
+  const auto heard = [&session, range, emitted, sealed = options.sealed](const codec::Published& published) {
+    session.written().Return(published.returned);
+    range->arena->published_of.store(true, std::memory_order_relaxed);
+    LookAfter(session, published.share, *range, std::move(emitted->event));
+    if (sealed) session.written().Forget(*range->arena);
+  };
+  const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
+    if (!answer.ok()) return emitted->event.reset(), refused(*range);
+    // The share was published although the caller has given up. Only this process can report that its bytes are
+    // written.
+    if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
+  };
+  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+  if (!answer.ok()) {
+    const Status& why = answer.status();
+    if (why.reason() == Lifeline::kUnanswered) {
+      Expect(session, why, ns, std::move(request), *range->arena);
+      return why;
+    }
+    // A broker that refused has passed the event to no client. If the broker is gone, that is unknown.
+    if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) emitted->event.reset();
+    return refused(*range), why;
+  }
+  auto published = codec::DecodePublished(answer->payload);
+  if (!published.ok()) return published.status();
+  heard(*published);
+  return ShareOf(*std::move(published), ns, std::move(request), *range->arena, session);
+}
+
+Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
+  const auto none = [] { return NotFound("the arrays do not lie in one unpublished placement of this connection"); };
+  std::shared_ptr<Placement::Range> range;
+  for (const View& view : views) {
+    if (view.data == nullptr) continue;
+    if (!view.compact()) return none();
+    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
+    auto its = session.written().Find(view.device, view.data, view.nbytes());
+    if (!its || its->published.load() || (range && its != range)) return none();
+    range = std::move(its);
+  }
+  if (!range) return none();
+  std::vector<View> found(views.begin(), views.end());
+  for (View& view : found) {
+    view.strides = CompactStrides(view.shape);
+    view.owner = range;
+    if (view.dtype.empty()) view.dtype = NameOf(view.type);
+  }
+  return Placement(std::move(range), std::move(found));
+}
+
+}  // namespace arraybridge

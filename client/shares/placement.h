@@ -1,0 +1,58 @@
+// Placements: room for arrays in the arenas of a session, and their publication as shares.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <arraybridge/array.h>
+#include <arraybridge/broker.h>
+
+#include "client/session/connection.h"
+#include "client/session/session.h"
+
+namespace arraybridge {
+
+class WrittenArena;
+
+// Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
+// an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until the deadline,
+// then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
+Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           bool own, const Broker::PublishOptions& options, Deadline deadline);
+
+// The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
+// bytes.
+Result<uint64_t> RoomOfAll(std::span<const View> arrays);
+
+// The description of a view. `start`: the first byte of the range that contains it.
+codec::PublishedArray SpecOf(const View& view, const std::byte* start);
+
+// A Publish request for these bytes of an arena. The caller adds the namespace and the arrays.
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
+                          uint64_t offset, uint64_t size);
+
+// True if the publish may go as an unwaited request: it is not waited for, and its name is new.
+bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
+
+// The published share, built from the request and the answer.
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
+              const Session& session);
+
+// If `why` says that the broker may still publish the share, remembers the request.
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
+            const WrittenArena& arena);
+
+// The destination of an unnamed share: the sending end of a channel, and how long the broker waits for room there.
+struct IntoChannel {
+  uint64_t channel = 0;  // 0: the share gets a name
+  uint64_t timeout_ms = 0;
+};
+Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
+                               const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
+
+// Finds the placement that contains these views. NOT_FOUND: they do not all lie, aligned and compact, in one
+// unpublished placement of the session.
+Result<Placement> FindPlacement(Session& session, std::span<const View> views);
+
+}  // namespace arraybridge

@@ -1,0 +1,186 @@
+// A wait consists of requests that are as long as the broker allows. Events that arrive after their caller has given up
+// (interrupted or timed out) are kept for the next call, so that each event is returned once.
+#include "client/watch/watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/lifeline/fork_guard.h"
+#include "client/wire/codec.h"
+
+namespace arraybridge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kSliceMost{60000};  // if the broker states no limit
+// While an earlier request is unanswered, new events may be in its answer. The client checks for it at this interval.
+constexpr milliseconds kSliceBehind{20};
+
+}  // namespace
+
+std::string_view NameOf(EventKind kind) {
+  switch (kind) {
+    case EventKind::kUnknown:
+      break;
+    case EventKind::kAllocate:
+      return "allocate";
+    case EventKind::kPublish:
+      return "publish";
+    case EventKind::kAcquire:
+      return "acquire";
+    case EventKind::kRelease:
+      return "release";
+    case EventKind::kWithdraw:
+      return "withdraw";
+    case EventKind::kSessionBegin:
+      return "session_begin";
+    case EventKind::kSessionEnd:
+      return "session_end";
+    case EventKind::kRefusal:
+      return "refusal";
+    case EventKind::kQuota:
+      return "quota";
+  }
+  return "unknown";
+}
+
+Watch::Feed::Feed(std::shared_ptr<Session> session, const Broker::Options& options, uint64_t id)
+    : session_(std::move(session)), options_(options), id_(id), forks_(ForkGeneration()) {}
+
+Watch::Feed::~Feed() {
+  if (is_inherited()) {
+    // The session belongs to the parent. The child leaks its reference, and touches neither the socket nor the locks.
+    static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
+    return;
+  }
+  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
+}
+
+void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
+  // If the broker does not take the message in time, the end of the connection closes the watch.
+  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch), deadline));
+}
+
+bool Watch::Feed::is_inherited() const { return forks_ != ForkGeneration(); }
+
+Status Watch::Feed::CheckHere() const {
+  if (is_inherited()) {
+    return Unavailable("this watch belongs to the parent process: open a new one in the forked child")
+        .Because("WATCH_LOST");
+  }
+  if (closed_.load()) return NotFound("this watch was closed").Because("WATCH_NOT_OPEN");
+  if (!session_->lifeline().lost()) return Ok();
+  return Unavailable("the watch ended with the connection to the broker: open it again").Because("WATCH_LOST");
+}
+
+milliseconds Watch::Feed::Slice(const std::optional<Deadline>& until) const {
+  const uint64_t longest = session_->server().limits.request_timeout_max_ms;
+  const milliseconds most = longest == 0 ? kSliceMost : std::min(kSliceMost, milliseconds(longest));
+  if (!until) return most;
+  return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
+}
+
+Status Watch::Feed::Ask(milliseconds slice) {
+  const Deadline deadline = steady_clock::now() + slice + options_.timeout;
+  const auto handler = [weak = weak_from_this()](const Result<Answer>& answer) {
+    if (const auto self = weak.lock()) self->Arrived(answer);
+  };
+  const std::string request = codec::EncodeNextEvents(id_, static_cast<uint64_t>(slice.count()));
+  auto answer = session_->Call(Verb::kWatch, request, deadline, handler);
+  if (!answer.ok() && answer.status().reason() == Lifeline::kUnanswered) {
+    const MutexLock lock(mutex_);
+    ++unanswered_;
+    return answer.status();
+  }
+  {
+    const MutexLock lock(mutex_);
+    ++unanswered_;  // Arrived decrements it
+  }
+  Arrived(answer);
+  return Ok();
+}
+
+void Watch::Feed::Arrived(const Result<Answer>& answer) {
+  auto events = answer.ok() ? codec::DecodeEvents(answer->payload) : answer.status();
+  const MutexLock lock(mutex_);
+  --unanswered_;  // may be negative for a moment, before Ask counts the request
+  if (!events.ok()) {
+    failed_ = events.status();
+    return;
+  }
+  std::move(events->begin(), events->end(), std::back_inserter(kept_));
+}
+
+bool Watch::Feed::is_behind() {
+  const MutexLock lock(mutex_);
+  return unanswered_ != 0;
+}
+
+std::optional<Result<Event>> Watch::Feed::TakeKept() {
+  const MutexLock lock(mutex_);
+  if (!kept_.empty()) {
+    Event first = std::move(kept_.front());
+    kept_.pop_front();
+    return first;
+  }
+  if (!failed_.ok()) return std::exchange(failed_, Ok());
+  return std::nullopt;
+}
+
+Result<Event> Watch::Feed::Next(std::optional<milliseconds> timeout) {
+  std::optional<Deadline> until;
+  if (timeout) until = steady_clock::now() + *timeout;
+  for (bool first = true;; first = false) {
+    AB_RETURN_IF_ERROR(CheckHere());
+    const bool behind = is_behind();
+    if (behind) session_->lifeline().ReadArrived();
+    if (auto kept = TakeKept()) {
+      // An error caused by the lost connection ends this watch.
+      if (!kept->ok() && session_->lifeline().lost()) return CheckHere();
+      return *std::move(kept);
+    }
+    if (!first && until && steady_clock::now() >= *until) {
+      return DeadlineExceeded("no event arrived in time").Because("NO_EVENT");
+    }
+    AB_RETURN_IF_ERROR(Ask(behind ? std::min(Slice(until), kSliceBehind) : Slice(until)));
+  }
+}
+
+Status Watch::Feed::Close() {
+  if (is_inherited() || closed_.exchange(true)) return Ok();
+  if (session_->lifeline().lost()) return Ok();
+  const Deadline deadline = steady_clock::now() + options_.timeout;
+  const Status closed = session_->Call(Verb::kWatch, codec::EncodeCloseWatch(id_), deadline).status();
+  const bool gone = closed.reason() == "WATCH_NOT_OPEN" || session_->lifeline().lost();
+  return gone ? Ok() : closed;
+}
+
+Result<Event> Watch::Next(std::optional<milliseconds> timeout) { return feed_->Next(timeout); }
+Status Watch::Close() { return feed_->Close(); }
+
+Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
+  const std::string request = codec::EncodeOpenWatch(this->options().ns, options.name_prefix, options.kinds);
+  auto session = ConnectedSession();
+  for (bool again = true; session.ok(); again = false) {
+    // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.
+    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+      const auto self = weak.lock();
+      const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();
+      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened, std::nullopt);
+    };
+    auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, handler);
+    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) {
+      session = ConnectedSession();
+      continue;
+    }
+    if (!answer.ok()) return answer.status();
+    const auto opened = codec::DecodeWatch(answer->payload);
+    if (!opened.ok()) return opened.status();
+    return Watch(std::make_shared<Watch::Feed>(*session, this->options(), *opened));
+  }
+  return session.status();
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,60 @@
+// Encoding and decoding for watches and events.
+#include "client/wire/codec_wire.h"
+
+namespace arraybridge::codec {
+namespace {
+
+EventKind KindOf(wire::EventKind said) {
+  const bool known = said >= wire::EventKind::kUnspecified && said <= wire::EventKind::kQuota;
+  return known ? static_cast<EventKind>(said) : EventKind::kUnknown;
+}
+
+Event EventOf(const wire::Event& said) {
+  return {.time_ns = said.time_ns,
+          .kind = KindOf(said.kind),
+          .ns = std::string(said.namespace_),
+          .name = std::string(said.name),
+          .share = said.share,
+          .generation = said.generation,
+          .session = said.session,
+          .process_id = said.process_id,
+          .uid = said.uid,
+          .bytes = said.bytes,
+          .device = DeviceOf(said.device),
+          .code = static_cast<Code>(said.code),
+          .reason = std::string(said.reason),
+          .verb = std::string(said.verb),
+          .note = std::string(said.note)};
+}
+
+}  // namespace
+
+std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds) {
+  wire::WatchRequest request{.namespace_ = ns, .name_prefix = name_prefix};
+  for (const EventKind kind : kinds) request.kinds.push_back(static_cast<wire::EventKind>(kind));
+  return wire::Encode(request);
+}
+
+std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms) {
+  return wire::Encode(wire::WatchRequest{.watch = watch, .timeout_ms = timeout_ms});
+}
+
+std::string EncodeCloseWatch(uint64_t watch) { return wire::Encode(wire::WatchRequest{.watch = watch, .close = true}); }
+
+Result<uint64_t> DecodeWatch(std::string_view message) {
+  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<uint64_t> {
+    if (said.watch == 0) return Malformed("watch");
+    return said.watch;
+  });
+}
+
+Result<std::vector<Event>> DecodeEvents(std::string_view message) {
+  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<std::vector<Event>> {
+    std::vector<Event> events;
+    events.reserve(said.events.size());
+    for (const wire::Event& event : said.events) events.push_back(EventOf(event));
+    return events;
+  });
+}
+
+}  // namespace arraybridge::codec

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "daemon/memory/broken_backend.h"
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/memory/cuda/cuda_ipc_backend.h"
+#include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "daemon/service/telemetry/log.h"
 
 namespace arraybridge {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/config/config.h"
-#include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/cuda/cuda_gpu.h"
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/result.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "client/catalogue/hazard_table.h"
-#include "daemon/memory/catalogue.h"
-#include "daemon/memory/holds.h"
+#include "daemon/memory/shared_pages/catalogue.h"
+#include "daemon/memory/shared_pages/holds.h"
 #include "proto/boundary/huge_pages.h"
 #include "tests/bench/support.h"
 

@@ -8,7 +8,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 #include "proto/boundary/layouts/hazard.h"
 #include "tests/bench/support.h"
 

@@ -18,11 +18,11 @@
 #include "client/memory/cuda/cuda_vmm_mapper.h"
 #include "client/memory/host/host_mapper.h"
 #include "client/memory/memory_mapper.h"
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/cuda/cuda_ipc_backend.h"
+#include "daemon/memory/cuda/cuda_vmm_backend.h"
+#include "daemon/memory/host/host_backend.h"
+#include "daemon/memory/host/warm_backend.h"
 #include "daemon/memory/memory_backend.h"
-#include "daemon/memory/warm_backend.h"
 #include "tests/integration/build_tree.h"
 
 namespace arraybridge {

@@ -12,7 +12,7 @@
 
 #include "client/direct_channels/direct_consumer.h"
 #include "client/shares/acquire.h"
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"

@@ -17,8 +17,8 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/memory/host_backend.h"
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/host/host_backend.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/frame.h"
 #include "tests/fuzz/input.h"

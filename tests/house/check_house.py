@@ -51,7 +51,7 @@ MAY_INCLUDE = {
 }  # fmt: skip
 # Exceptions inside a room: includes that a prefix above would allow and that are forbidden.
 MUST_NOT_INCLUDE = {
-    "daemon/broker/": r"daemon/memory/(?!memory_backend\.h)\w+_backend\.h",
+    "daemon/broker/": r"daemon/memory/(?!memory_backend\.h)(\w+/)?\w+_backend\.h",
     "client/": r"arraybridge/v1/|client/ctl/",
     "client/ctl/": r"$^",
     "python/bindings/": r"arraybridge/v1/",

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "daemon/broker/ids.h"
-#include "daemon/memory/direct_channel.h"
+#include "daemon/memory/shared_pages/direct_channel.h"
 
 namespace arraybridge {
 

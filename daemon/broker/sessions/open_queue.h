@@ -7,7 +7,7 @@
 #include <string>
 
 #include "daemon/broker/ids.h"
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 
 namespace arraybridge {
 

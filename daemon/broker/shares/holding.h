@@ -15,8 +15,8 @@
 
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/look_budget.h"
-#include "daemon/memory/catalogue.h"
-#include "daemon/memory/holds.h"
+#include "daemon/memory/shared_pages/catalogue.h"
+#include "daemon/memory/shared_pages/holds.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge {

@@ -9,7 +9,7 @@
 #include "daemon/broker/ids.h"
 #include "daemon/broker/shares/history.h"
 #include "daemon/broker/snapshot.h"
-#include "daemon/memory/catalogue.h"
+#include "daemon/memory/shared_pages/catalogue.h"
 #include "proto/boundary/fence.h"
 
 namespace arraybridge {

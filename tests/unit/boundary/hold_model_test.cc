@@ -2,8 +2,8 @@
 // (reordering_machine.h). A run that ends with a confirmed hold must have read the bytes of the share that it
 // confirmed.
 //
-// The steps are those of proto/boundary/layouts/hazard.h and daemon/memory/catalogue.cc. Omitting a step that the
-// argument needs must lead to an error; otherwise the test would prove nothing.
+// The steps are those of proto/boundary/layouts/hazard.h and daemon/memory/shared_pages/catalogue.cc. Omitting a step
+// that the argument needs must lead to an error; otherwise the test would prove nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>

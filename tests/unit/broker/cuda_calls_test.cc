@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/memory/cuda/cuda_ipc_backend.h"
+#include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 #include "tests/unit/broker/broker_fixture.h"
 

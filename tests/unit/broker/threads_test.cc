@@ -1,8 +1,8 @@
 // Many threads, one broker, real memory: for ThreadSanitizer, and for errors of interleaving.
 #include <thread>
 
-#include "daemon/memory/host_backend.h"
-#include "daemon/memory/warm_backend.h"
+#include "daemon/memory/host/host_backend.h"
+#include "daemon/memory/host/warm_backend.h"
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {

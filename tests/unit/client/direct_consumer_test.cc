@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "client/direct_channels/direct_consumer.h"
-#include "daemon/memory/direct_channel.h"
+#include "daemon/memory/shared_pages/direct_channel.h"
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 

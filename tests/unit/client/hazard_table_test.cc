@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/memory/catalogue.h"
-#include "daemon/memory/holds.h"
+#include "daemon/memory/shared_pages/catalogue.h"
+#include "daemon/memory/shared_pages/holds.h"
 
 namespace arraybridge {
 namespace {

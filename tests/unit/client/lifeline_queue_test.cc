@@ -15,7 +15,7 @@
 
 #include "client/lifeline/fork_guard.h"
 #include "client/lifeline/lifeline.h"
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 #include "tests/unit/client/fake_broker.h"
 
 namespace arraybridge {

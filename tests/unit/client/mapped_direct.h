@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "client/direct_channels/direct_pages.h"
-#include "daemon/memory/direct_channel.h"
+#include "daemon/memory/shared_pages/direct_channel.h"
 
 namespace arraybridge {
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 
 namespace arraybridge {
 namespace {

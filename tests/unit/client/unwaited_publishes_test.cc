@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "client/arenas/placement_range.h"
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 

@@ -1,5 +1,5 @@
 // The broker's side of a catalogue: clients find the shares that were put, also after removals and new puts.
-#include "daemon/memory/catalogue.h"
+#include "daemon/memory/shared_pages/catalogue.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-#include "daemon/memory/holds.h"
+#include "daemon/memory/shared_pages/holds.h"
 
 namespace arraybridge {
 namespace {

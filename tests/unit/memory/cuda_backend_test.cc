@@ -2,8 +2,8 @@
 // borrower sees of a block.
 #include <gmock/gmock.h>
 
-#include "daemon/memory/cuda_ipc_backend.h"
-#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/memory/cuda/cuda_ipc_backend.h"
+#include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge {

@@ -1,5 +1,5 @@
 // The host backend: capacity, footprints, failures. conformance/memory_test.cc has the requirements on every backend.
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/memory/memfd.h"
+#include "daemon/memory/host/memfd.h"
 #include "proto/boundary/huge_pages.h"
 
 namespace arraybridge {

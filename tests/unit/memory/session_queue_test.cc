@@ -1,5 +1,5 @@
 // The daemon's side of a session queue: what a session may write, whether honest or not, and how the daemon reacts.
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Pages that the daemon shares with a client: their memory, their seals, and their cost after they are mapped.
-#include "daemon/memory/shared_pages.h"
+#include "daemon/memory/shared_pages/shared_pages.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/memory/holds.h"
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 
 namespace arraybridge {
 namespace {

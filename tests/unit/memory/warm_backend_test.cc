@@ -1,10 +1,10 @@
-#include "daemon/memory/warm_backend.h"
+#include "daemon/memory/host/warm_backend.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 
 namespace arraybridge {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 #include "daemon/service/lifeline/local_door.h"
 #include "tests/unit/service/lifeline_client.h"
 

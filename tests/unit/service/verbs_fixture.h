@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 #include "daemon/service/verbs/verbs.h"
 #include "tests/unit/broker/fake_backend.h"
 #include "tests/unit/service/asked.h"

@@ -1,4 +1,4 @@
-#include "daemon/memory/session_queue.h"
+#include "daemon/memory/shared_pages/session_queue.h"
 
 #include <sys/mman.h>
 

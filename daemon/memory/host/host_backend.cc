@@ -1,4 +1,4 @@
-#include "daemon/memory/host_backend.h"
+#include "daemon/memory/host/host_backend.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "daemon/memory/capacity.h"
-#include "daemon/memory/memfd.h"
+#include "daemon/memory/host/memfd.h"
 #include "proto/boundary/huge_pages.h"
 #include "proto/boundary/mutex.h"
 

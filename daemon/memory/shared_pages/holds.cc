@@ -1,4 +1,4 @@
-#include "daemon/memory/holds.h"
+#include "daemon/memory/shared_pages/holds.h"
 
 #include <sys/mman.h>
 

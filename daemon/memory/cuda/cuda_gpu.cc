@@ -1,4 +1,4 @@
-#include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/cuda/cuda_gpu.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "daemon/memory/direct_channel.h"
+#include "daemon/memory/shared_pages/direct_channel.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/memory/memfd.h"
+#include "daemon/memory/host/memfd.h"
 
 namespace arraybridge {
 namespace {

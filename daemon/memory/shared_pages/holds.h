@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "daemon/memory/shared_pages.h"
+#include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"

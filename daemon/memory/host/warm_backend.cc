@@ -1,4 +1,4 @@
-#include "daemon/memory/warm_backend.h"
+#include "daemon/memory/host/warm_backend.h"
 
 #include <algorithm>
 #include <iterator>

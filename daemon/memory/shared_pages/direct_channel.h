@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/memory/shared_pages.h"
+#include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/direct_channel.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"

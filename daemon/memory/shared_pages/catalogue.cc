@@ -1,4 +1,4 @@
-#include "daemon/memory/catalogue.h"
+#include "daemon/memory/shared_pages/catalogue.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/memory/memfd.h"
+#include "daemon/memory/host/memfd.h"
 
 namespace arraybridge {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/memory/shared_pages.h"
+#include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/session_queue.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"

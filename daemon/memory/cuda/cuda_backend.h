@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/cuda/cuda_gpu.h"
 #include "daemon/memory/memory_backend.h"
 
 namespace arraybridge {

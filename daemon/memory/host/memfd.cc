@@ -1,4 +1,4 @@
-#include "daemon/memory/memfd.h"
+#include "daemon/memory/host/memfd.h"
 
 #include <fcntl.h>
 #include <linux/memfd.h>

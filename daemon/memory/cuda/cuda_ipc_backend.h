@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/memory/cuda_gpu.h"
+#include "daemon/memory/cuda/cuda_gpu.h"
 #include "daemon/memory/memory_backend.h"
 
 namespace arraybridge {

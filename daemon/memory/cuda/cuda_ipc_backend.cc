@@ -1,8 +1,8 @@
-#include "daemon/memory/cuda_ipc_backend.h"
+#include "daemon/memory/cuda/cuda_ipc_backend.h"
 
 #include <utility>
 
-#include "daemon/memory/cuda_backend.h"
+#include "daemon/memory/cuda/cuda_backend.h"
 #include "proto/boundary/cuda/driver_own_memory.h"
 
 namespace arraybridge {

@@ -1,10 +1,10 @@
-#include "daemon/memory/cuda_vmm_backend.h"
+#include "daemon/memory/cuda/cuda_vmm_backend.h"
 
 #include <fcntl.h>
 
 #include <utility>
 
-#include "daemon/memory/cuda_backend.h"
+#include "daemon/memory/cuda/cuda_backend.h"
 
 namespace arraybridge {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/config/files/setting_file.h"
 #include "daemon/config/quantity.h"
-#include "daemon/config/setting_file.h"
 
 namespace arraybridge {
 namespace {

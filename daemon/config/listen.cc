@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/config/files/tls_files.h"
 #include "daemon/config/quantity.h"
-#include "daemon/config/tls_files.h"
 #include "proto/boundary/endpoint.h"
 
 namespace arraybridge {

@@ -4,8 +4,8 @@
 #include <cctype>
 
 #include "daemon/config/devices.h"
+#include "daemon/config/files/toml_file.h"
 #include "daemon/config/settings.h"
-#include "daemon/config/toml_file.h"
 
 extern char** environ;
 

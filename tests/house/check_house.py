@@ -34,14 +34,14 @@ MAY_INCLUDE = {
         "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
     "daemon/config/config.h": ["daemon/access.h", "daemon/config/reloadable.h", "proto/boundary/"],
-    "daemon/config/setting_file": ["daemon/config/setting_file.h", "proto/boundary/"],
-    "daemon/config/tls_files": [
-        "daemon/config/tls_files.h", "daemon/config/config.h", "daemon/config/setting_file.h", "proto/boundary/", "openssl/",
+    "daemon/config/files/setting_file": ["daemon/config/files/setting_file.h", "proto/boundary/"],
+    "daemon/config/files/tls_files": [
+        "daemon/config/files/tls_files.h", "daemon/config/config.h", "daemon/config/files/setting_file.h", "proto/boundary/", "openssl/",
     ],
     "daemon/memory/": ["daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/tls_files.h", "proto/",
+        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/files/tls_files.h", "proto/",
         "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],

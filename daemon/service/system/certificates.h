@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "daemon/config/config.h"
-#include "daemon/config/tls_files.h"
+#include "daemon/config/files/tls_files.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 

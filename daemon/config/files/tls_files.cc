@@ -1,4 +1,4 @@
-#include "daemon/config/tls_files.h"
+#include "daemon/config/files/tls_files.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/config/setting_file.h"
+#include "daemon/config/files/setting_file.h"
 
 namespace arraybridge {
 namespace {

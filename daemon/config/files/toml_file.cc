@@ -1,4 +1,4 @@
-#include "daemon/config/toml_file.h"
+#include "daemon/config/files/toml_file.h"
 
 #include <sys/stat.h>
 
@@ -13,7 +13,7 @@
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
-#include "daemon/config/setting_file.h"
+#include "daemon/config/files/setting_file.h"
 
 namespace arraybridge {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/config/setting_file.h"
+#include "daemon/config/files/setting_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import adapters, autograph
-from arraybridge.classes import framework_of, is_keras_variable
+from arraybridge.arrays.classes import framework_of, is_keras_variable
 from arraybridge.errors import UnsupportedArray
 from arraybridge.planner import DETACHED, OPAQUE_PREFIXES, opaque_refused
 
@@ -47,7 +47,7 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
 
 
 def by_protocol(obj: Any, protocol: str) -> View:
-    """A View of `obj` by one protocol: "dlpack", "buffer", or a name of `arraybridge.interfaces`. No write through
+    """A View of `obj` by one protocol: "dlpack", "buffer", or a name of `arraybridge.arrays.interfaces`. No write through
     DLPack reaches read-only memory, as with `asdlpack`.
 
     Raises:

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Any, Final
 
 from arraybridge import autograph
+from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type
 from arraybridge.asdlpack import asdlpack
-from arraybridge.classes import MEMORY_TYPES, detect_memory_type
 from arraybridge.errors import InvalidMemoryType
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import interfaces
+from arraybridge.arrays import interfaces
 from arraybridge.asdlpack import asdlpack as _asdlpack
 from arraybridge.asdlpack import by_protocol
 from arraybridge.errors import UnsupportedArray

@@ -11,9 +11,10 @@ import logging
 import sys
 from typing import Any, Final
 
-from arraybridge import _core, callers, counts, devices
+from arraybridge import _core, callers, counts
+from arraybridge.arrays import devices
+from arraybridge.arrays.owners import owner_of
 from arraybridge.errors import CopyWarning, ZeroCopyUnavailable
-from arraybridge.owners import owner_of
 from arraybridge.planner import NAMES, Plan
 
 REASONS: Final = {

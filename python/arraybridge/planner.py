@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import autograph, devices
-from arraybridge.devices import Device, OwnDevices
+from arraybridge import autograph
+from arraybridge.arrays import devices
+from arraybridge.arrays.devices import Device, OwnDevices
 from arraybridge.errors import (
     DeviceUnavailable,
     MemoryConversionError,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from arraybridge import autograph
-from arraybridge.classes import memory_type_named
+from arraybridge.arrays.classes import memory_type_named
 from arraybridge.convert.byte_format import bytes_of, view_of
 from arraybridge.convert.memory import converted
 from arraybridge.convert.source import source_of

@@ -59,6 +59,7 @@ MUST_NOT_INCLUDE = {
 # Python: a folder, or module, of the package → modules that it must not import, at any depth.
 _ABOVE_CONVERT = ("arraybridge.broker", "arraybridge.compat", "arraybridge.commands", "arraybridge.decorators")
 MUST_NOT_IMPORT = {
+    "python/arraybridge/arrays/": ("arraybridge.adapters", "arraybridge.convert", *_ABOVE_CONVERT),
     "python/arraybridge/adapters/": ("arraybridge.convert", *_ABOVE_CONVERT),
     "python/arraybridge/convert/": _ABOVE_CONVERT,
     "python/arraybridge/broker/": ("arraybridge.compat", "arraybridge.commands", "arraybridge.decorators"),

@@ -9,7 +9,7 @@ import pytest
 
 import arraybridge
 from arraybridge import UnsupportedArray, asdlpack
-from arraybridge.interfaces import RANK_MAX, STRUCTURE
+from arraybridge.arrays.interfaces import RANK_MAX, STRUCTURE
 
 api = ctypes.pythonapi
 api.PyCapsule_New.restype = ctypes.py_object

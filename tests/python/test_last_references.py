@@ -12,7 +12,8 @@ import pytest
 from arrays import aligned, values_of
 
 import arraybridge
-from arraybridge import UnsupportedArray, UnsupportedDtype, classes
+from arraybridge import UnsupportedArray, UnsupportedDtype
+from arraybridge.arrays import classes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")

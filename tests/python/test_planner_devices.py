@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from arraybridge import devices, planner
+from arraybridge import planner
+from arraybridge.arrays import devices
 from arraybridge.errors import DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable
 from arraybridge.planner import COMMON, Caps, Description
 

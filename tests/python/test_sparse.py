@@ -8,8 +8,8 @@ import simulated
 
 import arraybridge
 from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, _core, convert_memory
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.convert import sparse
-from arraybridge.sparse_layout import Layout
 
 scipy_sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")

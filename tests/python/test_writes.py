@@ -28,7 +28,7 @@ from writes_program import constant as frozen
 import arraybridge
 import jax.numpy as jnp
 from arraybridge import CopyWarning, UnsupportedArray, ZeroCopyUnavailable, asdlpack, convert_memory, exports
-from arraybridge.owners import owner_of
+from arraybridge.arrays.owners import owner_of
 
 PROGRAM = Path(__file__).with_name("writes_program.py")
 ROUTES = list(consumers(None))  # type: ignore[arg-type]

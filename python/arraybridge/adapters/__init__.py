@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Union, cast
 
 from arraybridge import autograph
-from arraybridge.classes import MEMORY_TYPES, framework_of, is_keras_variable, memory_type_named, memory_type_of
-from arraybridge.devices import CUDA, HOST
-from arraybridge.devices import named as named_device
+from arraybridge.arrays.classes import MEMORY_TYPES, framework_of, is_keras_variable, memory_type_named, memory_type_of
+from arraybridge.arrays.devices import CUDA, HOST
+from arraybridge.arrays.devices import named as named_device
 from arraybridge.errors import (
     DeviceUnavailable,
     FrameworkNotAvailable,
@@ -28,7 +28,7 @@ from arraybridge.planner import Caps, Description
 
 if TYPE_CHECKING:
     from arraybridge._core import View
-    from arraybridge.devices import Device
+    from arraybridge.arrays.devices import Device
 
 # Older versions cannot work. The oldest tested versions are those of the package's metadata.
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}

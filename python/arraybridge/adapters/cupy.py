@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, Caps, Description
-from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View

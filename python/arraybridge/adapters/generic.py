@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from arraybridge import _core, interfaces
-from arraybridge.classes import is_sparse
+from arraybridge import _core
+from arraybridge.arrays import interfaces
+from arraybridge.arrays.classes import is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 

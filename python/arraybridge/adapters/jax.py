@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, adapters, devices
+from arraybridge import _core, adapters
 from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray
 from arraybridge.planner import COMMON, FLOAT8, Caps, Description
-from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import ensure_module, generic
+from arraybridge.arrays import devices
 from arraybridge.planner import COMMON, Caps, Description
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import ensure_module, named
+from arraybridge.arrays import devices
+from arraybridge.arrays.owners import owner_of
 from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
-from arraybridge.owners import owner_of
 from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description
 
 if TYPE_CHECKING:

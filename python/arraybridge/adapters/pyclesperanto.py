@@ -18,10 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.devices import Device, OwnDevices
+from arraybridge.arrays import devices
+from arraybridge.arrays.devices import Device, OwnDevices
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 from arraybridge.planner import CODES, Caps, Description
 

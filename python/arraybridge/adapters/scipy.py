@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from arraybridge.adapters import ensure_module
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray
-from arraybridge.sparse_layout import Layout
 
 
 def sparse_parts(array: Any) -> tuple[Layout, list[Any]]:

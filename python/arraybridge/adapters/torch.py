@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import ensure_module
+from arraybridge.arrays import devices
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype
 from arraybridge.planner import CODES, COMMON, DETACHED, FLOAT8, Caps, Description
-from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge._core import View

@@ -9,9 +9,11 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from arraybridge import _core, adapters, counts, devices, planner
+from arraybridge import _core, adapters, counts, planner
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
+from arraybridge.arrays import devices
+from arraybridge.arrays.sparse_layout import Layout as SparseLayout
 from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.outcomes import Outcomes, seen
@@ -24,7 +26,6 @@ from arraybridge.convert.uploads import Uploads
 from arraybridge.convert.ways import Way
 from arraybridge.errors import InvalidRequest, UnsupportedArray, raised_by
 from arraybridge.planner import Caps, Description, Plan
-from arraybridge.sparse_layout import Layout as SparseLayout
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]

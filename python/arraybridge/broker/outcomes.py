@@ -7,7 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from arraybridge import _core, adapters, callers, counts, devices, planner
+from arraybridge import _core, adapters, callers, counts, planner
+from arraybridge.arrays import devices
 from arraybridge.errors import BrokerError, CopyWarning, raised_by
 from arraybridge.planner import Converted, Plan
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.arrays.devices import Device
 from arraybridge.broker.progress import Meter, Progress
 from arraybridge.broker.progress import copy as piecewise
 from arraybridge.convert.source import Source, source_of
-from arraybridge.devices import Device
 from arraybridge.errors import InvalidRequest
 
 

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds, check_text, checked_metadata
+from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
 from arraybridge.broker.progress import Progress
-from arraybridge.classes import memory_type_of
 from arraybridge.convert import shortcut, tree
 from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.arguments import Access, check_text
+from arraybridge.arrays.devices import HOST
 from arraybridge.convert.source import Held
-from arraybridge.devices import HOST
 from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray, printable
 from arraybridge.integrations.array_api import namespace_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused

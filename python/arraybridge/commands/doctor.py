@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from arraybridge import _bin, _conflict, _core, adapters, devices
+from arraybridge import _bin, _conflict, _core, adapters
 from arraybridge._conflict import DISTRIBUTION
+from arraybridge.arrays import devices
 from arraybridge.commands import tables
 from arraybridge.errors import InvalidRequest
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from arraybridge import adapters, devices, planner
-from arraybridge.devices import Device, OwnDevices
+from arraybridge import adapters, planner
+from arraybridge.arrays import devices
+from arraybridge.arrays.devices import Device, OwnDevices
 from arraybridge.errors import MemoryConversionError
 from arraybridge.planner import CODES, Caps, Description, Plan
 

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from arraybridge import _core, adapters, devices
+from arraybridge import _core, adapters
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
 from arraybridge.broker import Broker
 from arraybridge.errors import DeviceUnavailable, FrameworkNotAvailable
 

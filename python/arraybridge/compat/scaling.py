@@ -10,10 +10,11 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from arraybridge import autograph, callers, devices, planner
+from arraybridge import autograph, callers, planner
 from arraybridge.adapters import ensure_module, named
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_word
+from arraybridge.arrays import devices
 from arraybridge.convert.memory import brought, device_of, values_of
 from arraybridge.detect import MemoryType, detect_memory_type
 from arraybridge.errors import InvalidMemoryType, UnsupportedDtype

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from arraybridge import adapters, autograph, devices, planner
+from arraybridge import adapters, autograph, planner
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.classes import detect_memory_type, memory_type_named
+from arraybridge.arrays import devices
+from arraybridge.arrays.classes import detect_memory_type, memory_type_named
 from arraybridge.compat.scaling import scale_dtype
 from arraybridge.convert.memory import brought, converted, device_of, values_of
 from arraybridge.errors import MemoryConversionError, UnsupportedDtype

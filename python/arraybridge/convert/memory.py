@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import adapters, autograph, callers, counts, devices
+from arraybridge import adapters, autograph, callers, counts
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
-from arraybridge.classes import detect_memory_type, framework_of, memory_type_named
+from arraybridge.arrays import devices
+from arraybridge.arrays.classes import detect_memory_type, framework_of, memory_type_named
 from arraybridge.convert import shortcut, sparse, tree, ways
 from arraybridge.convert.passing import passed
 from arraybridge.convert.source import Source, on_host, plain, source_of

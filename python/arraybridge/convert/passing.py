@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arraybridge import adapters, devices
+from arraybridge import adapters
+from arraybridge.arrays import devices
 from arraybridge.convert.byte_format import bytes_of, view_of
 from arraybridge.convert.source import Source, described, on_host, plain
 from arraybridge.convert.ways import MEMORY

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from arraybridge import _core, adapters, counts
 from arraybridge.adapters import Adapter
-from arraybridge.classes import memory_type_of
+from arraybridge.arrays.classes import memory_type_of
 from arraybridge.planner import Caps, Plan
 
 Maker = Callable[[Any], _core.View]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from arraybridge import _core, adapters, devices
+from arraybridge import _core, adapters
 from arraybridge.adapters import generic
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.classes import framework_of, is_keras_variable
+from arraybridge.arrays import devices
+from arraybridge.arrays.classes import framework_of, is_keras_variable
 from arraybridge.errors import BrokerError, MemoryConversionError, UnsupportedArray, exhausted_by, raised_by
 from arraybridge.planner import Caps, Description, Plan
 

@@ -11,12 +11,13 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from arraybridge import _core, devices
+from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.classes import sparse_framework_of
+from arraybridge.arrays import devices
+from arraybridge.arrays.classes import sparse_framework_of
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import BrokerError, UnsupportedArray, ZeroCopyUnavailable, raised_by
 from arraybridge.planner import Plan
-from arraybridge.sparse_layout import Layout
 
 if TYPE_CHECKING:
     from arraybridge.adapters import Adapter

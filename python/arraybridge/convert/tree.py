@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from arraybridge import sparse_layout
-from arraybridge.classes import is_dense, is_sparse
+from arraybridge.arrays import sparse_layout
+from arraybridge.arrays.classes import is_dense, is_sparse
+from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.convert import plain, records, sparse
 from arraybridge.convert.records import Record, Types
 from arraybridge.convert.sparse import Sparse
 from arraybridge.errors import BrokerError, InvalidRequest
-from arraybridge.sparse_layout import Layout
 
 DEPTH_MAX: Final = 64
 _STEP_MAX: Final = 64  # characters of a step in an error

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from arraybridge import _core, devices
+from arraybridge import _core
+from arraybridge.arrays import devices
 
 if TYPE_CHECKING:
     from arraybridge.adapters import MemoryAdapter

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Literal, get_args
 
-from arraybridge import devices, planner
+from arraybridge import planner
 from arraybridge.arguments import check_word
+from arraybridge.arrays import devices
 from arraybridge.errors import UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
 from arraybridge.planner import ASKED_FOR, CODES, COPY_REQUESTED, DETACHED, OPAQUE_PREFIXES, Caps, Description, Plan
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
-from arraybridge.classes import detect_memory_type
-from arraybridge.devices import CPU, named
+from arraybridge.arrays.classes import detect_memory_type
+from arraybridge.arrays.devices import CPU, named
 from arraybridge.errors import FrameworkNotAvailable, UnsupportedArray
 from arraybridge.planner import CODES, COMMON
 

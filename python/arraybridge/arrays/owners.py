@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core
-from arraybridge.classes import memory_type_of
+from arraybridge.arrays.classes import memory_type_of
 
 _CHAIN_MAX: Final = 64  # NumPy makes chains of two; objects of users may be cyclic
 _CONSTANT: Final = ("jax", "tensorflow")  # memory types whose arrays never change their value

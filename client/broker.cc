@@ -113,7 +113,7 @@ void Broker::Core::Forget() {
 }
 
 std::optional<Acquired> Broker::Core::TryAcquire(const ShareRef& ref, MapMode mode) const {
-  if (!options_.holds || ref.id != 0) return std::nullopt;
+  if (!options_.catalogue || ref.id != 0) return std::nullopt;
   const auto connection = known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session) return std::nullopt;
@@ -421,7 +421,7 @@ ClientStats Broker::client_stats() const {
   stats.arenas_written = session->written().count();
   stats.arena_bytes = session->written().bytes();
   stats.arenas_mapped = session->read().count();
-  stats.holds_taken = session->hazards().taken();
+  stats.catalogue_acquires = session->hazards().taken();
   stats.unwaited_publishes = session->unwaited().submitted();
   stats.direct_shares = session->direct_producers().shares();
   return stats;

@@ -25,7 +25,7 @@ void Append(codec::Release& to, codec::Release from) {
   to.leases.insert(to.leases.end(), from.leases.begin(), from.leases.end());
   to.arenas.insert(to.arenas.end(), from.arenas.begin(), from.arenas.end());
   to.unmapped.insert(to.unmapped.end(), from.unmapped.begin(), from.unmapped.end());
-  to.holds = to.holds || from.holds;
+  to.hazards_cleared = to.hazards_cleared || from.hazards_cleared;
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
   to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
@@ -48,7 +48,7 @@ codec::Release TakeMessage(codec::Release& release) {
   message.arenas = take(release.arenas);
   message.unmapped = take(release.unmapped);
   message.direct_channels = take(release.direct_channels);
-  message.holds = std::exchange(release.holds, false);
+  message.hazards_cleared = std::exchange(release.hazards_cleared, false);
   message.capabilities = std::exchange(release.capabilities, std::nullopt);
   const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
   message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
@@ -76,7 +76,7 @@ codec::Release ReleaseQueue::WithUnsent(codec::Release release) {
 // read it.
 Status ReleaseQueue::Send(const codec::Release& message) {
   const std::string payload = codec::Encode(message);
-  const bool frees = (!message.leases.empty() || message.holds) && written_.count() > 0;
+  const bool frees = (!message.leases.empty() || message.hazards_cleared) && written_.count() > 0;
   if (!frees && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload);
   return lifeline_.Ask(Verb::kRelease, payload, [this, told = FencesOf(message)](const Result<Answer>& answer) {
     if (answer.ok()) HandleReply(told, answer->payload);

@@ -8,12 +8,12 @@ namespace arraybridge {
 
 Result<std::unique_ptr<HazardPage>> HazardPage::Map(const UniqueFd& file) {
   // SharedMapping keeps the page from children, which could clear their parent's slots.
-  auto pages = SharedMapping::Map(file, sizeof(holds::Page), PROT_READ | PROT_WRITE, "a hazard page");
+  auto pages = SharedMapping::Map(file, sizeof(hazard::Page), PROT_READ | PROT_WRITE, "a hazard page");
   if (!pages.ok()) return pages.status();
   std::unique_ptr<HazardPage> mapped(new HazardPage(*std::move(pages)));
-  if (mapped->page().version != holds::kVersion) {
+  if (mapped->page().version != hazard::kVersion) {
     return FailedPrecondition("the hazard page has layout ", mapped->page().version, ", this client writes ",
-                              holds::kVersion);
+                              hazard::kVersion);
   }
   return mapped;
 }

@@ -28,16 +28,16 @@ class HazardPage {
   HazardPage(const HazardPage&) = delete;
   HazardPage& operator=(const HazardPage&) = delete;
 
-  holds::Page& page() { return page_; }
+  hazard::Page& page() { return page_; }
 
  private:
   explicit HazardPage(SharedMapping pages)
-      : pages_(std::move(pages)), page_(*static_cast<holds::Page*>(pages_.base())) {}
+      : pages_(std::move(pages)), page_(*static_cast<hazard::Page*>(pages_.base())) {}
   const SharedMapping pages_;
-  holds::Page& page_;
+  hazard::Page& page_;
 };
 
-// Thread-safe. `Order`: holds::Ordering, except in its own tests.
+// Thread-safe. `Order`: hazard::Ordering, except in its own tests.
 template <class Order>
 class BasicHazardTable {
  public:
@@ -102,7 +102,7 @@ class BasicHazardTable {
   }
 
  private:
-  static constexpr uint32_t kNone = holds::kWords;
+  static constexpr uint32_t kNone = hazard::kWords;
   static constexpr uint32_t kBuckets = 1024;
   static constexpr uint32_t kNoBucket = kBuckets;
 
@@ -122,7 +122,7 @@ class BasicHazardTable {
   };
 
   static uint64_t WordOf(catalogue::Found found) {
-    return holds::WordOf(found.slot, catalogue::GenerationOf(found.state));
+    return hazard::WordOf(found.slot, catalogue::GenerationOf(found.state));
   }
   // Computed from the name, not from the slot's word, so that the processor reads the bucket while it waits for the
   // catalogue.
@@ -180,7 +180,7 @@ class BasicHazardTable {
   }
   // Takes the lowest free entry, so that the broker reads no more words than were ever in use at the same time.
   uint32_t OwnLowest() AB_REQUIRES(mutex_) {
-    for (uint32_t i = 0; i < holds::kWords; ++i) {
+    for (uint32_t i = 0; i < hazard::kWords; ++i) {
       if (Own(i)) return i;
     }
     return kNone;
@@ -196,7 +196,7 @@ class BasicHazardTable {
   void Disown(uint32_t index) { entries_[index].users.store(0, std::memory_order_release); }
   // REQUIRES: the caller owns `index`. The same holds for SetWord and Use.
   bool Claim(uint32_t index, catalogue::Found found) {
-    return holds::Claim<Order>(page_, index, found.slot, found.state, catalogue_->record(found.slot).state);
+    return hazard::Claim<Order>(page_, index, found.slot, found.state, catalogue_->record(found.slot).state);
   }
   void SetWord(uint32_t index, const Hash128& hash, uint64_t word) AB_REQUIRES(mutex_) {
     Entry& entry = entries_[index];
@@ -236,7 +236,7 @@ class BasicHazardTable {
     if (users != 1) return false;
     const uint64_t generation = entry.word & catalogue::kGenerationMax;
     const uint64_t& state = RecordOf(index).state;
-    holds::Clear(page_, index);
+    hazard::Clear(page_, index);
     // No fence: a withdrawal at this moment may find the slot set and get no hint. The broker then checks again by
     // itself.
     const bool live =
@@ -247,13 +247,13 @@ class BasicHazardTable {
 
   const std::unique_ptr<const ReadCatalogue> catalogue_;
   const std::unique_ptr<HazardPage> written_;
-  holds::Page& page_;
+  hazard::Page& page_;
   Mutex mutex_;
-  std::array<Entry, holds::kWords> entries_;
+  std::array<Entry, hazard::kWords> entries_;
   std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock held
 };
 
-using HazardTable = BasicHazardTable<holds::Ordering>;
+using HazardTable = BasicHazardTable<hazard::Ordering>;
 using HazardSlot = HazardTable::HazardSlot;
 
 }  // namespace arraybridge

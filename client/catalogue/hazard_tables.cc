@@ -29,7 +29,7 @@ void HazardTables::Ask() {
   Status asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kCatalogue),
                                [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
   if (asked.ok()) {
-    asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kHolds),
+    asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kHazardPage),
                           [this](const Result<Answer>& answer) { HavePage(answer); });
   }
   if (!asked.ok()) Refused(asked);
@@ -58,7 +58,7 @@ void HazardTables::HavePage(const Result<Answer>& answer) {
     now_.store(tables_.back().get(), std::memory_order_release);
   }
   // The seal is optional, so the message is dropped if the broker is busy.
-  static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHoldsMapped(ns_)));
+  static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHazardPageMapped(ns_)));
 }
 
 void HazardTables::Refused(const Status& why) {

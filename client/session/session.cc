@@ -79,7 +79,7 @@ Session::Session(const Broker::Options& options, const Shared& shared, std::shar
       written_(OwnArenaBytesOf(server_)),
       read_({.arenas = options.read_arenas_max, .bytes = options.read_bytes_max}),
       releases_(*lifeline, written_, read_, fences_),
-      hazards_(options.ns, options.holds, *lifeline),
+      hazards_(options.ns, options.catalogue, *lifeline),
       unwaited_(options.ns, *lifeline, written_, shared.deferred_errors),
       lifeline_(std::move(lifeline)) {}
 

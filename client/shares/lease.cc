@@ -41,7 +41,7 @@ void Lease::GiveBack(codec::Release& release) {
   arena.reset();
   if (direct_) return direct_->End(slot_);
   if (id == 0) {
-    if (hazard_.End() || withdrawn_) release.holds = true;
+    if (hazard_.End() || withdrawn_) release.hazards_cleared = true;
     return;
   }
   release.leases.push_back(id);

@@ -151,7 +151,7 @@ struct Release {
   std::vector<uint64_t> leases;
   std::vector<uint64_t> arenas;
   std::vector<uint64_t> unmapped;
-  bool holds = false;  // hazard slots of withdrawn shares have been cleared
+  bool hazards_cleared = false;  // hazard slots of withdrawn shares have been cleared
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> direct_channels{};
@@ -160,7 +160,7 @@ struct Release {
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
-    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !holds &&
+    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !hazards_cleared &&
            !ends_fences() && notes.empty() && !capabilities;
   }
 };
@@ -182,9 +182,9 @@ std::string Encode(const Release& request);
 // The encoded size of these arrays in a Publish, as the broker counts it.
 uint64_t SpecBytes(std::span<const PublishedArray> arrays);
 std::string EncodeMapped(uint64_t arena);
-enum class BrowsePart : uint8_t { kCatalogue = 0, kHolds = 1, kQueue = 2, kDirectChannel = 8 };
+enum class BrowsePart : uint8_t { kCatalogue = 0, kHazardPage = 1, kQueue = 2, kDirectChannel = 8 };
 std::string EncodeBrowse(std::string_view ns, BrowsePart part);
-std::string EncodeHoldsMapped(std::string_view ns);
+std::string EncodeHazardPageMapped(std::string_view ns);
 std::string EncodeQueueMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
                           bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);

@@ -53,7 +53,7 @@ Stats StatsOf(const wire::GetStatsResponse& said) {
               .sessions_cut_total = said.sessions_cut_total,
               .pending_fences = said.pending_fences,
               .lost_fences_total = said.lost_fences_total,
-              .holds = said.holds,
+              .hazard_slots = said.hazard_slots,
               .pinned_bytes = said.pinned_bytes,
               .channels = said.channels,
               .queued_shares = said.queued_shares,

@@ -94,7 +94,7 @@ std::string Encode(const Release& request) {
   wire::ReleaseRequest message{.leases = request.leases,
                                .arenas = request.arenas,
                                .unmapped = request.unmapped,
-                               .holds = request.holds,
+                               .hazards_cleared = request.hazards_cleared,
                                .done = request.done,
                                .lost = request.lost,
                                .direct_channels = request.direct_channels};
@@ -109,7 +109,9 @@ std::string EncodeBrowse(std::string_view ns, BrowsePart part) {
   return wire::Encode(wire::BrowseRequest{.namespace_ = ns, .part = static_cast<wire::BrowseRequest::Part>(part)});
 }
 
-std::string EncodeHoldsMapped(std::string_view ns) { return wire::Encode(wire::MappedRequest{.holds_of = ns}); }
+std::string EncodeHazardPageMapped(std::string_view ns) {
+  return wire::Encode(wire::MappedRequest{.hazard_page_of = ns});
+}
 
 std::string EncodeQueueMapped() { return wire::Encode(wire::MappedRequest{.queue = true}); }
 

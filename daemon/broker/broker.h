@@ -131,25 +131,25 @@ class Broker {
   // Reading without calls (hazard_verbs.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
   // A read-only descriptor of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
-  // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid,
-  // descriptors_per_uid. FAILED_PRECONDITION, HOLDS_MAPPED.
-  Result<UniqueFd> ExportHolds(SessionId session, std::string_view ns);
+  // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED:
+  // limits.hazard_pages_per_uid, descriptors_per_uid. FAILED_PRECONDITION, HAZARD_PAGE_MAPPED.
+  Result<UniqueFd> ExportHazardPage(SessionId session, std::string_view ns);
   // The session has mapped its page: from now on no other process can map it writable.
-  Status HoldsMapped(SessionId session, std::string_view ns);
+  Status HazardPageMapped(SessionId session, std::string_view ns);
   // Whether withdrawn bytes wait until a hazard slot is cleared. No message need report that.
-  bool holds_waiting() const;
+  bool hazards_waiting() const;
   struct Looked {
     uint64_t freed = 0;                 // shares whose bytes wait no longer
     std::vector<SessionId> over_limit;  // sessions above limits.pinned_bytes_per_session; the caller must end them
     bool more = false;                  // the look reached its limit: call LookOn soon
   };
   // Looks through the hazard pages again, for all shares that wait. One call does one slice, in turns between users.
-  Looked LookAtHolds();
+  Looked PollHazards();
   // Does the next slice of the look.
   Looked LookOn();
   // The session says that it has cleared a hazard slot: the namespaces in which it reads are looked at next. True: a
   // share waits there.
-  bool HoldEnded(SessionId session);
+  bool HazardCleared(SessionId session);
 
   // Session queues (queue_verbs.cc): requests without system calls, served by the doors. OpenQueueOf returns a writable
   // descriptor of the page of requests and a read-only one of the page of completions; the session's unwaited publishes

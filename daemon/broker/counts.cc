@@ -17,14 +17,14 @@ std::vector<DeviceFacts> Broker::Devices() const {
 Snapshot Broker::TakeSnapshot() const {
   const State& state = *state_;
   Snapshot snapshot;
-  std::vector<std::shared_ptr<HoldsPage>> pages;
+  std::vector<std::shared_ptr<HazardPage>> pages;
   state.Count(&snapshot, &pages);
   // One page per session and namespace; counting needs no lock.
-  for (const auto& page : pages) snapshot.holds += page->count();
+  for (const auto& page : pages) snapshot.hazard_slots += page->count();
   return snapshot;
 }
 
-void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const {
+void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardPage>>* pages) const {
   Snapshot& snapshot = *counted;
   const MutexLock lock(mutex);
   snapshot.sessions = sessions.all().size();
@@ -35,8 +35,8 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPa
     snapshot.channels += ns->channels.size();
     snapshot.queued_shares += ns->queued_shares;
     snapshot.charged_bytes += ns->quota().used();
-    snapshot.pinned_bytes += ns->holding.pinned_bytes();
-    for (const Holding::Page& page : ns->holding.pages()) pages->push_back(page.holds);
+    snapshot.pinned_bytes += ns->hazards.pinned_bytes();
+    for (const NamespaceHazards::Page& page : ns->hazards.pages()) pages->push_back(page.page);
   }
   snapshot.withdrawn_shares -= snapshot.queued_shares;
   snapshot.queued_shares += direct_channels.standing();

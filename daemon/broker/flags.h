@@ -7,9 +7,9 @@ namespace arraybridge {
 
 // Thread-safe. The broker's tables write them with its lock held.
 struct Flags {
-  std::atomic<bool> sweep_wanted{false};   // a Sweep would find something that the last one has not seen
-  std::atomic<bool> holds_waiting{false};  // a share waits for hazard slots to be cleared
-  std::atomic<bool> has_queues{false};     // a session has a queue
+  std::atomic<bool> sweep_wanted{false};     // a Sweep would find something that the last one has not seen
+  std::atomic<bool> hazards_waiting{false};  // a share waits for hazard slots to be cleared
+  std::atomic<bool> has_queues{false};       // a session has a queue
 };
 
 }  // namespace arraybridge

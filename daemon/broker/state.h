@@ -80,7 +80,7 @@ struct Broker::State {
   ShareRow RowOf(const Share& share, Clock::time_point now, const Session* asker) const AB_REQUIRES(mutex);
   OfferRow OfferTo(const Session& session, const Share& share) const AB_REQUIRES(mutex);
   // Counts all tables. The caller counts the hazard slots in these pages.
-  void Count(Snapshot* counted, std::vector<std::shared_ptr<HoldsPage>>* pages) const AB_EXCLUDES(mutex);
+  void Count(Snapshot* counted, std::vector<std::shared_ptr<HazardPage>>* pages) const AB_EXCLUDES(mutex);
 
   // Sweeping (sweep.cc). Does one slice of everything that is due. True: more is due.
   bool ClearSome(Clock::time_point now) AB_REQUIRES(mutex);

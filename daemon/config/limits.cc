@@ -75,7 +75,7 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(sessions_per_uid), kPositive, "connected client processes of one user"),
       Number(AB_LIMIT(leases_per_session), kPositive, "arrays that one session reads at once"),
       Number(AB_LIMIT(leases_per_uid), kPositive, "arrays that the sessions of one user read at once"),
-      Number(AB_LIMIT(hold_pages_per_uid), kAny,
+      Number(AB_LIMIT(hazard_pages_per_uid), kAny,
              "hazard pages of one user: one for each session and namespace that it reads without calls"),
       Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that clients find without a call"),
       Bytes(AB_LIMIT(pinned_bytes_per_session), kAny,

@@ -154,11 +154,11 @@ class Core:
         namespace: str,
         timeout_s: float,
         client: str,
-        holds: bool = True,
+        catalogue: bool = True,
         token: str = "",
         direct_channels: bool = True,
     ) -> None:
-        """holds: find and hold shares without calls where possible. token: opens namespaces to this process. direct_channels:
+        """catalogue: find and hold shares without calls where possible. token: opens namespaces to this process. direct_channels:
         send and receive in channels without calls where possible.
         """
     def empty(

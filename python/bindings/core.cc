@@ -120,7 +120,7 @@ py::object InfoOf(Share share, bool waited) {
 
 class Core {
  public:
-  Core(std::string address, std::string ns, double timeout_s, std::string client, bool holds, std::string token,
+  Core(std::string address, std::string ns, double timeout_s, std::string client, bool catalogue, std::string token,
        bool direct_channels)
       : broker_({.address = std::move(address),
                  .ns = std::move(ns),
@@ -128,7 +128,7 @@ class Core {
                  .client = std::move(client),
                  .interrupted = Interrupted,
                  .cuda_driver = {},
-                 .holds = holds,
+                 .catalogue = catalogue,
                  .direct_channels = direct_channels,
                  .token = std::move(token)}) {}
 
@@ -270,7 +270,7 @@ class Core {
     out["acquires_total"] = stats.acquires_total;
     out["refusals_total"] = stats.refusals_total;
     out["sessions_cut_total"] = stats.sessions_cut_total;
-    out["holds"] = stats.holds;
+    out["hazard_slots"] = stats.hazard_slots;
     out["pinned_bytes"] = stats.pinned_bytes;
     out["channels"] = stats.channels;
     out["queued_shares"] = stats.queued_shares;
@@ -293,7 +293,7 @@ class Core {
     out["arenas_mapped"] = stats.arenas_mapped;
     out["live_leases"] = stats.live_leases;
     out["pending_releases"] = stats.pending_releases;
-    out["holds_taken"] = stats.holds_taken;
+    out["catalogue_acquires"] = stats.catalogue_acquires;
     out["unwaited_publishes"] = stats.unwaited_publishes;
     out["direct_shares"] = stats.direct_shares;
     return out;
@@ -446,7 +446,7 @@ void AddCore(py::module_& module) {
       .def("close", &WatchEnd::Close);
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
       .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
-           arg("namespace"), arg("timeout_s"), arg("client"), arg("holds") = true, arg("token") = "",
+           arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
            arg("device") = Where{kDeviceCpu, 0})

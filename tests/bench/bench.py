@@ -163,7 +163,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             peer = ["--peer-cpu", str(other)]
             note(measured([str(bench / "bench_channel"), "--echo", echo, *largest, *peer, *common]))
             note(measured([str(bench / "bench_grpc"), "--echo", grpc_echo, *common]))
-            for program in ("bench_holds", "bench_withdraw"):
+            for program in ("bench_hazards", "bench_withdraw"):
                 note(measured([str(bench / program), "--rounds", str(rounds)]))
             script = [sys.executable, str(HERE / "bench_python.py")]
             for work in ("put", "unwaited"):

@@ -32,12 +32,12 @@ struct Bytes {
 };
 
 Broker Connect(const Arguments& arguments) {
-  // Measures calls; bench_holds measures acquires without a call.
+  // Measures calls; bench_hazards measures acquires without a call.
   Broker broker({.address = arguments.Text("address"),
                  .ns = "bench",
                  .timeout = std::chrono::seconds(30),
                  .client = "bench",
-                 .holds = false});
+                 .catalogue = false});
   Must(broker.GetServerInfo());
   return broker;
 }

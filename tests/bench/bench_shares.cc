@@ -36,7 +36,7 @@ void Run(const Arguments& arguments) {
                  .ns = "idle",
                  .timeout = std::chrono::seconds(60),
                  .client = "bench",
-                 .holds = false});
+                 .catalogue = false});
   const int daemon = arguments.Number("daemon", 0);
   const int most = arguments.Number("shares", 100000);
   Echo echo(arguments.Text("echo"));

@@ -16,19 +16,19 @@ namespace arraybridge::bench {
 namespace {
 
 constexpr uint64_t kSessions = 256;
-constexpr uint32_t kHoldsEach = 64;
+constexpr uint32_t kSlotsEach = 64;
 
 // A session's page, as its client maps it.
 class MappedPage {
  public:
   explicit MappedPage(const UniqueFd& file)
-      : base_(::mmap(nullptr, sizeof(holds::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)) {
+      : base_(::mmap(nullptr, sizeof(hazard::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)) {
     if (base_ == MAP_FAILED) Fail("mmap");
   }
-  ~MappedPage() { ::munmap(base_, sizeof(holds::Page)); }
+  ~MappedPage() { ::munmap(base_, sizeof(hazard::Page)); }
   MappedPage(const MappedPage&) = delete;
   MappedPage& operator=(const MappedPage&) = delete;
-  holds::Page& page() { return *static_cast<holds::Page*>(base_); }
+  hazard::Page& page() { return *static_cast<hazard::Page*>(base_); }
 
  private:
   void* base_;
@@ -49,11 +49,11 @@ void Withdraw(int rounds) {
   std::vector<std::unique_ptr<MappedPage>> pages;
   for (uint64_t i = 0; i < kSessions; ++i) {
     const SessionId session = Must(broker.OpenSession({})).session;
-    pages.push_back(std::make_unique<MappedPage>(Must(broker.ExportHolds(session, "default"))));
-    for (uint32_t word = 0; word < kHoldsEach; ++word) {
-      pages.back()->page().words[word] = holds::WordOf(1000 + i * kHoldsEach + word, 1);
+    pages.push_back(std::make_unique<MappedPage>(Must(broker.ExportHazardPage(session, "default"))));
+    for (uint32_t word = 0; word < kSlotsEach; ++word) {
+      pages.back()->page().words[word] = hazard::WordOf(1000 + i * kSlotsEach + word, 1);
     }
-    pages.back()->page().high = kHoldsEach;
+    pages.back()->page().high = kSlotsEach;
   }
   PublishCall call;
   call.ns = "default";
@@ -68,7 +68,7 @@ void Withdraw(int rounds) {
   for (int i = 0; i < rounds * 200; ++i) {
     double start = NowMicroseconds();
     for (const auto& page : pages) {
-      for (uint32_t word = 0; word < kHoldsEach; ++word) sum += page->page().words[word];
+      for (uint32_t word = 0; word < kSlotsEach; ++word) sum += page->page().words[word];
     }
     floors.push_back(NowMicroseconds() - start);
     // The broker spends a limited part of the time on reading pages and delays further withdrawals, so this limits

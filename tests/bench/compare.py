@@ -51,7 +51,7 @@ def rows_of(build: Path, placement: str, rounds: int) -> Iterator[dict[str, Any]
             # The program had another name before session queues existed.
             unwaited = next(each for each in ("bench_unwaited", "bench_ring") if (programs / each).exists())
             yield from bench.measured([str(programs / unwaited), *common])
-        for program in ("bench_holds", "bench_withdraw"):
+        for program in ("bench_hazards", "bench_withdraw"):
             yield from bench.measured([str(programs / program), "--rounds", str(rounds)])
 
 

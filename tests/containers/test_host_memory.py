@@ -69,7 +69,7 @@ def test_no_memory_is_in_use_after_all_is_dropped(numpy_stage: Any, torch_stage:
     numpy_stage.ask("put", "frame", 1)
     torch_stage.ask("get", "frame")
     torch_stage.ask("drop", "frame")
-    for count in ("leases", "holds", "tickets", "waiting"):
+    for count in ("leases", "hazard_slots", "tickets", "waiting"):
         eventually(f"no {count}", lambda count=count: numpy_stage.ask("stats")[count] == 0)
     stats = numpy_stage.ask("stats")
     assert (stats["sessions"], stats["shares"], stats["arenas"]) == (2, 1, 1)
@@ -90,7 +90,7 @@ def test_a_killed_stage_does_not_affect_others(numpy_stage: Any, torch_stage: An
     assert (got["start"], got["sum"]) == (5, summed(5))
     if victim == "reader":
         later.ask("drop", "frame")
-        eventually("its claims end with it", lambda: survivor.ask("stats")["leases"] + survivor.ask("stats")["holds"] == 0)
+        eventually("its claims end with it", lambda: survivor.ask("stats")["leases"] + survivor.ask("stats")["hazard_slots"] == 0)
 
 
 def test_arrays_in_use_outlive_a_killed_broker(broker: Any, numpy_stage: Any, torch_stage: Any, run: Callable[..., Any]) -> None:

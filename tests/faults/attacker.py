@@ -30,7 +30,7 @@ HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, RELEASE, WITHDRAW, LIST = 1, 3, 4, 5, 6, 8, 9, 10
 GET_STATS, BROWSE, OPEN_CHANNEL, CLOSE_CHANNEL = 11, 13, 14, 15
 NO_REPLY = 1
-PAGE, HEADER_BYTES, RECORD_BYTES, HOLDS = 4096, 4096, 128, 504  # proto/boundary/layouts/{catalogue,hazard}.h
+PAGE, HEADER_BYTES, RECORD_BYTES, SLOTS = 4096, 4096, 128, 504  # proto/boundary/layouts/{catalogue,hazard}.h
 GENERATION_BITS, LIVE = 38, 2
 ALIGNMENT = 256
 NAMES_PER_REQUEST = 256
@@ -120,9 +120,9 @@ class Page:
         self.page = mmap.mmap(page, PAGE, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         os.close(catalogue)
         os.close(page)
-        line.call(MAPPED, wire.MappedRequest(holds_of=ns))
+        line.call(MAPPED, wire.MappedRequest(hazard_page_of=ns))
 
-    def live(self, most: int = HOLDS) -> list[int]:
+    def live(self, most: int = SLOTS) -> list[int]:
         """Holds on this many live records."""
         capacity = struct.unpack_from("<Q", self.table, 32)[0]
         words = []
@@ -135,7 +135,7 @@ class Page:
         return words
 
     def write(self, words: list[int]) -> None:
-        struct.pack_into("<I", self.page, 0, HOLDS)
+        struct.pack_into("<I", self.page, 0, SLOTS)
         for index, word in enumerate(words):
             struct.pack_into("<Q", self.page, 64 + 8 * index, word)
 
@@ -192,7 +192,7 @@ def orphans(wish: Wish) -> tuple[dict[str, Any], Attack]:
         publish(maker, ns, wish["shares"], name="")
     # A page for each session in as many namespaces as allowed.
     pages = 0
-    words = [(index + 1) << GENERATION_BITS | 1 for index in range(HOLDS)]
+    words = [(index + 1) << GENERATION_BITS | 1 for index in range(SLOTS)]
     for line in wish.lines(wish["sessions"]):
         with tolerate():
             for ns in wish.namespaces():
@@ -204,7 +204,7 @@ def orphans(wish: Wish) -> tuple[dict[str, Any], Attack]:
     return {"pages": pages}, lambda: end_and_begin(wish)
 
 
-def waiting_holds(wish: Wish) -> dict[str, Any]:
+def waiting_hazards(wish: Wish) -> dict[str, Any]:
     """Withdrawn shares in every namespace, which every session's page holds."""
     maker = wish.line()
     lines = wish.lines(wish["sessions"])
@@ -230,8 +230,8 @@ def waiting_holds(wish: Wish) -> dict[str, Any]:
 
 def hints(wish: Wish) -> tuple[dict[str, Any], Attack]:
     """Attack 2: reports continuously that a hold has ended."""
-    got = waiting_holds(wish)
-    hint = wire.ReleaseRequest(holds=True).SerializeToString()
+    got = waiting_hazards(wish)
+    hint = wire.ReleaseRequest(hazards_cleared=True).SerializeToString()
     line = wish.line()
 
     def attack() -> None:
@@ -243,7 +243,7 @@ def hints(wish: Wish) -> tuple[dict[str, Any], Attack]:
 
 def holders_end(wish: Wish) -> tuple[dict[str, Any], Attack]:
     """Attack 3: ends sessions at once that hold shares that wait for them."""
-    got = waiting_holds(wish)
+    got = waiting_hazards(wish)
     return got, lambda: os._exit(0)
 
 

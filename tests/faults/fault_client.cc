@@ -259,7 +259,7 @@ class FaultClient {
                   " charged_bytes=", stats->charged_bytes, " tickets=", stats->tickets, " waiting=", stats->waiting,
                   " dying_arenas=", stats->dying_arenas, " sessions_cut_total=", stats->sessions_cut_total,
                   " capacity_bytes=", stats->capacity_bytes, " allocated_bytes=", stats->allocated_bytes,
-                  " cached_bytes=", stats->cached_bytes, " holds=", stats->holds,
+                  " cached_bytes=", stats->cached_bytes, " hazard_slots=", stats->hazard_slots,
                   " pinned_bytes=", stats->pinned_bytes);
   }
 
@@ -267,7 +267,7 @@ class FaultClient {
     const ClientStats stats = broker_.client_stats();
     return Concat("arenas_written=", stats.arenas_written, " arena_bytes=", stats.arena_bytes,
                   " arenas_mapped=", stats.arenas_mapped, " live_leases=", stats.live_leases,
-                  " pending_releases=", stats.pending_releases, " holds_taken=", stats.holds_taken,
+                  " pending_releases=", stats.pending_releases, " catalogue_acquires=", stats.catalogue_acquires,
                   " unwaited_publishes=", stats.unwaited_publishes);
   }
 
@@ -374,7 +374,7 @@ int Serve(int argc, char** argv) {
   options.ns = argv[2];
   options.client = "fault_client";
   if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
-  options.holds = argc <= 4;  // "calls": every acquire is a call
+  options.catalogue = argc <= 4;  // "calls": every acquire is a call
   std::optional<Device> gpu;
   if (const char* const driver = std::getenv("FAULT_CLIENT_GPU"); driver != nullptr) {
     options.cuda_driver = driver;

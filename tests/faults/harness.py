@@ -307,7 +307,7 @@ class Ledger:
 
         def right() -> bool:
             self.seen = self.daemon.stats()
-            self.seen["leases"] += self.seen["holds"]  # both ways of acquiring
+            self.seen["leases"] += self.seen["hazard_slots"]  # both ways of acquiring
             wanted = {"sessions": sessions + 1, "shares": shares, "leases": leases, "withdrawn_shares": 0}
             wanted |= {"pinned_bytes": 0}
             wanted |= {"tickets": 0, "waiting": 0, "dying_arenas": 0}

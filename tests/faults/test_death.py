@@ -32,7 +32,7 @@ def test_killed_readers_leave_nothing(daemon: Daemon, ledger: Ledger) -> None:
         for reader in readers:
             reader.tell(f"churn {chance.randrange(1000)} 8 1000000")
         for reader in readers:
-            eventually("some acquisitions happened", lambda: daemon.stats()["leases"] + daemon.stats()["holds"] > 0)
+            eventually("some acquisitions happened", lambda: daemon.stats()["leases"] + daemon.stats()["hazard_slots"] > 0)
             reader.kill()
     ledger.settle(sessions=1, shares=8)
     for i in range(8):

@@ -22,7 +22,7 @@ const std::string& Library() {
 
 struct Kind {
   HandleKind kind;
-  bool holds;  // true: shares are acquired without requests if possible
+  bool catalogue;  // true: shares are acquired without requests if possible
 };
 
 // The daemon's machine. The driver of the test's own process can do everything.
@@ -48,7 +48,7 @@ class AllKindsTest : public ::testing::WithParamInterface<Kind>, Machine, public
   static Device device() { return kind() == HandleKind::kMemfd ? Device{} : Device{kDeviceCuda, 0, {}}; }
   Broker::Options options() const {
     Broker::Options options{.address = directory_, .timeout = seconds(30), .client = "test"};
-    options.holds = GetParam().holds;
+    options.catalogue = GetParam().catalogue;
     if (kind() != HandleKind::kMemfd) options.cuda_driver = Library();
     return options;
   }
@@ -330,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AllKindsTest,
                                            Kind{HandleKind::kCudaVmm, true}, Kind{HandleKind::kCudaVmm, false},
                                            Kind{HandleKind::kCudaIpc, true}, Kind{HandleKind::kCudaIpc, false}),
                          [](const auto& of) {
-                           return std::string(NameOf(of.param.kind)) + (of.param.holds ? "_Holds" : "_Calls");
+                           return std::string(NameOf(of.param.kind)) + (of.param.catalogue ? "_Catalogue" : "_Calls");
                          });
 
 }  // namespace

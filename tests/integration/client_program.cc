@@ -108,7 +108,7 @@ int Fork(Broker& broker) {
 Result<Acquired> Held(Broker& broker, const std::string& name) {
   for (int i = 0; i < 3; ++i) {
     auto array = broker.Acquire({.name = name});
-    if (!array.ok() || broker.client_stats().holds_taken > 0) return array;
+    if (!array.ok() || broker.client_stats().catalogue_acquires > 0) return array;
   }
   return Internal("no share is held without a call");
 }

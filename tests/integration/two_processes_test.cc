@@ -20,7 +20,7 @@ class TwoProcessesTest : public DaemonTest, public ::testing::WithParamInterface
     return std::make_unique<Process>(words);
   }
   Broker::Options options() const {
-    return {.address = directory_, .timeout = seconds(30), .client = "test", .holds = GetParam()};
+    return {.address = directory_, .timeout = seconds(30), .client = "test", .catalogue = GetParam()};
   }
 };
 
@@ -84,7 +84,7 @@ TEST_P(TwoProcessesTest, WhatOthersDoIsToldAndNoCallWaitsForIt) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(broker.GetStats().ok());  // while another thread waits
   EXPECT_EQ(Client({"put", "frame", "42"})->Line(), "ok");
   waits.join();
-  Broker other({.address = directory_, .timeout = seconds(30), .client = "other", .holds = false});
+  Broker other({.address = directory_, .timeout = seconds(30), .client = "other", .catalogue = false});
   const auto acquired = other.Acquire({.name = "frame"}, {.note = "by hand"});
   ASSERT_TRUE(acquired.ok()) << acquired.status().ToString();
   const auto told = watch->Next();

@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--calls"):
-        setattr(_core, "Core", functools.partial(_core.Core, holds=False))
+        setattr(_core, "Core", functools.partial(_core.Core, catalogue=False))
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def test_a_tree_of_64_arrays_is_one_message_and_then_none(broker: arraybridge.Br
     for _ in range(100):  # the catalogue is asked for with the first, and comes while others go on by calls
         asked = broker.stats()["acquires_total"]
         found = broker.get("tree")
-        if broker.stats()["holds"]:
+        if broker.stats()["hazard_slots"]:
             break
-    assert (broker.stats()["holds"], broker.stats()["acquires_total"]) == (1, asked), "it was held without a call"
+    assert (broker.stats()["hazard_slots"], broker.stats()["acquires_total"]) == (1, asked), "it was held without a call"
     assert [int(found[f"layer{i}"][j][0]) for i in range(32) for j in range(2)] == list(range(64))

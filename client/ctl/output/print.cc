@@ -143,8 +143,8 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
   table.Add({"charged", table.Size(stats.charged_bytes())});
   add("tickets", stats.tickets());
   add("waiting requests", stats.waiting());
-  add("holds", stats.holds());
-  table.Add({"withdrawn, kept by holds", table.Size(stats.pinned_bytes())});
+  add("hazard slots", stats.hazard_slots());
+  table.Add({"withdrawn, kept by hazard slots", table.Size(stats.pinned_bytes())});
   add("pending fences", stats.pending_fences());
   add("lost fences, total", stats.lost_fences_total());
   add("sessions, total", stats.sessions_total());
@@ -173,11 +173,11 @@ void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& ear
     capacity += device.capacity_bytes();
     allocated += device.allocated_bytes() - device.cached_bytes();
   }
-  Table table({"SESSIONS", "SHARES", "LEASES", "HOLDS", "WAITING", "CHARGED", "IN USE", "CAPACITY", "PUBLISHES/S",
-               "ACQUIRES/S", "REFUSALS/S"},
+  Table table({"SESSIONS", "SHARES", "LEASES", "HAZARD SLOTS", "WAITING", "CHARGED", "IN USE", "CAPACITY",
+               "PUBLISHES/S", "ACQUIRES/S", "REFUSALS/S"},
               style);
   table.Add({to_string(stats.sessions()), to_string(stats.shares()), to_string(stats.leases()),
-             to_string(stats.holds()), to_string(stats.waiting()), table.Size(stats.charged_bytes()),
+             to_string(stats.hazard_slots()), to_string(stats.waiting()), table.Size(stats.charged_bytes()),
              table.Size(allocated), table.Size(capacity),
              per_second(stats.publishes_total(), earlier.publishes_total()),
              per_second(stats.acquires_total(), earlier.acquires_total()),

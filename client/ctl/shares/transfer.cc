@@ -5,7 +5,7 @@
 
 namespace arraybridge::ctl {
 
-Result<Broker> ClientOf(const Options& options, bool holds) {
+Result<Broker> ClientOf(const Options& options, bool catalogue) {
   const auto socket = FindBroker(options.address);
   if (!socket.ok()) return socket.status();
   if (socket->find("://") != std::string::npos) {
@@ -17,7 +17,7 @@ Result<Broker> ClientOf(const Options& options, bool holds) {
   its.timeout = options.timeout;
   its.client = "arraybridgectl";
   its.token = options.token;
-  its.holds = holds;
+  its.catalogue = catalogue;
   return Broker(std::move(its));
 }
 

@@ -40,7 +40,7 @@ struct Stats {
   uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
            waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
            refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
-  uint64_t holds = 0;          // hazard slots in use: shares held without a call
+  uint64_t hazard_slots = 0;   // hazard slots in use: shares held without a call
   uint64_t pinned_bytes = 0;   // of withdrawn shares that only hazard slots keep
   uint64_t channels = 0;       // open channels
   uint64_t queued_shares = 0;  // sent and not yet received
@@ -64,7 +64,7 @@ struct ClientStats {
   uint64_t arenas_mapped = 0;  // arenas mapped for reading
   uint64_t live_leases = 0;
   uint64_t pending_releases = 0;
-  uint64_t holds_taken = 0;         // acquires without a call, in total
+  uint64_t catalogue_acquires = 0;  // acquires without a call, in total
   uint64_t unwaited_publishes = 0;  // in total
   uint64_t direct_shares = 0;       // sent into channels or received without a call, in total
 };
@@ -97,7 +97,7 @@ class Broker {
     uint64_t read_arenas_max = 256;
     uint64_t read_bytes_max = uint64_t{64} << 30;
     // True: shares are found and held without calls where possible. False: every Acquire is a call.
-    bool holds = true;
+    bool catalogue = true;
     // True: arrays are exchanged with one other process through a channel without calls where possible
     // (docs/fast-path.md).
     bool direct_channels = true;

@@ -24,8 +24,8 @@ struct Account {
   uint64_t shares = 0;  // made by its sessions, with and without a name
   uint64_t description_bytes = 0;
   uint64_t channel_ends = 0;
-  uint64_t hold_pages = 0;
-  uint64_t unmapped_hold_pages = 0;  // of these; the daemon keeps a descriptor of each
+  uint64_t hazard_pages = 0;
+  uint64_t unmapped_hazard_pages = 0;  // of these; the daemon keeps a descriptor of each
   uint64_t queues = 0;
   uint64_t catalogues = 0;  // of its own namespaces
   // The bytes and number of its arenas. The limit is checked where they are allocated.
@@ -36,7 +36,7 @@ struct Account {
 
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
-           hold_pages == 0 && queues == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
+           hazard_pages == 0 && queues == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
   }
 };
 

@@ -37,7 +37,7 @@ Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
   const Account& account = *session.account;
   const uint64_t open = kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
                         kDescriptorsOfDirectChannel * direct_channels_.CountOf(session.peer.uid) +
-                        account.unmapped_hold_pages + account.catalogues;
+                        account.unmapped_hazard_pages + account.catalogues;
   const uint64_t chosen = config_.limits.descriptors_per_uid;
   const uint64_t most = chosen != 0 ? chosen : descriptors_max_;
   if (open + more <= most) return Ok();

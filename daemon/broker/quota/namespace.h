@@ -14,7 +14,7 @@
 #include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/charge.h"
-#include "daemon/broker/shares/holding.h"
+#include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/broker/shares/share.h"
 #include "proto/boundary/result.h"
 
@@ -60,7 +60,7 @@ class Namespace {
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
 
   // Reading of its shares without calls.
-  Holding holding;
+  NamespaceHazards hazards;
   uint64_t queued_shares = 0;  // in all channels, which refer to this number
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;

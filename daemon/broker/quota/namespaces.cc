@@ -38,7 +38,7 @@ Result<Namespace*> Namespaces::FindOrMake(const NamespaceKey& key, uint32_t make
   auto fresh = std::make_unique<Namespace>(key.uid, std::string(key.name), QuotaBytes(key));
   // A shared namespace has its own budget, because its users have none in common.
   const bool shared = key.uid == kSharedByUsers;
-  fresh->holding.budget = shared ? std::make_shared<LookBudget>() : accounts_.Of(key.uid)->looks;
+  fresh->hazards.budget = shared ? std::make_shared<LookBudget>() : accounts_.Of(key.uid)->looks;
   const NamespaceKey its{fresh->uid(), fresh->name()};
   return all_.emplace(its, std::move(fresh)).first->second.get();
 }

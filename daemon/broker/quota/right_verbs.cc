@@ -18,7 +18,7 @@ bool UsesOnlyWhatItMay(const Session& session, const Rights& rights, const Sessi
   for (const auto& [arena, use] : session.uses) {
     if (!rights.MayUse(peer, key_of(*arena->ns()), Right::kRead)) return false;
   }
-  for (const Namespace* const held_in : session.holds_in) {
+  for (const Namespace* const held_in : session.hazard_pages_in) {
     if (!rights.MayUse(peer, key_of(*held_in), Right::kRead)) return false;
   }
   for (const auto& [id, end] : session.ends) {

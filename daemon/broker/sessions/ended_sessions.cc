@@ -45,7 +45,7 @@ bool EndedSessions::Clear(Session& session, uint64_t* steps) {
     share.fenced_by = nullptr;
     if (!share.fence.done()) leases_.LoseFence(share);
   }
-  if (!session.holds_in.empty()) {
+  if (!session.hazard_pages_in.empty()) {
     hazards_.DropPages(session);
     // Many sessions may end at once: their shares are looked for in one round, unless a look costs little.
     shares_.LookFor(kLookTurnNs);

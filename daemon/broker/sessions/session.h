@@ -17,7 +17,7 @@
 #include "daemon/broker/quota/account.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/broker/sessions/peer.h"
-#include "daemon/broker/shares/holding.h"
+#include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/broker/shares/share.h"
 
 namespace arraybridge {
@@ -46,7 +46,7 @@ struct Session {
   // Shares that it published with an event, until the fence is done and no session that received the event has a lease.
   std::map<ShareId, Share*> fenced;
   Tickets tickets;
-  std::vector<Namespace*> holds_in;         // namespaces in which it has a hazard page
+  std::vector<Namespace*> hazard_pages_in;  // namespaces in which it has a hazard page
   Pins pinned;                              // in all of these, as of the last look at each
   std::shared_ptr<SessionQueue> queue;      // null until the session opens one
   std::map<ChannelEndId, ChannelEnd> ends;  // open ends of channels

@@ -25,12 +25,12 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       if (!key.ok()) return key.status();
       Namespace* const owner = state.namespaces.Find(*key);
       if (owner == nullptr) return NoNamespace(ns);
-      if (owner->holding.catalogue == nullptr) {
+      if (owner->hazards.catalogue == nullptr) {
         AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
         if (fresh != nullptr) ++state.accounts.Of(key->uid)->catalogues;
-        owner->holding.catalogue = std::exchange(fresh, nullptr);
+        owner->hazards.catalogue = std::exchange(fresh, nullptr);
       }
-      catalogue = owner->holding.catalogue;
+      catalogue = owner->hazards.catalogue;
     }
     if (catalogue != nullptr) return catalogue->Export();
     AB_CHECK(again);
@@ -41,10 +41,10 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
 }
 
 // A session has one page per namespace, however often it asks.
-Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
+Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns) {
   State& state = *state_;
-  std::shared_ptr<HoldsPage> page;
-  std::shared_ptr<HoldsPage> fresh;  // destroyed after the lock is released, if another thread was first
+  std::shared_ptr<HazardPage> page;
+  std::shared_ptr<HazardPage> fresh;  // destroyed after the lock is released, if another thread was first
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
@@ -53,8 +53,8 @@ Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
       const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
       if (!key.ok()) return key.status();
       Namespace* const owner = state.namespaces.Find(*key);
-      if (owner == nullptr || owner->holding.catalogue == nullptr) return NoNamespace(ns);
-      page = owner->holding.PageOf(*found);
+      if (owner == nullptr || owner->hazards.catalogue == nullptr) return NoNamespace(ns);
+      page = owner->hazards.PageOf(*found);
       if (page == nullptr) AB_RETURN_IF_ERROR(state.hazards.CheckPage(*found));
       if (page == nullptr && fresh != nullptr) {
         page = std::exchange(fresh, nullptr);
@@ -63,13 +63,13 @@ Result<UniqueFd> Broker::ExportHolds(SessionId session, std::string_view ns) {
     }
     if (page != nullptr) return page->Export();
     AB_CHECK(again);
-    auto made = HoldsPage::Create();
+    auto made = HazardPage::Create();
     if (!made.ok()) return made.status();
     fresh = *std::move(made);
   }
 }
 
-Status Broker::HoldsMapped(SessionId session, std::string_view ns) {
+Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
@@ -77,17 +77,17 @@ Status Broker::HoldsMapped(SessionId session, std::string_view ns) {
   const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
   if (!key.ok()) return key.status();
   const Namespace* const owner = state.namespaces.Find(*key);
-  const std::shared_ptr<HoldsPage> page = owner == nullptr ? nullptr : owner->holding.PageOf(*found);
+  const std::shared_ptr<HazardPage> page = owner == nullptr ? nullptr : owner->hazards.PageOf(*found);
   if (page == nullptr) return NoNamespace(ns);
   if (page->sealed()) return Ok();
   AB_RETURN_IF_ERROR(page->Seal());
-  --found->account->unmapped_hold_pages;
+  --found->account->unmapped_hazard_pages;
   return Ok();
 }
 
-bool Broker::holds_waiting() const { return state_->flags.holds_waiting.load(std::memory_order_relaxed); }
+bool Broker::hazards_waiting() const { return state_->flags.hazards_waiting.load(std::memory_order_relaxed); }
 
-Broker::Looked Broker::LookAtHolds() {
+Broker::Looked Broker::PollHazards() {
   {
     const MutexLock lock(state_->mutex);
     state_->hazards.WantLooks();
@@ -105,14 +105,14 @@ Broker::Looked Broker::LookOn() {
   return looked;
 }
 
-bool Broker::HoldEnded(SessionId session) {
+bool Broker::HazardCleared(SessionId session) {
   State& state = *state_;
-  if (!holds_waiting()) return false;
+  if (!hazards_waiting()) return false;
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   bool any = false;
-  for (Namespace* const ns : found == nullptr ? std::vector<Namespace*>{} : found->holds_in) {
-    if (!ns->holding.waits()) continue;
+  for (Namespace* const ns : found == nullptr ? std::vector<Namespace*>{} : found->hazard_pages_in) {
+    if (!ns->hazards.waits()) continue;
     state.hazards.WantLook(*ns);
     any = true;
   }

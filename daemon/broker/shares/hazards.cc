@@ -13,10 +13,10 @@ namespace {
 
 constexpr uint64_t kPartOfCapacity = 2;  // by default one session may pin half of a device
 
-void Uncount(const Holding::Page& page) {
+void Uncount(const NamespaceHazards::Page& page) {
   Account& account = *page.session->account;
-  --account.hold_pages;
-  if (!page.holds->sealed()) --account.unmapped_hold_pages;
+  --account.hazard_pages;
+  if (!page.page->sealed()) --account.unmapped_hazard_pages;
 }
 
 }  // namespace
@@ -26,36 +26,36 @@ Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accou
     : config_(config), backends_(backends), accounts_(accounts), flags_(flags), released_(released) {}
 
 Status Hazards::CheckPage(const Session& session) const {
-  const uint64_t most = config_.limits.hold_pages_per_uid;
-  if (session.account->hold_pages >= most) return AtLimit("TOO_MANY_HOLD_PAGES", "hold_pages_per_uid", most);
+  const uint64_t most = config_.limits.hazard_pages_per_uid;
+  if (session.account->hazard_pages >= most) return AtLimit("TOO_MANY_HAZARD_PAGES", "hazard_pages_per_uid", most);
   return accounts_.CheckDescriptors(session, 1);
 }
 
-void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HoldsPage>& page) {
-  ++session.account->hold_pages;
-  ++session.account->unmapped_hold_pages;
-  ns.holding.Add(session, page);
-  session.holds_in.push_back(&ns);
+void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page) {
+  ++session.account->hazard_pages;
+  ++session.account->unmapped_hazard_pages;
+  ns.hazards.Add(session, page);
+  session.hazard_pages_in.push_back(&ns);
 }
 
 void Hazards::DropPages(Session& session) {
-  for (Namespace* const ns : std::exchange(session.holds_in, {})) {
-    Holding::Page page = ns->holding.Drop(session);
+  for (Namespace* const ns : std::exchange(session.hazard_pages_in, {})) {
+    NamespaceHazards::Page page = ns->hazards.Drop(session);
     Uncount(page);
-    released_.Add(std::move(page.holds));
-    if (ns->holding.waits()) WantLook(*ns);
+    released_.Add(std::move(page.page));
+    if (ns->hazards.waits()) WantLook(*ns);
   }
 }
 
 void Hazards::DropPages(Namespace& ns) {
-  for (const Holding::Page& page : ns.holding.pages()) {
-    std::erase(page.session->holds_in, &ns);
+  for (const NamespaceHazards::Page& page : ns.hazards.pages()) {
+    std::erase(page.session->hazard_pages_in, &ns);
     for (const PinnedBytes& was : page.pinned) AddPinned(page.session->pinned, was.device, -was.bytes);
     Uncount(page);
   }
-  if (ns.holding.catalogue != nullptr) {
+  if (ns.hazards.catalogue != nullptr) {
     --accounts_.Of(ns.uid())->catalogues;
-    ns.holding.catalogue->Close();
+    ns.hazards.catalogue->Close();
   }
   to_look_at_.erase({ns.uid(), &ns});
 }
@@ -63,42 +63,42 @@ void Hazards::DropPages(Namespace& ns) {
 // A share that alone exceeds a session's limit of pinned bytes is acquired by calls: a hazard slot on it would end its
 // reader's session as soon as the share is withdrawn.
 void Hazards::Insert(Share& share) const {
-  Holding& holding = share.ns->holding;
-  if (holding.catalogue == nullptr || share.entry.has_value()) return;
-  if (share.size <= PinnedBytesMax(share.arena->device())) holding.Insert(share);
+  NamespaceHazards& holding = share.ns->hazards;
+  if (hazards.catalogue == nullptr || share.entry.has_value()) return;
+  if (share.size <= PinnedBytesMax(share.arena->device())) hazards.Insert(share);
 }
 
 void Hazards::MarkEnforced(const Arena& arena) {
   for (const auto& [offset, share] : arena.shares()) {
-    if (share->entry.has_value() && !share->retired) share->ns->holding.catalogue->SetEnforced(*share->entry);
+    if (share->entry.has_value() && !share->retired) share->ns->hazards.catalogue->SetEnforced(*share->entry);
   }
 }
 
 void Hazards::Await(Share& share) {
-  share.ns->holding.Await(share);
+  share.ns->hazards.Await(share);
   waited_in_.insert(share.ns);
-  flags_.holds_waiting.store(true, std::memory_order_relaxed);
+  flags_.hazards_waiting.store(true, std::memory_order_relaxed);
 }
 
 void Hazards::Unwait(Share& share) {
-  if (!share.ns->holding.Unwait(share) || share.ns->holding.waits()) return;
+  if (!share.ns->hazards.Unwait(share) || share.ns->hazards.waits()) return;
   waited_in_.erase(share.ns);
-  if (waited_in_.empty()) flags_.holds_waiting.store(false, std::memory_order_relaxed);
+  if (waited_in_.empty()) flags_.hazards_waiting.store(false, std::memory_order_relaxed);
 }
 
 void Hazards::WantLook(Namespace& ns) {
-  if (!to_look_at_.emplace(ns.uid(), &ns).second) ns.holding.again = true;
+  if (!to_look_at_.emplace(ns.uid(), &ns).second) ns.hazards.again = true;
 }
 
 void Hazards::WantLooks() {
   for (Namespace* const ns : waited_in_) WantLook(*ns);
 }
 
-std::optional<Holding::Slice> Hazards::Look(uint64_t cost_max_ns) {
+std::optional<NamespaceHazards::Slice> Hazards::Look(uint64_t cost_max_ns) {
   Namespace* const ns = Next();
   if (ns == nullptr) return std::nullopt;
-  Holding::Slice slice = ns->holding.Look(std::min(kLookTurnNs, cost_max_ns));
-  ns->holding.budget->Spend(slice.cost_ns);
+  NamespaceHazards::Slice slice = ns->hazards.Look(std::min(kLookTurnNs, cost_max_ns));
+  ns->hazards.budget->Spend(slice.cost_ns);
   if (slice.round_ended) EndRound(*ns);
   return slice;
 }
@@ -128,7 +128,7 @@ Namespace* Hazards::NextOf(uint32_t uid) {
   const auto begin = to_look_at_.lower_bound({uid, nullptr});
   const auto behind = to_look_at_.upper_bound({uid, last});
   const auto end = to_look_at_.lower_bound({uint64_t{uid} + 1, nullptr});
-  const auto may_cost = [](const auto& entry) { return entry.second->holding.budget->has_some(); };
+  const auto may_cost = [](const auto& entry) { return entry.second->hazards.budget->has_some(); };
   auto found = std::find_if(behind, end, may_cost);
   if (found == end) found = std::find_if(begin, behind, may_cost);
   if (found == end || (found == behind && !may_cost(*behind))) return nullptr;
@@ -138,8 +138,8 @@ Namespace* Hazards::NextOf(uint32_t uid) {
 
 // The round has seen every page of the namespace and knows the bytes that each session pins there.
 void Hazards::EndRound(Namespace& ns) {
-  if (!ns.holding.again) to_look_at_.erase({ns.uid(), &ns});
-  for (Holding::Page& page : ns.holding.pages()) {
+  if (!ns.hazards.again) to_look_at_.erase({ns.uid(), &ns});
+  for (NamespaceHazards::Page& page : ns.hazards.pages()) {
     if (page.counting.empty() && page.pinned.empty()) continue;
     Pins& pinned = page.session->pinned;
     // adding a negative number wraps round

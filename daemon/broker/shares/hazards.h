@@ -1,8 +1,8 @@
 // Hazards decides when no session reads a share without calls any more. It knows the hazard pages of all namespaces,
 // which of them it looks through next, and the cost of looks for each user.
 //
-// A Holding (holding.h) is the part of one namespace. Looks take turns between users, and between the namespaces of one
-// user.
+// A NamespaceHazards (namespace_hazards.h) is the part of one namespace. Looks take turns between users, and between
+// the namespaces of one user.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/accounts.h"
-#include "daemon/broker/shares/holding.h"
+#include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
@@ -39,10 +39,10 @@ class Hazards {
   // All arguments outlive the table. Dropped pages go to `released`.
   Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags, DeferredRelease& released);
 
-  // Whether the session may have another page. RESOURCE_EXHAUSTED: limits.hold_pages_per_uid, descriptors_per_uid.
+  // Whether the session may have another page. RESOURCE_EXHAUSTED: limits.hazard_pages_per_uid, descriptors_per_uid.
   Status CheckPage(const Session& session) const;
   // REQUIRES: the session has no page in the namespace.
-  void AddPage(Namespace& ns, Session& session, const std::shared_ptr<HoldsPage>& page);
+  void AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page);
   // The session ends, and so do its hazard slots.
   void DropPages(Session& session);
   // The namespace is unused: drops its pages and its catalogue.
@@ -61,7 +61,7 @@ class Hazards {
   // The same for all namespaces in which a share waits.
   void WantLooks();
   // Does one turn that costs about `cost_max_ns` at most. nullopt: no namespace wants a look, or the budgets are spent.
-  std::optional<Holding::Slice> Look(uint64_t cost_max_ns);
+  std::optional<NamespaceHazards::Slice> Look(uint64_t cost_max_ns);
   bool wants_look() const { return !to_look_at_.empty(); }
   // Sessions that exceed limits.pinned_bytes_per_session, as found by looks. Each is returned once.
   std::vector<SessionId> TakeOverLimit() { return std::exchange(over_limit_, {}); }

@@ -65,7 +65,7 @@ void Shares::Withdraw(Share& share, const Session* who, std::string_view why) {
   const FreeCause before = arenas_.because;
   if (before == FreeCause::kRelease) arenas_.because = FreeCause::kWithdraw;
   TakeName(share);
-  share.ns->holding.Retire(share);
+  share.ns->hazards.Retire(share);
   Settle(share);
   arenas_.because = before;
 }
@@ -95,13 +95,13 @@ void Shares::Lose(Share& share, const Session* maker) {
 
 void Shares::Settle(Share& share) {
   if (!IsLetGo(share)) return;
-  if (!share.ns->holding.IsKnownUnheld(share)) return hazards_.Await(share);
+  if (!share.ns->hazards.IsKnownUnheld(share)) return hazards_.Await(share);
   Reuse(share);
 }
 
 void Shares::Reuse(Share& share) {
   hazards_.Unwait(share);
-  share.ns->holding.Free(share);
+  share.ns->hazards.Free(share);
   Arena& arena = *share.arena;
   arena.Free(share.offset);
   // A client that never asks for returned ranges loses them until it gives the arena back. The number is bounded.
@@ -160,7 +160,7 @@ void Shares::WithdrawOrphans(Clock::time_point now, uint64_t* steps) {
   while (!orphans_.empty() && orphans_.begin()->first <= now && TakeStep(steps)) {
     Share& share = *orphans_.extract(orphans_.begin()).value().second;
     if (share.withdrawn || share.leases > 0) continue;
-    if (share.ns->holding.IsKnownUnheld(share)) {
+    if (share.ns->hazards.IsKnownUnheld(share)) {
       Withdraw(share, nullptr, "orphaned");
     } else {
       hazards_.Await(share);

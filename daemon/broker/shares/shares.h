@@ -87,7 +87,7 @@ class Shares {
   Arenas& arenas_;
   Flags& flags_;
   // Unnamed shares whose maker is gone, by the end of their grace. An orphan whose grace has ended is not in here while
-  // it has a lease; one that may be held waits in its Holding.
+  // it has a lease; one that may be held waits in its NamespaceHazards.
   std::set<std::pair<Clock::time_point, Share*>> orphans_;
   std::set<std::pair<Clock::time_point, Share*>> expiring_;  // named shares, by their expiry
   uint64_t last_ = 0;

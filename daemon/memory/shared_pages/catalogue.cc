@@ -195,7 +195,7 @@ void Catalogue::Retire(const CatalogueEntry& entry) {
   Record& dead = record(entry.slot);
   AB_CHECK(Load(dead.state, kRelaxed) == StateOf(entry.generation, RecordState::kLive));
   --live_;
-  holds::Retire(dead.state);
+  hazard::Retire(dead.state);
   DropIndex(entry.slot, HashOf(dead));
 }
 

@@ -23,7 +23,7 @@ struct CatalogueEntry {
   uint64_t generation = 0;
 
   // The word of a hazard slot that holds this entry.
-  uint64_t hold() const { return holds::WordOf(slot, generation); }
+  uint64_t hold() const { return hazard::WordOf(slot, generation); }
 };
 
 struct CatalogueRow {

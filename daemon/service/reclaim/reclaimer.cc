@@ -21,18 +21,18 @@ Reclaimer::Reclaimer(Broker& broker, WaitingLine& line, SessionCuts& cuts)
             ServeMemory(Lane::kShort);
             if (line_.waits_for_memory()) ServeMemorySoon(Lane::kLong);
           },
-          [this](Sweeper::Look look) { return LookAtHolds(look); }),
+          [this](Sweeper::Look look) { return PollHazards(look); }),
       large_("ab-large"),
       slow_("ab-slow") {}
 
 void Reclaimer::Reclaim() {
-  sweeper_.WatchHolds();
+  sweeper_.WatchHazards();
   if (broker_.sweep_wanted() || line_.waits_for_memory()) sweeper_.Soon();
 }
 
-bool Reclaimer::LookAtHolds(Sweeper::Look look) {
-  if (!broker_.holds_waiting()) return false;
-  const Broker::Looked looked = look == Sweeper::Look::kAll ? broker_.LookAtHolds() : broker_.LookOn();
+bool Reclaimer::PollHazards(Sweeper::Look look) {
+  if (!broker_.hazards_waiting()) return false;
+  const Broker::Looked looked = look == Sweeper::Look::kAll ? broker_.PollHazards() : broker_.LookOn();
   if (looked.freed > 0) Reclaim();
   for (const SessionId session : looked.over_limit) {
     cuts_.Cut(session, "holds withdrawn bytes beyond limits.pinned_bytes_per_session");

@@ -31,7 +31,7 @@ class Reclaimer {
   void Reclaim();
   // Finds the sessions that still hold withdrawn bytes, and ends those that hold too many. True: there is more to look
   // at.
-  bool LookAtHolds(Sweeper::Look look);
+  bool PollHazards(Sweeper::Look look);
   Sweeper& sweeper() { return sweeper_; }
   HeapTrimmer& heap() { return heap_; }
 

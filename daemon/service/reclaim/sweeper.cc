@@ -6,12 +6,8 @@
 namespace arraybridge {
 
 Sweeper::Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
-                 std::function<bool(Look)> look_at_holds)
-    : broker_(broker),
-      worker_(worker),
-      heap_(heap),
-      swept_(std::move(swept)),
-      look_at_holds_(std::move(look_at_holds)) {}
+                 std::function<bool(Look)> poll_hazards)
+    : broker_(broker), worker_(worker), heap_(heap), swept_(std::move(swept)), poll_hazards_(std::move(poll_hazards)) {}
 
 void Sweeper::Soon() {
   {
@@ -57,19 +53,19 @@ void Sweeper::PostAt(Clock::time_point when) {
 }
 
 // A cooperative client reports the end of such a hold; the periodic check is for clients that do not, or cannot.
-void Sweeper::WatchHolds() {
-  if (broker_.holds_waiting()) LookAfter(kLookMin);
+void Sweeper::WatchHazards() {
+  if (broker_.hazards_waiting()) LookAfter(kLookMin);
 }
 
-void Sweeper::HoldEnded(SessionId session) {
-  if (broker_.HoldEnded(session)) LookOn();
+void Sweeper::HazardCleared(SessionId session) {
+  if (broker_.HazardCleared(session)) LookOn();
 }
 
 void Sweeper::LookOn() {
   if (looks_on_.exchange(true)) return;
   worker_.PostAt(Clock::now() + kSlicePause, [this] {
     looks_on_.store(false);
-    if (look_at_holds_(Look::kOn)) LookOn();
+    if (poll_hazards_(Look::kOn)) LookOn();
   });
 }
 
@@ -87,8 +83,8 @@ void Sweeper::LookAfter(std::chrono::milliseconds pause) {
       if (look_at_ != when) return;  // an earlier check has replaced this one
       look_at_.reset();
     }
-    if (look_at_holds_(Look::kAll)) LookOn();
-    if (broker_.holds_waiting()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
+    if (poll_hazards_(Look::kAll)) LookOn();
+    if (broker_.hazards_waiting()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
   });
 }
 
@@ -107,7 +103,7 @@ Broker::Swept Sweeper::SweepNow() {
 
 void Sweeper::Plan(const Broker::Swept& swept) {
   if (swept.next) At(*swept.next);
-  WatchHolds();  // a share without a lease or name may still be held
+  WatchHazards();  // a share without a lease or name may still be held
   heap_.Freed();
   if (!swept.unfinished || sweeps_on_.exchange(true)) return;
   worker_.PostAt(Clock::now() + kSlicePause, [this] {

@@ -19,10 +19,10 @@ class Sweeper {
  public:
   // kAll: checks all shares that wait for holds to end. kOn: continues the current check.
   enum class Look { kAll, kOn };
-  // `swept` runs on the worker after each sweep. `look_at_holds` runs there while shares wait for holds to end; it
+  // `swept` runs on the worker after each sweep. `poll_hazards` runs there while shares wait for holds to end; it
   // returns true if there is more to check. The worker must have stopped before the sweeper is destroyed.
   Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
-          std::function<bool(Look)> look_at_holds);
+          std::function<bool(Look)> poll_hazards);
 
   // Sweeps on the worker as soon as it is free.
   void Soon();
@@ -31,9 +31,9 @@ class Sweeper {
   // Sweeps again at that time, within kGrain.
   void At(Clock::time_point when) AB_EXCLUDES(mutex_);
   // Call it when a share may have begun to wait for a hold: checks holds with growing pauses until no share waits.
-  void WatchHolds() AB_EXCLUDES(mutex_);
+  void WatchHazards() AB_EXCLUDES(mutex_);
   // The session reports that one of its holds has ended: soon checks the shares that it reads.
-  void HoldEnded(SessionId session) AB_EXCLUDES(mutex_);
+  void HazardCleared(SessionId session) AB_EXCLUDES(mutex_);
   // Sweeps at once, on the calling thread, without calling `swept`. O(bytes): call it on a worker. The result does not
   // include what another thread sweeps meanwhile.
   Broker::Swept SweepNow() AB_EXCLUDES(mutex_);
@@ -59,7 +59,7 @@ class Sweeper {
   Worker& worker_;
   HeapTrimmer& heap_;
   const std::function<void()> swept_;
-  const std::function<bool(Look)> look_at_holds_;
+  const std::function<bool(Look)> poll_hazards_;
   std::atomic<bool> posted_{false};
   std::atomic<bool> sweeps_on_{false};  // the next slice of a sweep is planned
   std::atomic<bool> looks_on_{false};   // the next slice of a check is planned

@@ -55,7 +55,7 @@ class ArenaVerbs::Pending {
   // stay for the answer, whatever the answer is: each range is returned once.
   Deliver Try(bool first) {
     if (verbs_.admission_.draining()) return nullptr;
-    verbs_.reclaimer_.LookAtHolds(Sweeper::Look::kAll);
+    verbs_.reclaimer_.PollHazards(Sweeper::Look::kAll);
     verbs_.handover_.AddReturned(caller_, response_.mutable_returned());
     const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
     if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
@@ -216,7 +216,7 @@ Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, cons
     return channels_.DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
-    if (!request.holds_of().empty()) return broker_.HoldsMapped(caller.session, request.holds_of());
+    if (!request.hazard_page_of().empty()) return broker_.HazardPageMapped(caller.session, request.hazard_page_of());
     return broker_.Mapped(caller.session, ArenaId{});
   };
   AB_RETURN_IF_ERROR(seal());
@@ -262,8 +262,9 @@ Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, cons
   if (request.part() == v1::BrowseRequest::DIRECT_CHANNEL) {
     return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
   }
-  auto one = request.part() == v1::BrowseRequest::HOLDS ? broker_.ExportHolds(caller.session, request.namespace_())
-                                                        : broker_.ExportCatalogue(caller.session, request.namespace_());
+  auto one = request.part() == v1::BrowseRequest::HAZARD_PAGE
+                 ? broker_.ExportHazardPage(caller.session, request.namespace_())
+                 : broker_.ExportCatalogue(caller.session, request.namespace_());
   if (!one.ok()) return one.status();
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(*std::move(one));

@@ -52,7 +52,7 @@ void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   counts_.tallies.CountEnd(cause);
   for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
   const std::vector<ChannelId> channels = broker_.EndSession(session);
-  reclaimer_.sweeper().WatchHolds();
+  reclaimer_.sweeper().WatchHazards();
   line_.DropSession(session);
   publishes_.DropSession(session);
   for (const ChannelId channel : channels) ServeChannel(line_, channel);

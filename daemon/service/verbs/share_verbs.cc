@@ -149,7 +149,7 @@ Result<Answer<v1::ReleaseResponse>> ShareVerbs::Release(const Caller& caller, co
     if (!CheckNote(config_.limits, note.note()).ok()) continue;
     broker_.Renote(caller.session, ShareId{note.share()}, note.note());
   }
-  if (request.holds()) reclaimer_.sweeper().HoldEnded(caller.session);
+  if (request.hazards_cleared()) reclaimer_.sweeper().HazardCleared(caller.session);
   Answer<v1::ReleaseResponse> answer;
   AB_RETURN_IF_ERROR(EndFences(caller, request, &answer.message));
   if (request.unmapped().empty()) {

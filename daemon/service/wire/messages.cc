@@ -153,7 +153,7 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_sessions_total(snapshot.sessions_total);
   message->set_publishes_total(snapshot.publishes_total);
   message->set_acquires_total(snapshot.acquires_total);
-  message->set_holds(snapshot.holds);
+  message->set_hazard_slots(snapshot.hazard_slots);
   message->set_pinned_bytes(snapshot.pinned_bytes);
   message->set_channels(snapshot.channels);
   message->set_queued_shares(snapshot.queued_shares);

@@ -18,7 +18,7 @@
 #include "proto/boundary/layouts/catalogue.h"
 #include "proto/boundary/shared_word.h"
 
-namespace arraybridge::holds {
+namespace arraybridge::hazard {
 
 inline constexpr uint32_t kVersion = 1;
 inline constexpr uint32_t kWords = 504;
@@ -92,4 +92,4 @@ inline bool Has(const Page& page, uint64_t word) {
   return (others[0] & others[1]) >> 63 == 0;
 }
 
-}  // namespace arraybridge::holds
+}  // namespace arraybridge::hazard

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace arraybridge::holds {
+namespace arraybridge::hazard {
 namespace {
 
 constexpr uint64_t kHold = WordOf(7, 9);
@@ -62,4 +62,4 @@ TEST(HoldsLayoutTest, AnEmptyPageHoldsNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge::holds
+}  // namespace arraybridge::hazard

@@ -1,6 +1,6 @@
 // The broker does little work with the lock held once, even if one user has very much.
 #include "tests/unit/broker/broker_fixture.h"
-#include "tests/unit/broker/holds_reader.h"
+#include "tests/unit/broker/hazard_reader.h"
 
 namespace arraybridge {
 namespace {
@@ -148,13 +148,13 @@ TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
   }
   for (int i = 0; i < 200; ++i) {
     readers.push_back(std::make_unique<Reader>(broker(), Open(1001)));
-    readers.back()->page().high = holds::kWords;
-    for (uint32_t word = 0; word < holds::kWords; ++word) {
-      readers.back()->page().words[word] = holds::WordOf(word, 1);
+    readers.back()->page().high = hazard::kWords;
+    for (uint32_t word = 0; word < hazard::kWords; ++word) {
+      readers.back()->page().words[word] = hazard::WordOf(word, 1);
     }
   }
   WithdrawMany(greedy, kMany);
-  EXPECT_TRUE(broker().holds_waiting());
+  EXPECT_TRUE(broker().hazards_waiting());
 
   const auto maker = Open(1000);
   const auto own = Arena(maker);
@@ -164,7 +164,7 @@ TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
   ASSERT_TRUE(Withdraw(maker, {{.name = "a"}}).ok());
   EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
   reader.Clear();
-  broker().LookAtHolds();
+  broker().PollHazards();
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
 }
 
@@ -194,17 +194,17 @@ TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
     EXPECT_TRUE(broker().Publish(greedy, Call(arena, Concat("s", i), i * 256, 256, "greedy")).ok());
   }
   for (size_t i = 1; i < readers.size(); ++i) {
-    readers[i]->page().high = holds::kWords;
-    for (uint32_t word = 0; word < holds::kWords; ++word) readers[i]->page().words[word] = holds::WordOf(word, 1);
+    readers[i]->page().high = hazard::kWords;
+    for (uint32_t word = 0; word < hazard::kWords; ++word) readers[i]->page().words[word] = hazard::WordOf(word, 1);
   }
   EXPECT_TRUE(readers.front()->Hold("s0"));
   WithdrawMany(greedy, kMany, "greedy");
   wait_for_a_hold(8);
 
-  broker().LookAtHolds();
+  broker().PollHazards();
   uint64_t freed = 0;
   for (int turn = 0; turn < 2000 && freed < others.size(); ++turn) {
-    broker().HoldEnded(readers.front()->session);
+    broker().HazardCleared(readers.front()->session);
     broker().LookOn();
     for (const SessionId other : others) freed += broker().TakeReturned(other, 9).size();
     ::usleep(1000);  // the budget of looks grows meanwhile
@@ -215,20 +215,20 @@ TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
 // The look for all ended sessions is made once; its cost does not grow with their number.
 TEST_F(BacklogTest, SessionsThatEndAtOnceAreLookedForOnce) {
   const auto maker = Open();
-  const auto arena = Arena(maker, uint64_t{holds::kWords} * 256);
+  const auto arena = Arena(maker, uint64_t{hazard::kWords} * 256);
   std::vector<std::unique_ptr<Reader>> readers;
   readers.push_back(std::make_unique<Reader>(broker(), maker));
-  for (uint64_t i = 0; i < holds::kWords; ++i) Publish(maker, arena, Concat("s", i), i * 256);
+  for (uint64_t i = 0; i < hazard::kWords; ++i) Publish(maker, arena, Concat("s", i), i * 256);
   for (int i = 0; i < 100; ++i) {
     readers.push_back(std::make_unique<Reader>(broker(), Open()));
-    for (uint32_t word = 0; word < holds::kWords; ++word) ASSERT_TRUE(readers.back()->Hold(Concat("s", word), word));
+    for (uint32_t word = 0; word < hazard::kWords; ++word) ASSERT_TRUE(readers.back()->Hold(Concat("s", word), word));
   }
-  WithdrawMany(maker, holds::kWords);
-  EXPECT_EQ(broker().LookAtHolds().freed, 0u);
+  WithdrawMany(maker, hazard::kWords);
+  EXPECT_EQ(broker().PollHazards().freed, 0u);
   for (size_t i = 1; i < readers.size(); ++i) broker().EndSession(readers[i]->session);
-  broker().LookAtHolds();
-  while (broker().holds_waiting()) broker().LookOn();
-  EXPECT_EQ(broker().TakeReturned(maker, holds::kWords + 1).size(), holds::kWords);
+  broker().PollHazards();
+  while (broker().hazards_waiting()) broker().LookOn();
+  EXPECT_EQ(broker().TakeReturned(maker, hazard::kWords + 1).size(), hazard::kWords);
   EXPECT_EQ(Now().pinned_bytes, 0u);
 }
 
@@ -240,15 +240,15 @@ TEST_F(BacklogTest, AHintIsForTheSessionsOwnNamespaces) {
   Publish(maker, arena, "a");
   ASSERT_TRUE(reader.Hold("a"));
   ASSERT_TRUE(Withdraw(maker, {{.name = "a"}}).ok());
-  EXPECT_FALSE(broker().HoldEnded(Open(1001)));
-  EXPECT_FALSE(broker().HoldEnded(Open(1000)));
+  EXPECT_FALSE(broker().HazardCleared(Open(1001)));
+  EXPECT_FALSE(broker().HazardCleared(Open(1000)));
   reader.Clear();
-  EXPECT_TRUE(broker().HoldEnded(reader.session));
+  EXPECT_TRUE(broker().HazardCleared(reader.session));
   EXPECT_EQ(broker().LookOn().freed, 1u);
-  EXPECT_FALSE(broker().HoldEnded(reader.session)) << "no share waits any more";
+  EXPECT_FALSE(broker().HazardCleared(reader.session)) << "no share waits any more";
 }
 
-// The look that finds the hold ended must not withdraw a leased orphan. (HoldsTest has an orphan without a lease.)
+// The look that finds the hold ended must not withdraw a leased orphan. (HazardsTest has an orphan without a lease.)
 TEST_F(BacklogTest, AnOrphanThatIsLeasedWhenItsHoldEndsGoesWithTheLease) {
   config_.orphan_grace = std::chrono::minutes(1);
   const auto maker = Open();
@@ -261,9 +261,9 @@ TEST_F(BacklogTest, AnOrphanThatIsLeasedWhenItsHoldEndsGoesWithTheLease) {
   EXPECT_EQ(Now().pinned_bytes, 0u) << "it has its name";
   const auto lease = Lease(reader.session, share.name);
   reader.Clear();
-  broker().LookAtHolds();
+  broker().PollHazards();
   EXPECT_EQ(Now().shares, 1u) << "leased";
-  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_FALSE(broker().hazards_waiting());
   Release(reader.session, lease);
   EXPECT_TRUE(broker().sweep_wanted());
   Sweep(Clock::now() + kLater);
@@ -281,9 +281,9 @@ TEST_F(BacklogTest, AnOrphanThatWaitsMayBeWithdrawn) {
   Sweep(Clock::now() + kLater);
   ASSERT_TRUE(Withdraw(reader.session, {{.id = share.share}}).ok());
   EXPECT_EQ(Now().pinned_bytes, 256u);
-  EXPECT_EQ(broker().LookAtHolds().freed, 0u);
+  EXPECT_EQ(broker().PollHazards().freed, 0u);
   reader.Clear();
-  EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+  EXPECT_EQ(broker().PollHazards().freed, 1u);
   EXPECT_EQ(Now().pinned_bytes, 0u);
 }
 

@@ -27,7 +27,7 @@ struct FakeWorld {
   std::atomic<uint64_t> exports{0};
   std::atomic<uint64_t> allocations{0};  // requested, granted or not
   std::atomic<uint64_t> final_seals{0};  // attempts
-  std::atomic<uint64_t> hold_checks{0};
+  std::atomic<uint64_t> hazard_checks{0};
   std::function<void()> on_final_seal;
   std::function<void(uint64_t size)> on_allocate;
 };
@@ -59,7 +59,7 @@ class FakeBlock final : public MemoryBlock {
     return Immutability::kEnforced;
   }
   bool HeldElsewhere() const override {
-    ++world_->hold_checks;
+    ++world_->hazard_checks;
     return world_->held;
   }
 

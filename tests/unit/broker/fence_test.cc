@@ -1,6 +1,6 @@
 // Shares that are published before their bytes are complete: the sessions that may lease them, the reuse of the event,
 // and the loss of the bytes.
-#include "tests/unit/broker/holds_reader.h"
+#include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
 namespace arraybridge {
@@ -174,7 +174,7 @@ TEST_F(FenceTest, AMakerThatHoldsItsOwnShareTakesItAlong) {
   broker_.EndSession(writer);
   EXPECT_EQ(broker_.TakeSnapshot().lost_fences_total, 0u);
   EXPECT_EQ(broker_.TakeSnapshot().withdrawn_shares, 0u);
-  EXPECT_FALSE(broker_.holds_waiting());
+  EXPECT_FALSE(broker_.hazards_waiting());
 }
 
 TEST_F(FenceTest, EventsAreForMemoryOfDevicesAndForWhoWasOfferedThem) {

@@ -1,6 +1,6 @@
 // Devices with several backends, sessions that open some memory kinds, and memory whose holders the kernel cannot
 // report.
-#include "tests/unit/broker/holds_reader.h"
+#include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
 namespace arraybridge {
@@ -174,15 +174,15 @@ TEST_F(KindsTest, WhatAHoldPinsIsMeasuredByItsOwnDevice) {
   ASSERT_TRUE(broker_.Publish(writer, small).ok());
   ASSERT_TRUE(reader.Hold("on-gpu"));
   Withdraw(writer);
-  EXPECT_TRUE(broker_.holds_waiting());
-  EXPECT_TRUE(broker_.LookAtHolds().over_limit.empty());
+  EXPECT_TRUE(broker_.hazards_waiting());
+  EXPECT_TRUE(broker_.PollHazards().over_limit.empty());
   PublishCall more = Call(arena->handle);
   more.offset = kCapacity / 4;
   more.size = kCapacity / 4 + kPage;
   ASSERT_TRUE(broker_.Publish(writer, more).ok());
   ASSERT_TRUE(reader.Hold("on-gpu", 1));
   Withdraw(writer);
-  EXPECT_EQ(broker_.LookAtHolds().over_limit, std::vector{reader.session}) << "more than half of the GPU";
+  EXPECT_EQ(broker_.PollHazards().over_limit, std::vector{reader.session}) << "more than half of the GPU";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ class LimitsTest : public BrokerTest {
   Status Browse(SessionId session, std::string_view ns) {
     const auto table = broker().ExportCatalogue(session, ns);
     if (!table.ok()) return table.status();
-    return broker().ExportHolds(session, ns).status();
+    return broker().ExportHazardPage(session, ns).status();
   }
   Status Open(SessionId session, std::string_view channel, ChannelRole role) {
     return broker().OpenChannel(session, {"default", channel, role, 0}).status();
@@ -21,7 +21,7 @@ class LimitsTest : public BrokerTest {
 };
 
 TEST_F(LimitsTest, PagesOfHolds) {
-  config_.limits.hold_pages_per_uid = 2;
+  config_.limits.hazard_pages_per_uid = 2;
   const auto first = Open(kAlice);
   const auto second = Open(kAlice);
   Arena(first, kPage, "m");
@@ -30,8 +30,8 @@ TEST_F(LimitsTest, PagesOfHolds) {
   EXPECT_TRUE(Browse(first, "m").ok()) << "the same page";
   EXPECT_TRUE(Browse(second, "m").ok());
   const Status third = Browse(first, "n");
-  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_HOLD_PAGES"));
-  EXPECT_THAT(third.message(), testing::HasSubstr("hold_pages_per_uid (2)"));
+  EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_HAZARD_PAGES"));
+  EXPECT_THAT(third.message(), testing::HasSubstr("hazard_pages_per_uid (2)"));
   const auto other = Open(kBob);
   Arena(other, kPage, "m");
   EXPECT_TRUE(Browse(other, "m").ok());
@@ -40,7 +40,7 @@ TEST_F(LimitsTest, PagesOfHolds) {
 }
 
 TEST_F(LimitsTest, ANamespaceThatGoesTakesItsPagesWithIt) {
-  config_.limits.hold_pages_per_uid = 1;
+  config_.limits.hazard_pages_per_uid = 1;
   const auto session = Open(kAlice);
   const auto arena = Arena(session, kPage, "m");
   ASSERT_TRUE(Browse(session, "m").ok());
@@ -59,8 +59,8 @@ TEST_F(LimitsTest, Descriptors) {
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("descriptors_per_uid (8)"));
   EXPECT_TRUE(broker().Allocate(Open(kBob), {"m", kHost, kPage}).ok());
-  ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
-  ASSERT_TRUE(broker().HoldsMapped(alice, "m").ok());
+  ASSERT_TRUE(broker().HazardPageMapped(alice, "m").ok());
+  ASSERT_TRUE(broker().HazardPageMapped(alice, "m").ok());
   EXPECT_THAT(broker().Allocate(alice, {"m", kHost, kPage}),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"))
       << "the mapped page released one, an arena needs two";

@@ -43,8 +43,8 @@ class RightsTest : public BrokerTest {
     told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kSender, 0}).status());
     told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kReceiver, 0}).status());
     told.push_back(broker().ExportCatalogue(session, ns).status());
-    told.push_back(broker().ExportHolds(session, ns).status());
-    told.push_back(broker().HoldsMapped(session, ns));
+    told.push_back(broker().ExportHazardPage(session, ns).status());
+    told.push_back(broker().HazardPageMapped(session, ns));
     told.push_back(broker().OwnerOf(session, ns, Right::kRead).status());
     return told;
   }
@@ -82,7 +82,7 @@ TEST_F(RightsTest, WhoMayOnlyReadWritesNothing) {
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_TRUE(broker().Export(reader, ArenaId{read->shares[0].handle.arena}, read->shares[0].handle.generation).ok());
   EXPECT_TRUE(broker().ExportCatalogue(reader, "team").ok());
-  EXPECT_TRUE(broker().ExportHolds(reader, "team").ok());
+  EXPECT_TRUE(broker().ExportHazardPage(reader, "team").ok());
   EXPECT_THAT(Listed(reader), testing::ElementsAre("team/a"));
   const std::vector<Status> told = Everything(reader, "team");
   size_t refused = 0;
@@ -231,7 +231,7 @@ TEST_F(RightsTest, WhoHasWhatIsNotForHimAnyMoreIsNamed) {
   ASSERT_TRUE(Acquire(leases, {{.name = "a"}}, "team").ok());
   const SessionId browses = Open(kReader);
   ASSERT_TRUE(broker().ExportCatalogue(browses, "team").ok());
-  ASSERT_TRUE(broker().ExportHolds(browses, "team").ok());
+  ASSERT_TRUE(broker().ExportHazardPage(browses, "team").ok());
   const SessionId queues = Open(kReader);
   ASSERT_TRUE(broker().OpenQueueOf(queues, "team").ok());
   const SessionId receives = Open(kReader);

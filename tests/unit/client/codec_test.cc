@@ -165,7 +165,7 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(release.leases_size(), 2);
   EXPECT_EQ(release.arenas(0), 3u);
   EXPECT_EQ(release.unmapped(0), UINT64_MAX);
-  EXPECT_TRUE(release.holds());
+  EXPECT_TRUE(release.hazards_cleared());
   EXPECT_EQ(release.done(0), 4u);
   EXPECT_EQ(release.lost(0), 5u);
   v1::ReleaseResponse fences;
@@ -201,8 +201,8 @@ TEST(CodecTest, ReadingWithoutCalls) {
   const auto table = Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kCatalogue));
   EXPECT_EQ(table.namespace_(), "n");
   EXPECT_EQ(table.part(), v1::BrowseRequest::CATALOGUE);
-  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kHolds)).part(),
-            v1::BrowseRequest::HOLDS);
+  EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kHazardPage)).part(),
+            v1::BrowseRequest::HAZARD_PAGE);
   EXPECT_EQ(Parsed<v1::BrowseRequest>(codec::EncodeBrowse("n", codec::BrowsePart::kQueue)).part(),
             v1::BrowseRequest::QUEUE);
   const auto direct = Parsed<v1::BrowseRequest>(codec::EncodeBrowseDirect(7));
@@ -211,14 +211,14 @@ TEST(CodecTest, ReadingWithoutCalls) {
   const auto queue = Parsed<v1::MappedRequest>(codec::EncodeQueueMapped());
   EXPECT_EQ(queue.arena(), 0u);
   EXPECT_TRUE(queue.queue());
-  const auto mapped = Parsed<v1::MappedRequest>(codec::EncodeHoldsMapped("n"));
+  const auto mapped = Parsed<v1::MappedRequest>(codec::EncodeHazardPageMapped("n"));
   EXPECT_EQ(mapped.arena(), 0u);
-  EXPECT_EQ(mapped.holds_of(), "n");
+  EXPECT_EQ(mapped.hazard_page_of(), "n");
   codec::Release release;
   EXPECT_TRUE(release.empty());
-  release.holds = true;
+  release.hazards_cleared = true;
   EXPECT_FALSE(release.empty());
-  EXPECT_TRUE(Parsed<v1::ReleaseRequest>(codec::Encode(release)).holds());
+  EXPECT_TRUE(Parsed<v1::ReleaseRequest>(codec::Encode(release)).hazards_cleared());
 
   // The content of a catalogue record: a share without a handle.
   v1::Share said = SomeShare();
@@ -329,7 +329,7 @@ TEST(CodecTest, Stats) {
   EXPECT_EQ(stats->allocated_bytes, 20u);
   EXPECT_EQ(stats->cached_bytes, 2u);
   EXPECT_EQ(stats->sessions_cut_total, 15u);
-  EXPECT_EQ(stats->holds, 16u);
+  EXPECT_EQ(stats->hazard_slots, 16u);
   EXPECT_EQ(stats->pinned_bytes, 17u);
   EXPECT_EQ(stats->channels, 20u);
   EXPECT_EQ(stats->queued_shares, 21u);

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "daemon/memory/shared_pages/catalogue.h"
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 
 namespace arraybridge {
 namespace {
 
 class HazardTableTest : public testing::Test {
  protected:
-  HazardTableTest() : catalogue_(*Catalogue::Create(2000, {})), page_(*HoldsPage::Create()), table_(MakeTable()) {}
+  HazardTableTest() : catalogue_(*Catalogue::Create(2000, {})), page_(*HazardPage::Create()), table_(MakeTable()) {}
 
   std::unique_ptr<HazardTable> MakeTable() const {
     auto read = ReadCatalogue::Map(*catalogue_->Export());
@@ -33,7 +33,7 @@ class HazardTableTest : public testing::Test {
   }
 
   std::unique_ptr<Catalogue> catalogue_;
-  std::unique_ptr<HoldsPage> page_;
+  std::unique_ptr<HazardPage> page_;
   std::unique_ptr<HazardTable> table_;
 };
 
@@ -78,7 +78,7 @@ TEST_F(HazardTableTest, ANewGenerationHasAHoldOfItsOwn) {
 
 TEST_F(HazardTableTest, AFullPageTakesNoMore) {
   std::vector<HazardSlot> held;
-  for (uint32_t i = 0; i < holds::kWords; ++i) {
+  for (uint32_t i = 0; i < hazard::kWords; ++i) {
     Put(std::to_string(i), i);
     held.push_back(table_->Take(std::to_string(i)));
     ASSERT_TRUE(held.back());
@@ -86,7 +86,7 @@ TEST_F(HazardTableTest, AFullPageTakesNoMore) {
   Put("more", 1);
   EXPECT_FALSE(table_->Take("more"));
   EXPECT_TRUE(table_->Take("7")) << "a held slot takes another user";
-  for (uint32_t i = 0; i < holds::kWords; ++i) EXPECT_EQ(catalogue::Read(held[i].record()).share, i);
+  for (uint32_t i = 0; i < hazard::kWords; ++i) EXPECT_EQ(catalogue::Read(held[i].record()).share, i);
   held[9].End();
   EXPECT_TRUE(table_->Take("more"));
 }
@@ -136,7 +136,7 @@ TEST_F(HazardTableTest, AForkedChildDoesNotHaveThePage) {
   const auto file = page_->Export();
   const auto mapped = HazardPage::Map(*file);
   ASSERT_TRUE(mapped.ok());
-  holds::Page* const page = &(*mapped)->page();
+  hazard::Page* const page = &(*mapped)->page();
   const pid_t child = ::fork();
   if (child == 0) {
     unsigned char there = 0;

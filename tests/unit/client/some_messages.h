@@ -149,7 +149,7 @@ inline v1::GetStatsResponse SomeStats() {
   message.set_acquires_total(13);
   message.set_refusals_total(14);
   message.set_sessions_cut_total(15);
-  message.set_holds(16);
+  message.set_hazard_slots(16);
   message.set_pinned_bytes(17);
   message.set_channels(20);
   message.set_queued_shares(21);

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 
 namespace arraybridge {
 namespace {
@@ -221,14 +221,14 @@ TEST_F(LargeCatalogueTest, AddingAndRemovingNamesUsesUpNoSpace) {
   EXPECT_EQ(reader.table().header().index_bits, catalogue::kIndexBitsMin) << "removed names occupy no place";
 }
 
-TEST(HoldsPageTest, OnlyItsSessionCanWriteIt) {
-  const auto page = *HoldsPage::Create();
+TEST(HazardPageTest, OnlyItsSessionCanWriteIt) {
+  const auto page = *HazardPage::Create();
   const auto file = page->Export();
   ASSERT_TRUE(file.ok());
-  void* const base = ::mmap(nullptr, sizeof(holds::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0);
+  void* const base = ::mmap(nullptr, sizeof(hazard::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0);
   ASSERT_NE(base, MAP_FAILED);
-  auto& own = *static_cast<holds::Page*>(base);
-  EXPECT_EQ(own.version, holds::kVersion);
+  auto& own = *static_cast<hazard::Page*>(base);
+  EXPECT_EQ(own.version, hazard::kVersion);
   ASSERT_TRUE(page->Seal().ok());
   EXPECT_TRUE(page->Seal().ok());
   EXPECT_FALSE(page->Export().ok());
@@ -239,17 +239,17 @@ TEST(HoldsPageTest, OnlyItsSessionCanWriteIt) {
   own.high = 4;
   EXPECT_TRUE(page->Has(77));
   EXPECT_EQ(page->count(), 1u);
-  ::munmap(base, sizeof(holds::Page));
+  ::munmap(base, sizeof(hazard::Page));
 }
 
-TEST(HoldsPageTest, ItsWordsAreOnlyCompared) {
-  const auto page = *HoldsPage::Create();
+TEST(HazardPageTest, ItsWordsAreOnlyCompared) {
+  const auto page = *HazardPage::Create();
   const auto file = page->Export();
-  auto& own = *static_cast<holds::Page*>(
-      ::mmap(nullptr, sizeof(holds::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0));
+  auto& own = *static_cast<hazard::Page*>(
+      ::mmap(nullptr, sizeof(hazard::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0));
   own.high = 0xFFFFFFFF;
   own.words.fill(~uint64_t{0});
-  EXPECT_EQ(page->count(), holds::kWords);
+  EXPECT_EQ(page->count(), hazard::kWords);
   EXPECT_TRUE(page->Has(~uint64_t{0}));
   EXPECT_FALSE(page->Has(1));
   ::munmap(&own, sizeof own);

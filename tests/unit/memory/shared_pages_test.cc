@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 #include "daemon/memory/shared_pages/session_queue.h"
 
 namespace arraybridge {
@@ -101,20 +101,20 @@ TEST(SharedPagesTest, NeedNoDescriptorAfterCloseFileAndNoMemoryAfterDestruction)
 TEST(SharedPagesTest, ASessionQueueAndAHazardPageCloseTheirFilesWhenMapped) {
   const int64_t before = Descriptors();
   const auto queue = *SessionQueue::Create(1);
-  const auto holds = *HoldsPage::Create();
+  const auto holds = *HazardPage::Create();
   EXPECT_EQ(Descriptors(), before + 3);
   EXPECT_TRUE(holds->Export().ok());
   ASSERT_TRUE(queue->Seal([] {}).ok() && holds->Seal().ok() && holds->Seal().ok());
   EXPECT_EQ(Descriptors(), before);
-  EXPECT_EQ(holds->Export().status().reason(), "HOLDS_MAPPED");
-  EXPECT_EQ(holds->page().version, holds::kVersion);
+  EXPECT_EQ(holds->Export().status().reason(), "HAZARD_PAGE_MAPPED");
+  EXPECT_EQ(holds->page().version, hazard::kVersion);
 }
 
 TEST(SharedPagesTest, AHazardPageIsSealedWhenItIsMapped) {
-  const auto holds = *HoldsPage::Create();
+  const auto holds = *HazardPage::Create();
   const auto file = *holds->Export();
   ASSERT_TRUE(holds->Seal().ok());
-  void* const base = ::mmap(nullptr, sizeof(holds::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* const base = ::mmap(nullptr, sizeof(hazard::Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   EXPECT_EQ(base, MAP_FAILED);
 }
 

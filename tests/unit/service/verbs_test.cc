@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "proto/boundary/frame.h"
-#include "tests/unit/broker/holds_reader.h"
+#include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/service/verbs_fixture.h"
 
 namespace arraybridge {
@@ -46,10 +46,11 @@ TEST_F(VerbsTest, AHoldIsWatchedFromTheLastLeaseOn) {
   release.add_leases(acquired->message.shares(0).lease());
   release.add_unmapped(arena.arena());
   ASSERT_TRUE(verbs().shares.Release(maker, release).ok());
-  EXPECT_TRUE(broker_->holds_waiting());
+  EXPECT_TRUE(broker_->hazards_waiting());
   reader.Clear();
-  for (int i = 0; i < 300 && broker_->holds_waiting(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_FALSE(broker_->holds_waiting());
+  for (int i = 0; i < 300 && broker_->hazards_waiting(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(broker_->hazards_waiting());
 }
 
 TEST_F(VerbsTest, AtTheGrpcDoorADescriptorIsATicket) {

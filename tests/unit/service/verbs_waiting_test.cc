@@ -266,7 +266,7 @@ TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   EXPECT_EQ(StartAllocate(caller, kMiB, 200)->Get().status().code(), Code::kResourceExhausted);
   const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(50));
   // The sweep of Release, the one of the waiter, and one of the waiter for each sweep that a timer starts.
-  EXPECT_LE(world->hold_checks.load(), 2 * (grains + 2));
+  EXPECT_LE(world->hazard_checks.load(), 2 * (grains + 2));
   world->held = false;
 }
 

@@ -19,16 +19,16 @@ using std::chrono::seconds;
 constexpr size_t kBytes = 400 * 256;  // the size of a share of this many elements
 constexpr int kPatience = 10000;      // milliseconds, a watchdog
 
-class HoldsTest : public DaemonTest {
+class HazardsTest : public DaemonTest {
  protected:
-  explicit HoldsTest(std::vector<std::string> options = {}) : DaemonTest(std::move(options)) {}
+  explicit HazardsTest(std::vector<std::string> options = {}) : DaemonTest(std::move(options)) {}
 
   std::unique_ptr<Process> Client(std::vector<std::string> words) {
     words.insert(words.begin(), {Built(CLIENT_PROGRAM), directory_});
     return std::make_unique<Process>(words);
   }
-  Broker::Options options(bool holds = true) const {
-    return {.address = directory_, .timeout = seconds(30), .client = "test", .holds = holds};
+  Broker::Options options(bool catalogue = true) const {
+    return {.address = directory_, .timeout = seconds(30), .client = "test", .catalogue = catalogue};
   }
 
   static Status Put(Broker& broker, const std::string& name, uint8_t fill) {
@@ -61,7 +61,7 @@ class HoldsTest : public DaemonTest {
   }
 };
 
-TEST_F(HoldsTest, WhatIsThereIsAcquiredWithoutACall) {
+TEST_F(HazardsTest, WhatIsThereIsAcquiredWithoutACall) {
   const auto writer = Client({"put", "frame", "42"});
   ASSERT_EQ(writer->Line(), "ok");
   const auto reader = Client({"hold", "frame", "42"});
@@ -77,10 +77,10 @@ TEST_F(HoldsTest, WhatIsThereIsAcquiredWithoutACall) {
     EXPECT_EQ(array->share->arrays[0].dtype, "uint64");
   }
   EXPECT_EQ(broker.GetStats()->acquires_total, before->acquires_total);
-  EXPECT_EQ(broker.client_stats().holds_taken, 100u);
+  EXPECT_EQ(broker.client_stats().catalogue_acquires, 100u);
 }
 
-TEST_F(HoldsTest, BothWaysTellTheSame) {
+TEST_F(HazardsTest, BothWaysTellTheSame) {
   Broker broker(options());
   Broker calls(options(false));
   ASSERT_TRUE(Put(broker, "x", 3).ok());
@@ -89,8 +89,8 @@ TEST_F(HoldsTest, BothWaysTellTheSame) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(calls.Acquire({.name = "x"}).ok());
   const auto called = calls.Acquire({.name = "x"});
   ASSERT_TRUE(held.ok() && called.ok());
-  EXPECT_EQ(broker.client_stats().holds_taken, 1u);
-  EXPECT_EQ(calls.client_stats().holds_taken, 0u) << "the options forbid it";
+  EXPECT_EQ(broker.client_stats().catalogue_acquires, 1u);
+  EXPECT_EQ(calls.client_stats().catalogue_acquires, 0u) << "the options forbid it";
   const Share& one = *held->share;
   const Share& other = *called->share;
   EXPECT_EQ(std::tie(one.id, one.broker_id, one.ns, one.name, one.generation, one.size),
@@ -102,7 +102,7 @@ TEST_F(HoldsTest, BothWaysTellTheSame) {
   EXPECT_EQ(held->views[0].strides, called->views[0].strides);
 }
 
-TEST_F(HoldsTest, ARecordIsEnoughToDescribeAShare) {
+TEST_F(HazardsTest, ARecordIsEnoughToDescribeAShare) {
   Broker writer(options());
   ASSERT_TRUE(Put(writer, "first", 1).ok());
   Broker broker(options());
@@ -118,7 +118,7 @@ TEST_F(HoldsTest, ARecordIsEnoughToDescribeAShare) {
   EXPECT_EQ(writer.GetStats()->acquires_total, before->acquires_total);
 }
 
-TEST_F(HoldsTest, TheNewestIsFoundAsSoonAsItIsPublished) {
+TEST_F(HazardsTest, TheNewestIsFoundAsSoonAsItIsPublished) {
   Broker writer(options());
   Broker reader(options());
   ASSERT_TRUE(Put(writer, "frame", 0).ok());
@@ -129,11 +129,11 @@ TEST_F(HoldsTest, TheNewestIsFoundAsSoonAsItIsPublished) {
     ASSERT_TRUE(array.ok());
     ASSERT_TRUE(Holds(*array, static_cast<uint8_t>(round))) << round;
   }
-  EXPECT_GT(reader.client_stats().holds_taken, 150u);
+  EXPECT_GT(reader.client_stats().catalogue_acquires, 150u);
   EXPECT_LE(writer.client_stats().arena_bytes, 16u << 20) << "ranges that readers release are reused";
 }
 
-TEST_F(HoldsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
+TEST_F(HazardsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
   Broker writer(options());
   Broker reader(options());
   ASSERT_TRUE(Put(writer, "x", 1).ok());
@@ -143,7 +143,7 @@ TEST_F(HoldsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
   ASSERT_TRUE(array.ok() && again.ok());
   ASSERT_TRUE(reader.Flush().ok());
   EXPECT_EQ(writer.GetStats()->leases, 0u);
-  EXPECT_EQ(writer.GetStats()->holds, 1u) << "one per share and process";
+  EXPECT_EQ(writer.GetStats()->hazard_slots, 1u) << "one per share and process";
   ASSERT_TRUE(writer.Withdraw({.name = "x"}).ok());
   EXPECT_EQ(reader.Acquire({.name = "x"}).status().code(), Code::kNotFound);
   EXPECT_EQ(writer.GetStats()->pinned_bytes, kBytes);
@@ -156,7 +156,7 @@ TEST_F(HoldsTest, WhatIsHeldStaysWhenItIsWithdrawn) {
   EXPECT_EQ(writer.GetStats()->withdrawn_shares, 0u);
 }
 
-TEST_F(HoldsTest, WhoIsKilledHoldsNothing) {
+TEST_F(HazardsTest, WhoIsKilledHoldsNothing) {
   const auto writer = Client({"put", "frame", "7"});
   ASSERT_EQ(writer->Line(), "ok");
   const auto reader = Client({"hold", "frame", "7"});
@@ -169,23 +169,23 @@ TEST_F(HoldsTest, WhoIsKilledHoldsNothing) {
   EXPECT_TRUE(Eventually([&] { return broker.GetStats()->pinned_bytes == 0; }));
 }
 
-TEST_F(HoldsTest, AForkedChildTakesNothingFromItsParent) {
+TEST_F(HazardsTest, AForkedChildTakesNothingFromItsParent) {
   const auto client = Client({"fork_held"});
   EXPECT_EQ(client->Wait(), 0) << client->Line();
 }
 
-TEST_F(HoldsTest, ACopyOnWriteViewIsHeldToo) {
+TEST_F(HazardsTest, ACopyOnWriteViewIsHeldToo) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "x", 5).ok());
   Meet(broker, "x");
   auto array = broker.Acquire({.name = "x"}, {.mode = MapMode::kPrivate});
   ASSERT_TRUE(array.ok());
-  EXPECT_EQ(broker.client_stats().holds_taken, 1u);
+  EXPECT_EQ(broker.client_stats().catalogue_acquires, 1u);
   *static_cast<uint8_t*>(array->views[0].data) = 99;
   EXPECT_TRUE(Holds(*broker.Acquire({.name = "x"}), 5)) << "a write stays with its writer";
 }
 
-TEST_F(HoldsTest, AnOldGenerationIsNotFound) {
+TEST_F(HazardsTest, AnOldGenerationIsNotFound) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "x", 1).ok());
   Meet(broker, "x");
@@ -195,26 +195,26 @@ TEST_F(HoldsTest, AnOldGenerationIsNotFound) {
   EXPECT_EQ(broker.Acquire({.name = "x", .generation = generation}).status().code(), Code::kNotFound);
 }
 
-TEST_F(HoldsTest, ANamespaceThatComesAgainHasAnotherCatalogue) {
+TEST_F(HazardsTest, ANamespaceThatComesAgainHasAnotherCatalogue) {
   Broker broker(options());
   for (int life = 1; life <= 3; ++life) {
     ASSERT_TRUE(Put(broker, "x", static_cast<uint8_t>(life)).ok());
     Meet(broker, "x");
-    const uint64_t before = broker.client_stats().holds_taken;
+    const uint64_t before = broker.client_stats().catalogue_acquires;
     EXPECT_TRUE(Holds(*broker.Acquire({.name = "x"}), static_cast<uint8_t>(life)));
-    EXPECT_EQ(broker.client_stats().holds_taken, before + 1);
+    EXPECT_EQ(broker.client_stats().catalogue_acquires, before + 1);
     ASSERT_TRUE(broker.Withdraw({.name = "x"}).ok());
     EXPECT_TRUE(Eventually([&] { return broker.Flush().ok() && broker.GetStats()->charged_bytes == 0; }));
     EXPECT_EQ(broker.Acquire({.name = "x"}).status().code(), Code::kNotFound);
   }
 }
 
-TEST_F(HoldsTest, ArraysOutliveTheDaemonAndItsSuccessorIsMet) {
+TEST_F(HazardsTest, ArraysOutliveTheDaemonAndItsSuccessorIsMet) {
   Broker broker(options());
   ASSERT_TRUE(Put(broker, "x", 1).ok());
   Meet(broker, "x");
   const auto held = broker.Acquire({.name = "x"});
-  ASSERT_EQ(broker.client_stats().holds_taken, 1u);
+  ASSERT_EQ(broker.client_stats().catalogue_acquires, 1u);
   daemon_->Kill();
   EXPECT_TRUE(Holds(*held, 1));
   EXPECT_TRUE(Eventually([&] { return broker.Acquire({.name = "x"}).status().code() == Code::kUnavailable; }))
@@ -227,7 +227,7 @@ TEST_F(HoldsTest, ArraysOutliveTheDaemonAndItsSuccessorIsMet) {
   EXPECT_TRUE(Holds(*held, 1));
 }
 
-TEST_F(HoldsTest, MoreSharesThanAPageHasHolds) {
+TEST_F(HazardsTest, MoreSharesThanAPageHasHolds) {
   Broker broker(options());
   constexpr int kMany = 520;  // a page holds 504
   for (int i = 0; i < kMany; ++i) ASSERT_TRUE(Put(broker, std::to_string(i), static_cast<uint8_t>(i)).ok());
@@ -241,13 +241,13 @@ TEST_F(HoldsTest, MoreSharesThanAPageHasHolds) {
     ASSERT_TRUE(Holds(*array, static_cast<uint8_t>(i)));
     arrays.push_back(*std::move(array));
   }
-  EXPECT_EQ(broker.GetStats()->holds, 504u);
+  EXPECT_EQ(broker.GetStats()->hazard_slots, 504u);
   arrays.clear();
   EXPECT_TRUE(Eventually([&] { return broker.GetStats()->leases == 0; }));
-  EXPECT_EQ(broker.GetStats()->holds, 0u);
+  EXPECT_EQ(broker.GetStats()->hazard_slots, 0u);
 }
 
-TEST_F(HoldsTest, ManyThreadsHoldAndLetGo) {
+TEST_F(HazardsTest, ManyThreadsHoldAndLetGo) {
   Broker broker(options());
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Put(broker, std::to_string(i), static_cast<uint8_t>(i)).ok());
   Meet(broker, "0");
@@ -268,12 +268,12 @@ TEST_F(HoldsTest, ManyThreadsHoldAndLetGo) {
     const ClientStats stats = broker.client_stats();
     return stats.live_leases == 0 && stats.pending_releases == 0;
   }));
-  EXPECT_EQ(broker.GetStats()->holds, 0u);
+  EXPECT_EQ(broker.GetStats()->hazard_slots, 0u);
 }
 
-class PinnedTest : public HoldsTest {
+class PinnedTest : public HazardsTest {
  protected:
-  PinnedTest() : HoldsTest({"--limit", "pinned_bytes_per_session=250000"}) {}
+  PinnedTest() : HazardsTest({"--limit", "pinned_bytes_per_session=250000"}) {}
 };
 
 TEST_F(PinnedTest, WhoKeepsTooMuchFromOthersIsCut) {

@@ -96,7 +96,7 @@ Outcome Explore(const Client& client, const Broker& broker) {
 
 uint64_t Wrong(const Client& client, const Broker& broker) { return Explore(client, broker).wrong; }
 
-TEST(HoldModelTest, NoRunReadsAnotherSharesBytes) {
+TEST(HazardModelTest, NoRunReadsAnotherSharesBytes) {
   const auto outcome = Explore({}, {});
   EXPECT_EQ(outcome.wrong, 0u);
   EXPECT_EQ(outcome.runs, 27u);
@@ -104,7 +104,7 @@ TEST(HoldModelTest, NoRunReadsAnotherSharesBytes) {
   EXPECT_LT(outcome.confirmed, outcome.runs) << "some holds come too late and are cleared";
 }
 
-TEST(HoldModelTest, EveryStepOfTheArgumentIsNeeded) {
+TEST(HazardModelTest, EveryStepOfTheArgumentIsNeeded) {
   EXPECT_GT(Wrong({.holds = false}, {}), 0u) << "nothing is held";
   EXPECT_GT(Wrong({.fence = false}, {}), 0u) << "the client checks the state before its hold is visible";
   EXPECT_GT(Wrong({}, {.fence = false}), 0u) << "the broker checks holds before the dead state is visible";

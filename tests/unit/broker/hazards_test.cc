@@ -1,11 +1,11 @@
 // Leases and hazard slots keep the bytes of shares from reuse.
 #include "tests/unit/broker/broker_fixture.h"
-#include "tests/unit/broker/holds_reader.h"
+#include "tests/unit/broker/hazard_reader.h"
 
 namespace arraybridge {
 namespace {
 
-class HoldsTest : public BrokerTest {
+class HazardsTest : public BrokerTest {
  protected:
   void Replace(SessionId session, const Handle& arena, std::string_view name, uint64_t offset, uint64_t size = 256) {
     auto call = Call(arena, name, offset, size);
@@ -15,7 +15,7 @@ class HoldsTest : public BrokerTest {
   void WithdrawOne(std::string_view name) { ASSERT_TRUE(Withdraw(Open(), {{.name = name}}).ok()); }
 };
 
-TEST_F(HoldsTest, WithdrawnBytesWaitForTheHoldToEnd) {
+TEST_F(HazardsTest, WithdrawnBytesWaitForTheHoldToEnd) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   Publish(maker, arena, "a");
@@ -24,23 +24,23 @@ TEST_F(HoldsTest, WithdrawnBytesWaitForTheHoldToEnd) {
   const auto lease = Lease(reader.session, "a");  // inserts the share
   ASSERT_TRUE(reader.Hold("a"));
   Release(reader.session, lease);
-  EXPECT_EQ(Now().holds, 1u);
+  EXPECT_EQ(Now().hazard_slots, 1u);
   WithdrawOne("a");
   EXPECT_FALSE(reader.Find("a"));
   EXPECT_EQ(Now().pinned_bytes, 256u);
-  EXPECT_TRUE(broker().holds_waiting());
-  EXPECT_EQ(broker().LookAtHolds().freed, 0u);
+  EXPECT_TRUE(broker().hazards_waiting());
+  EXPECT_EQ(broker().PollHazards().freed, 0u);
   EXPECT_THAT(broker().Publish(maker, Call(arena, "b")), FailsWith(Code::kFailedPrecondition, "OVERLAP"));
   EXPECT_TRUE(broker().TakeReturned(maker, 9).empty());
   reader.Clear();
-  EXPECT_EQ(broker().LookAtHolds().freed, 1u);
-  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_EQ(broker().PollHazards().freed, 1u);
+  EXPECT_FALSE(broker().hazards_waiting());
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
   EXPECT_EQ(Now().withdrawn_shares, 0u);
   EXPECT_TRUE(broker().Publish(maker, Call(arena, "b")).ok());
 }
 
-TEST_F(HoldsTest, WhatNobodyHoldsIsReusedAtOnce) {
+TEST_F(HazardsTest, WhatNobodyHoldsIsReusedAtOnce) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   const Reader reader(broker(), maker);
@@ -49,11 +49,11 @@ TEST_F(HoldsTest, WhatNobodyHoldsIsReusedAtOnce) {
   ASSERT_TRUE(other.Hold("a"));
   other.Clear();
   WithdrawOne("a");
-  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_FALSE(broker().hazards_waiting());
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
 }
 
-TEST_F(HoldsTest, ALeaseAndAHoldBothHaveToEnd) {
+TEST_F(HazardsTest, ALeaseAndAHoldBothHaveToEnd) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   Publish(maker, arena, "a");
@@ -61,14 +61,14 @@ TEST_F(HoldsTest, ALeaseAndAHoldBothHaveToEnd) {
   const auto lease = Lease(maker, "a");
   ASSERT_TRUE(reader.Hold("a"));
   WithdrawOne("a");
-  EXPECT_FALSE(broker().holds_waiting()) << "it waits for the lease";
+  EXPECT_FALSE(broker().hazards_waiting()) << "it waits for the lease";
   Release(maker, lease);
-  EXPECT_TRUE(broker().holds_waiting());
+  EXPECT_TRUE(broker().hazards_waiting());
   reader.Clear();
-  EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+  EXPECT_EQ(broker().PollHazards().freed, 1u);
 }
 
-TEST_F(HoldsTest, TheEndOfASessionEndsItsHolds) {
+TEST_F(HazardsTest, TheEndOfASessionEndsItsHolds) {
   const auto maker = Open();
   Publish(maker, Arena(maker), "a");
   Reader reader(broker(), Open());
@@ -79,12 +79,12 @@ TEST_F(HoldsTest, TheEndOfASessionEndsItsHolds) {
   EXPECT_EQ(Sweep().freed_bytes, 0u);
   EXPECT_EQ(Now().charged_bytes, kPage);
   broker().EndSession(reader.session);
-  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_FALSE(broker().hazards_waiting());
   EXPECT_EQ(Sweep().freed_bytes, kPage);
   EXPECT_EQ(Now().charged_bytes, 0u);
 }
 
-TEST_F(HoldsTest, AReplacedNameFindsOneOrTheOtherAndNeverNone) {
+TEST_F(HazardsTest, AReplacedNameFindsOneOrTheOtherAndNeverNone) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   Reader reader(broker(), maker);
@@ -97,11 +97,11 @@ TEST_F(HoldsTest, AReplacedNameFindsOneOrTheOtherAndNeverNone) {
     EXPECT_TRUE(late.Find("a"));
     EXPECT_NE(late.FactsOf("a").offset, offset);
     late.Clear();
-    EXPECT_EQ(broker().LookAtHolds().freed, 1u);
+    EXPECT_EQ(broker().PollHazards().freed, 1u);
   }
 }
 
-TEST_F(HoldsTest, ARecordSaysWhatAnAnswerSays) {
+TEST_F(HazardsTest, ARecordSaysWhatAnAnswerSays) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   const Reader reader(broker(), maker);
@@ -121,7 +121,7 @@ TEST_F(HoldsTest, ARecordSaysWhatAnAnswerSays) {
   EXPECT_TRUE(late.FactsOf("a").enforced) << "its producer has ended";
 }
 
-TEST_F(HoldsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
+TEST_F(HazardsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   const Reader reader(broker(), maker);
@@ -134,19 +134,19 @@ TEST_F(HoldsTest, WhatLiesInASealedArenaSaysSoWhoeverSealedIt) {
   EXPECT_TRUE(reader.FactsOf("a").enforced) << "the same arena, and the lease reports the same";
 }
 
-TEST_F(HoldsTest, AnotherUsersNamespaceIsNotThere) {
+TEST_F(HazardsTest, AnotherUsersNamespaceIsNotThere) {
   const auto maker = Open(1000);
   const auto stranger = Open(1001);
   Arena(maker);
   EXPECT_THAT(broker().ExportCatalogue(stranger, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
   EXPECT_TRUE(broker().ExportCatalogue(maker, "default").ok());
-  EXPECT_THAT(broker().ExportHolds(stranger, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
-  EXPECT_THAT(broker().HoldsMapped(maker, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_THAT(broker().ExportHazardPage(stranger, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
+  EXPECT_THAT(broker().HazardPageMapped(maker, "default"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
   EXPECT_THAT(broker().ExportCatalogue(maker, "other"), FailsWith(Code::kNotFound, "NAMESPACE_NOT_FOUND"));
   EXPECT_THAT(broker().ExportCatalogue(SessionId{99}, "default"), FailsWith(Code::kNotFound, "SESSION_ENDED"));
 }
 
-TEST_F(HoldsTest, AnUnnamedShareThatIsHeldIsNoOrphan) {
+TEST_F(HazardsTest, AnUnnamedShareThatIsHeldIsNoOrphan) {
   config_.orphan_grace = std::chrono::minutes(1);
   const auto maker = Open();
   const auto arena = Arena(maker);
@@ -162,7 +162,7 @@ TEST_F(HoldsTest, AnUnnamedShareThatIsHeldIsNoOrphan) {
   EXPECT_EQ(Now().shares, 0u);
 }
 
-TEST_F(HoldsTest, ANamespaceThatGoesClosesItsCatalogue) {
+TEST_F(HazardsTest, ANamespaceThatGoesClosesItsCatalogue) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   const Reader reader(broker(), maker);
@@ -176,7 +176,7 @@ TEST_F(HoldsTest, ANamespaceThatGoesClosesItsCatalogue) {
   broker().EndSession(maker);
 }
 
-TEST_F(HoldsTest, ACatalogueHoldsAsManyAsItMay) {
+TEST_F(HazardsTest, ACatalogueHoldsAsManyAsItMay) {
   config_.limits.catalogue_shares = 2;
   const auto maker = Open();
   const auto arena = Arena(maker);
@@ -191,7 +191,7 @@ TEST_F(HoldsTest, ACatalogueHoldsAsManyAsItMay) {
   EXPECT_TRUE(reader.Find("2")) << "there is room now";
 }
 
-class PinnedTest : public HoldsTest {
+class PinnedTest : public HazardsTest {
  protected:
   PinnedTest() { config_.limits.pinned_bytes_per_session = 1000; }
 };
@@ -209,13 +209,13 @@ TEST_F(PinnedTest, EachHolderIsChargedForWhatItPins) {
   greedy.page().high = 0xFFFFFFFF;
   for (uint32_t i = 0; i < 3; ++i) WithdrawOne(std::to_string(i));
   EXPECT_EQ(Now().pinned_bytes, 768u);
-  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+  EXPECT_TRUE(broker().PollHazards().over_limit.empty());
   ASSERT_TRUE(greedy.Hold("3", 3));
   WithdrawOne("3");
-  EXPECT_EQ(broker().LookAtHolds().over_limit, std::vector{greedy.session});
+  EXPECT_EQ(broker().PollHazards().over_limit, std::vector{greedy.session});
   broker().EndSession(greedy.session);
   EXPECT_EQ(Now().pinned_bytes, 256u) << "only the bytes that the modest reader holds";
-  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+  EXPECT_TRUE(broker().PollHazards().over_limit.empty());
 }
 
 TEST_F(PinnedTest, NonsenseInAPageHoldsNothing) {
@@ -225,9 +225,9 @@ TEST_F(PinnedTest, NonsenseInAPageHoldsNothing) {
   Reader hostile(broker(), Open());
   Publish(maker, arena, "a");
   hostile.page().high = 0xFFFFFFFF;
-  for (uint32_t i = 0; i < holds::kWords; ++i) hostile.page().words[i] = ~uint64_t{i};
+  for (uint32_t i = 0; i < hazard::kWords; ++i) hostile.page().words[i] = ~uint64_t{i};
   WithdrawOne("a");
-  EXPECT_FALSE(broker().holds_waiting());
+  EXPECT_FALSE(broker().hazards_waiting());
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
 }
 
@@ -246,10 +246,10 @@ TEST_F(PinnedTest, WhatAloneIsTooMuchToPinIsAcquiredByCalls) {
   Lease(reader.session, "more");
   EXPECT_FALSE(reader.Find("more")) << "a lease does not insert it either";
   WithdrawOne("more");
-  EXPECT_TRUE(broker().LookAtHolds().over_limit.empty());
+  EXPECT_TRUE(broker().PollHazards().over_limit.empty());
 }
 
-TEST_F(HoldsTest, ASessionHasOnePageHoweverOftenItAsks) {
+TEST_F(HazardsTest, ASessionHasOnePageHoweverOftenItAsks) {
   const auto maker = Open();
   const auto arena = Arena(maker);
   Reader once(broker(), maker);
@@ -257,10 +257,10 @@ TEST_F(HoldsTest, ASessionHasOnePageHoweverOftenItAsks) {
   Publish(maker, arena, "a");
   ASSERT_TRUE(once.Hold("a"));
   EXPECT_EQ(again.page().words[0], once.page().words[0]) << "the same page";
-  ASSERT_TRUE(broker().HoldsMapped(maker, "default").ok());
-  EXPECT_THAT(broker().ExportHolds(maker, "default"), FailsWith(Code::kFailedPrecondition, "HOLDS_MAPPED"));
+  ASSERT_TRUE(broker().HazardPageMapped(maker, "default").ok());
+  EXPECT_THAT(broker().ExportHazardPage(maker, "default"), FailsWith(Code::kFailedPrecondition, "HAZARD_PAGE_MAPPED"));
   WithdrawOne("a");
-  EXPECT_TRUE(broker().holds_waiting()) << "the session still holds it";
+  EXPECT_TRUE(broker().hazards_waiting()) << "the session still holds it";
   again.Clear();
 }
 

@@ -1,5 +1,5 @@
 // Hazard slots under stress: no stale word is ever read, and the same test detects one if a step of the protocol is
-// left out. For a longer run: hold_stress safe 100000000 3600 4.
+// left out. For a longer run: hazard_stress safe 100000000 3600 4.
 #include <sched.h>
 
 #include <map>
@@ -34,7 +34,7 @@ bool HasSeveralCpus() {
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
 }
 
-TEST(HoldStressTest, NothingStaleIsRead) {
+TEST(HazardStressTest, NothingStaleIsRead) {
   const auto numbers = Stress({"safe", "1000000000", "5", "3"});
   EXPECT_EQ(Number(numbers, "stale"), 0u);
   EXPECT_GT(Number(numbers, "acquired"), 100000u);
@@ -42,12 +42,12 @@ TEST(HoldStressTest, NothingStaleIsRead) {
   EXPECT_EQ(Number(numbers, "waiting"), 0u) << "and all of them ended";
 }
 
-TEST(HoldStressTest, WithoutHoldsItIs) {
+TEST(HazardStressTest, WithoutHoldsItIs) {
   EXPECT_GT(Number(Stress({"no_hold", "1000000000", "60", "3", "stop"}), "stale"), 0u);
 }
 
 // A load must overtake the store while the broker looks, which takes two CPUs.
-TEST(HoldStressTest, WithoutTheFenceItIs) {
+TEST(HazardStressTest, WithoutTheFenceItIs) {
   if (!HasSeveralCpus()) GTEST_SKIP() << "one CPU sees its own stores in order";
   EXPECT_GT(Number(Stress({"no_fence", "1000000000", "120", "3", "stop"}), "stale"), 0u);
 }

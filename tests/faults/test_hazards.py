@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from harness import BROWSE, MAPPED, Daemon, Ledger, RawLifeline, Refused, daemon_in, eventually
 
-PAGE, HEADER_BYTES, RECORD_BYTES, HOLDS = 4096, 4096, 128, 504
+PAGE, HEADER_BYTES, RECORD_BYTES, SLOTS = 4096, 4096, 128, 504
 GENERATION_BITS, LIVE, DEAD = 38, 2, 3
 KIB = 1 << 10
 ALL_ONES = 2**64 - 1
@@ -40,7 +40,7 @@ class HandMade:
         return descriptors[0]
 
     def seal(self, namespace: str = "default") -> None:
-        self.line.call(MAPPED, self.messages.MappedRequest(holds_of=namespace), self.messages.MappedResponse)
+        self.line.call(MAPPED, self.messages.MappedRequest(hazard_page_of=namespace), self.messages.MappedResponse)
 
     def words(self) -> Iterator[int]:
         """Writes a hold for every record that is live now."""
@@ -49,9 +49,9 @@ class HandMade:
             if state & 3 == LIVE:
                 yield (slot + 1) << GENERATION_BITS | state >> 2
 
-    def write(self, words: list[int], high: int = HOLDS) -> None:
+    def write(self, words: list[int], high: int = SLOTS) -> None:
         struct.pack_into("<I", self.page, 0, high)
-        for index, word in enumerate(words[:HOLDS]):
+        for index, word in enumerate(words[:SLOTS]):
             struct.pack_into("<Q", self.page, 64 + 8 * index, word)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ def test_many_kills_leak_no_byte(daemon: Daemon, ledger: Ledger) -> None:
         readers[-1].tell(f"churn {chance.randrange(1000)} 8 100000000")
     for reader in readers:
         reader.kill()
-    assert met > 0 or not daemon.stats()["holds"], "no withdrawn share was ever held"
+    assert met > 0 or not daemon.stats()["hazard_slots"], "no withdrawn share was ever held"
     ledger.settle(sessions=1, shares=8)
     for name in range(8):
         writer.ask(f"withdraw churn/{name}")
@@ -107,7 +107,7 @@ def test_garbage_in_a_page_affects_no_other_session(daemon: Daemon, ledger: Ledg
     liars = [HandMade(daemon, messages) for _ in range(3)]
     for round_ in range(200):
         for liar in liars:
-            liar.write([chance.choice([ALL_ONES, chance.getrandbits(64), 1, 0]) for _ in range(HOLDS)], chance.getrandbits(32))
+            liar.write([chance.choice([ALL_ONES, chance.getrandbits(64), 1, 0]) for _ in range(SLOTS)], chance.getrandbits(32))
         writer.ask(f"put a 65536 {round_} replace")
         reader.ask("drop")
         reader.ask(f"get a {round_}")

@@ -1,4 +1,4 @@
-// A HoldsPage is the hazard page of one session and one namespace: the session writes into it which shares it reads,
+// A HazardPage is the hazard page of one session and one namespace: the session writes into it which shares it reads,
 // and the broker only reads it (proto/boundary/layouts/hazard.h). The broker compares its words; it never uses one as
 // an index or a length.
 #pragma once
@@ -14,13 +14,13 @@
 
 namespace arraybridge {
 
-class HoldsPage {
+class HazardPage {
  public:
   // RESOURCE_EXHAUSTED: no descriptor or no memory.
-  static Result<std::unique_ptr<HoldsPage>> Create();
-  ~HoldsPage() = default;
-  HoldsPage(const HoldsPage&) = delete;
-  HoldsPage& operator=(const HoldsPage&) = delete;
+  static Result<std::unique_ptr<HazardPage>> Create();
+  ~HazardPage() = default;
+  HazardPage(const HazardPage&) = delete;
+  HazardPage& operator=(const HazardPage&) = delete;
 
   // Opens a new writable description for the session. FAILED_PRECONDITION after Seal.
   Result<UniqueFd> Export() const;
@@ -29,21 +29,21 @@ class HoldsPage {
   Status Seal();
   bool sealed() const { return pages_->sealed(); }
 
-  const holds::Page& page() const { return page_; }
-  bool Has(uint64_t hold) const { return holds::Has(page_, hold); }
+  const hazard::Page& page() const { return page_; }
+  bool Has(uint64_t hold) const { return hazard::Has(page_, hold); }
   // Visits each hold as often as it occurs.
   template <class Visit>
   void ForEach(Visit visit) const {
-    holds::ForEach(page_, visit);
+    hazard::ForEach(page_, visit);
   }
   uint64_t count() const;
 
  private:
-  explicit HoldsPage(std::unique_ptr<SharedPages> pages)
-      : pages_(std::move(pages)), page_(*static_cast<const holds::Page*>(pages_->base())) {}
+  explicit HazardPage(std::unique_ptr<SharedPages> pages)
+      : pages_(std::move(pages)), page_(*static_cast<const hazard::Page*>(pages_->base())) {}
 
   const std::unique_ptr<SharedPages> pages_;  // Seal closes their file
-  const holds::Page& page_;
+  const hazard::Page& page_;
 };
 
 }  // namespace arraybridge

@@ -2,7 +2,7 @@
 // Other processes hold shares, read every word, and release them. Prints one line of numbers; stale: words that did not
 // belong to the share.
 //
-// hold_stress ORDER ACQUISITIONS SECONDS READERS [STOP]
+// hazard_stress ORDER ACQUISITIONS SECONDS READERS [STOP]
 // ORDER: safe, or a control that must fail: no_fence, no_hold. Ends after so many acquisitions or seconds, whichever
 // comes first; with STOP also at the first stale word.
 #include <sched.h>
@@ -21,7 +21,7 @@
 
 #include "client/catalogue/hazard_table.h"
 #include "daemon/memory/shared_pages/catalogue.h"
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 
 namespace arraybridge {
 namespace {
@@ -75,7 +75,7 @@ class Reader {
  public:
   using Table = BasicHazardTable<Order>;
 
-  Reader(const Catalogue& catalogue, const HoldsPage& page, Shared& shared, uint64_t seed)
+  Reader(const Catalogue& catalogue, const HazardPage& page, Shared& shared, uint64_t seed)
       : table_(*ReadCatalogue::Map(*catalogue.Export()), *HazardPage::Map(*page.Export())),
         shared_(shared),
         random_(seed) {
@@ -131,7 +131,7 @@ class Reader {
 // The broker, which withdraws shares and reuses ranges that no process holds.
 class Writer {
  public:
-  Writer(Catalogue& catalogue, const std::vector<std::unique_ptr<HoldsPage>>& pages, Shared& shared)
+  Writer(Catalogue& catalogue, const std::vector<std::unique_ptr<HazardPage>>& pages, Shared& shared)
       : catalogue_(catalogue), pages_(pages), shared_(shared), names_(kNames) {
     for (uint64_t block = 0; block < kBlocks; ++block) free_.push_back(block);
     for (uint64_t name = 0; name < kNames; ++name) Publish(name);
@@ -193,7 +193,7 @@ class Writer {
   }
 
   Catalogue& catalogue_;
-  const std::vector<std::unique_ptr<HoldsPage>>& pages_;
+  const std::vector<std::unique_ptr<HazardPage>>& pages_;
   Shared& shared_;
   Random random_{42};
   std::vector<std::optional<Published>> names_;
@@ -223,8 +223,8 @@ int Run(const Wish& wish) {
   if (memory == MAP_FAILED) return 1;
   auto& shared = *new (memory) Shared;
   const auto catalogue = *Catalogue::Create(kBlocks + kNames, {});
-  std::vector<std::unique_ptr<HoldsPage>> pages;
-  for (uint64_t i = 0; i < wish.readers; ++i) pages.push_back(*HoldsPage::Create());
+  std::vector<std::unique_ptr<HazardPage>> pages;
+  for (uint64_t i = 0; i < wish.readers; ++i) pages.push_back(*HazardPage::Create());
   Writer writer(*catalogue, pages, shared);
   std::vector<pid_t> readers;
   for (uint64_t i = 0; i < wish.readers; ++i) {
@@ -253,7 +253,7 @@ int Main(int argc, char** argv) {
   if (argc < 5) return 2;
   const Wish wish{argv[1], std::strtoull(argv[2], nullptr, 10), std::chrono::seconds(std::atoi(argv[3])),
                   std::strtoull(argv[4], nullptr, 10), argc > 5};
-  if (wish.order == "safe") return Run<holds::Ordering>(wish);
+  if (wish.order == "safe") return Run<hazard::Ordering>(wish);
   if (wish.order == "no_fence") return Run<NoFence>(wish);
   if (wish.order == "no_hold") return Run<NoHold>(wish);
   return 2;

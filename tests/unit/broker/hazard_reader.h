@@ -17,20 +17,20 @@ class Reader {
  public:
   Reader(Broker& broker, SessionId of, std::string_view ns = "default") : session(of) {
     auto table = broker.ExportCatalogue(session, ns);
-    auto page = broker.ExportHolds(session, ns);
+    auto page = broker.ExportHazardPage(session, ns);
     if (!table.ok() || !page.ok()) return;
     catalogue::Header header{};
     if (::pread(table->get(), &header, sizeof header, 0) != sizeof header) return;
     bytes_ = catalogue::Extent{header.capacity}.bytes();
     void* const base = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, table->get(), 0);
     table_ = {static_cast<const std::byte*>(base), {header.capacity}};
-    page_ = static_cast<holds::Page*>(
-        ::mmap(nullptr, sizeof(holds::Page), PROT_READ | PROT_WRITE, MAP_SHARED, page->get(), 0));
+    page_ = static_cast<hazard::Page*>(
+        ::mmap(nullptr, sizeof(hazard::Page), PROT_READ | PROT_WRITE, MAP_SHARED, page->get(), 0));
   }
   ~Reader() {
     if (page_ == nullptr) return;
     ::munmap(const_cast<std::byte*>(table_.base), bytes_);
-    ::munmap(page_, sizeof(holds::Page));
+    ::munmap(page_, sizeof(hazard::Page));
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -42,10 +42,10 @@ class Reader {
   catalogue::Facts FactsOf(std::string_view name) const { return catalogue::Read(table_.record(Find(name)->slot)); }
   bool Hold(std::string_view name, uint32_t index = 0) {
     const auto found = Find(name);
-    return found && holds::Claim(*page_, index, found->slot, found->state, table_.record(found->slot).state);
+    return found && hazard::Claim(*page_, index, found->slot, found->state, table_.record(found->slot).state);
   }
-  void Clear(uint32_t index = 0) { holds::Clear(*page_, index); }
-  holds::Page& page() { return *page_; }
+  void Clear(uint32_t index = 0) { hazard::Clear(*page_, index); }
+  hazard::Page& page() { return *page_; }
   bool closed() const { return table_.header().closed != 0; }
 
   const SessionId session;
@@ -53,7 +53,7 @@ class Reader {
  private:
   uint64_t bytes_ = 0;
   catalogue::Table table_;
-  holds::Page* page_ = nullptr;
+  hazard::Page* page_ = nullptr;
 };
 
 }  // namespace arraybridge

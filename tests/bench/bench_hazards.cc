@@ -11,7 +11,7 @@
 
 #include "client/catalogue/hazard_table.h"
 #include "daemon/memory/shared_pages/catalogue.h"
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 #include "proto/boundary/huge_pages.h"
 #include "tests/bench/support.h"
 
@@ -28,7 +28,7 @@ class Pages {
  public:
   explicit Pages(uint64_t capacity)
       : catalogue(Must(Catalogue::Create(capacity, {}))),
-        page(Must(HoldsPage::Create())),
+        page(Must(HazardPage::Create())),
         table(Must(ReadCatalogue::Map(Must(catalogue->Export()))), Must(HazardPage::Map(Must(page->Export())))) {}
 
   void Put(std::string_view name, uint64_t share) {
@@ -41,7 +41,7 @@ class Pages {
   }
 
   const std::unique_ptr<Catalogue> catalogue;
-  const std::unique_ptr<HoldsPage> page;
+  const std::unique_ptr<HazardPage> page;
   HazardTable table;
 };
 

@@ -1,6 +1,6 @@
-// A Holding serves reading without calls in one Namespace. It has the catalogue, the hazard pages of the sessions, and
-// the shares that wait until no hazard slot names them: withdrawn shares, whose bytes may be reused then, and orphans
-// whose grace has ended, which lose their names then.
+// A NamespaceHazards serves reading without calls in one Namespace. It has the catalogue, the hazard pages of the
+// sessions, and the shares that wait until no hazard slot names them: withdrawn shares, whose bytes may be reused then,
+// and orphans whose grace has ended, which lose their names then.
 //
 // A look goes through all pages for all waiting shares, in rounds and slices. A session that held a share when the
 // share was retired holds it until it clears the slot, and no session can newly hold it. So the pages may be looked at
@@ -16,7 +16,7 @@
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/look_budget.h"
 #include "daemon/memory/shared_pages/catalogue.h"
-#include "daemon/memory/shared_pages/holds.h"
+#include "daemon/memory/shared_pages/hazard_page.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge {
@@ -32,14 +32,14 @@ struct PinnedBytes {
 using Pins = std::vector<PinnedBytes>;
 void AddPinned(Pins& pins, const Device& device, uint64_t bytes);
 
-class Holding {
+class NamespaceHazards {
  public:
   struct Page {
     Session* session = nullptr;
-    std::shared_ptr<HoldsPage> holds;
-    const holds::Page* words = nullptr;  // of `holds`, for quick access
-    Pins counting;                       // withdrawn shares seen in this page during this round
-    Pins pinned;                         // counted in the last round; included in the session's Pins
+    std::shared_ptr<HazardPage> page;
+    const hazard::Page* words = nullptr;  // of `page`, for quick access
+    Pins counting;                        // withdrawn shares seen in this page during this round
+    Pins pinned;                          // counted in the last round; included in the session's Pins
   };
 
   // Null until a session asks for it.
@@ -49,9 +49,9 @@ class Holding {
 
   std::vector<Page>& pages() { return pages_; }
   const std::vector<Page>& pages() const { return pages_; }
-  std::shared_ptr<HoldsPage> PageOf(const Session& session) const;  // null: none
+  std::shared_ptr<HazardPage> PageOf(const Session& session) const;  // null: none
   // REQUIRES: the session has none yet.
-  void Add(Session& session, std::shared_ptr<HoldsPage> page);
+  void Add(Session& session, std::shared_ptr<HazardPage> page);
   // Gives the page to the caller. REQUIRES: the session has one.
   Page Drop(const Session& session);
 
@@ -85,7 +85,7 @@ class Holding {
  private:
   struct Sought {
     Share* share = nullptr;
-    const HoldsPage* seen_in = nullptr;  // counts once per page, however often the share is in it
+    const HazardPage* seen_in = nullptr;  // counts once per page, however often the share is in it
   };
   struct Wait {
     Share* share = nullptr;

@@ -1,4 +1,4 @@
-#include "daemon/broker/shares/holding.h"
+#include "daemon/broker/shares/namespace_hazards.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +18,9 @@ constexpr uint64_t kSeekNs = 60;     // inserting a share into a pass
 constexpr uint64_t kFindNs = 10;     // looking up a hazard slot in a pass
 constexpr uint64_t kTellNs = 1000;   // reporting one share, and its handling by the caller
 
-uint64_t HighOf(const holds::Page& page) { return std::min(Load(page.high, std::memory_order_relaxed), holds::kWords); }
+uint64_t HighOf(const hazard::Page& page) {
+  return std::min(Load(page.high, std::memory_order_relaxed), hazard::kWords);
+}
 
 }  // namespace
 
@@ -31,19 +33,19 @@ void AddPinned(Pins& pins, const Device& device, uint64_t bytes) {
   }
 }
 
-std::shared_ptr<HoldsPage> Holding::PageOf(const Session& session) const {
+std::shared_ptr<HazardPage> NamespaceHazards::PageOf(const Session& session) const {
   const auto found = std::ranges::find(pages_, &session, &Page::session);
-  return found == pages_.end() ? nullptr : found->holds;
+  return found == pages_.end() ? nullptr : found->page;
 }
 
-void Holding::Add(Session& session, std::shared_ptr<HoldsPage> page) {
-  const holds::Page* const words = &page->page();
+void NamespaceHazards::Add(Session& session, std::shared_ptr<HazardPage> page) {
+  const hazard::Page* const words = &page->page();
   pages_.push_back({&session, std::move(page), words, {}, {}});
 }
 
 // The last page takes the place of the dropped one, but a page that was not looked at yet must not take the place of
 // one that was.
-Holding::Page Holding::Drop(const Session& session) {
+NamespaceHazards::Page NamespaceHazards::Drop(const Session& session) {
   auto at = std::ranges::find(pages_, &session, &Page::session);
   AB_CHECK(at != pages_.end());
   Page dropped = std::move(*at);
@@ -59,7 +61,7 @@ Holding::Page Holding::Drop(const Session& session) {
   return dropped;
 }
 
-void Holding::Insert(Share& share) {
+void NamespaceHazards::Insert(Share& share) {
   if (catalogue == nullptr || share.entry.has_value() || share.withdrawn || !share.fence.done()) return;
   const ShareFacts& facts = *share.facts;
   share.entry = catalogue->Put({.name = facts.name,
@@ -73,32 +75,32 @@ void Holding::Insert(Share& share) {
                                 .description = facts.description});
 }
 
-void Holding::Retire(Share& share) {
+void NamespaceHazards::Retire(Share& share) {
   if (!share.entry.has_value() || share.retired) return;
   catalogue->Retire(*share.entry);
   share.retired = true;
 }
 
-void Holding::Free(Share& share) {
+void NamespaceHazards::Free(Share& share) {
   if (!share.entry.has_value()) return;
   catalogue->Free(*share.entry);
   share.entry.reset();
 }
 
-bool Holding::IsKnownUnheld(const Share& share) const {
+bool NamespaceHazards::IsKnownUnheld(const Share& share) const {
   if (!share.entry.has_value() || pages_.empty()) return true;
   if (budget != nullptr && !budget->has_some()) return false;
   const uint64_t hold = share.entry->hold();
   uint64_t cost_ns = 0;
   const bool held = std::ranges::any_of(pages_, [&](const Page& page) {
     cost_ns += kPageNs + HighOf(*page.words) / kWordsPerNs;
-    return holds::Has(*page.words, hold);
+    return hazard::Has(*page.words, hold);
   });
   if (budget != nullptr) budget->Spend(cost_ns);
   return !held;
 }
 
-void Holding::Await(Share& share) {
+void NamespaceHazards::Await(Share& share) {
   Wait& wait = waiting_[share.facts->id];
   wait.share = &share;
   pinned_bytes_ -= std::exchange(wait.pinned, share.withdrawn ? share.size : 0);
@@ -106,7 +108,7 @@ void Holding::Await(Share& share) {
   sought_.erase(share.entry->hold());
 }
 
-bool Holding::Unwait(const Share& share) {
+bool NamespaceHazards::Unwait(const Share& share) {
   const auto found = waiting_.find(share.facts->id);
   if (found == waiting_.end()) return false;
   pinned_bytes_ -= found->second.pinned;
@@ -116,7 +118,7 @@ bool Holding::Unwait(const Share& share) {
 }
 
 // Collects the next shares of the round. Returns the cost.
-uint64_t Holding::Gather() {
+uint64_t NamespaceHazards::Gather() {
   auto next = waiting_.upper_bound(gathered_);
   while (next != waiting_.end() && next->first <= last_ && sought_.size() < kSoughtMax) {
     sought_.emplace(next->second.share->entry->hold(), Sought{next->second.share, nullptr});
@@ -127,20 +129,20 @@ uint64_t Holding::Gather() {
 }
 
 // The content of each hazard slot is compared, never used as an index or a length.
-uint64_t Holding::LookInto(Page& page) {
-  uint64_t holds = 0;
-  page.holds->ForEach([&](uint64_t hold) {
-    ++holds;
+uint64_t NamespaceHazards::LookInto(Page& page) {
+  uint64_t slots = 0;
+  page.page->ForEach([&](uint64_t hold) {
+    ++slots;
     const auto found = sought_.find(hold);
-    if (found == sought_.end() || found->second.seen_in == page.holds.get()) return;
-    found->second.seen_in = page.holds.get();
+    if (found == sought_.end() || found->second.seen_in == page.page.get()) return;
+    found->second.seen_in = page.page.get();
     const Share& share = *found->second.share;
     if (share.withdrawn) AddPinned(page.counting, share.arena->device(), share.size);
   });
   return kPageNs + HighOf(*page.words) / kWordsPerNs + holds * kFindNs;
 }
 
-Holding::Slice Holding::Look(uint64_t cost_max_ns) {
+NamespaceHazards::Slice NamespaceHazards::Look(uint64_t cost_max_ns) {
   Slice slice;
   while (slice.cost_ns < cost_max_ns && !slice.round_ended) {
     if (stage_ == Stage::kNone) {

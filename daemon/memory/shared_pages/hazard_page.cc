@@ -1,0 +1,34 @@
+#include "daemon/memory/shared_pages/hazard_page.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+namespace arraybridge {
+
+Result<std::unique_ptr<HazardPage>> HazardPage::Create() {
+  auto pages = SharedPages::Create(sizeof(hazard::Page), PROT_READ, "arraybridge-hazard-page", "a hazard page");
+  if (!pages.ok()) return pages.status();
+  const uint32_t version = hazard::kVersion;
+  AB_RETURN_IF_ERROR((*pages)->Write(offsetof(hazard::Page, version), &version, sizeof version));
+  return std::unique_ptr<HazardPage>(new HazardPage(*std::move(pages)));
+}
+
+Result<UniqueFd> HazardPage::Export() const {
+  if (pages_->sealed()) return FailedPrecondition("this hazard page is already mapped").Because("HAZARD_PAGE_MAPPED");
+  return pages_->Export(true);
+}
+
+Status HazardPage::Seal() {
+  AB_RETURN_IF_ERROR(pages_->Seal());
+  pages_->CloseFile();
+  return Ok();
+}
+
+uint64_t HazardPage::count() const {
+  uint64_t count = 0;
+  ForEach([&](uint64_t) { ++count; });
+  return count;
+}
+
+}  // namespace arraybridge

@@ -6,8 +6,8 @@
 
 namespace arraybridge {
 
-Lease::Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot)
-    : SessionRelease(std::move(of)), id(0), direct_(std::move(direct)), slot_(slot) {
+Lease::Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit)
+    : SessionRelease(std::move(of)), id(0), direct_(std::move(direct)), bit_(bit) {
   releases->AddLease();
 }
 
@@ -24,7 +24,7 @@ bool Lease::EndAtOnce() noexcept {
   if ((!hazard_ && !direct_) || private_mapping || Waits() || releases.use_count() == 1) return false;
   if (direct_) {
     if (direct_.use_count() == 1) return false;
-    direct_->End(slot_);
+    direct_->Return(bit_);
     releases->EndLease();
     return true;
   }
@@ -39,7 +39,7 @@ void Lease::GiveBack(codec::Release& release) {
   if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
   if (undrained()) return releases->KeepUndrained(arena);
   arena.reset();
-  if (direct_) return direct_->End(slot_);
+  if (direct_) return direct_->Return(bit_);
   if (id == 0) {
     if (hazard_.End() || withdrawn_) release.hazards_cleared = true;
     return;

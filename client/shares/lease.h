@@ -1,5 +1,5 @@
 // A Lease keeps one share readable in this process, together with the memory that contains it. It is a lease of the
-// broker, a hazard slot, or a slot on a direct channel.
+// broker, a hazard slot, or a return bit in a direct channel.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class Lease final : public SessionRelease {
  public:
   Lease(std::shared_ptr<ReleaseQueue> of, uint64_t lease);
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
-  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t slot);
+  Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit);
   ~Lease() override;
-  // The last drop of an array ends a hazard slot or a direct channel slot at once, without a message, if there is
+  // The last drop of an array ends a hazard slot or a return bit at once, without a message, if there is
   // nothing to unmap and the broker does not wait for it.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;
   Mapping& Waited() override { return *arena->shared; }
 
-  const uint64_t id;  // 0: a hazard slot or a direct channel slot
+  const uint64_t id;  // 0: a hazard slot or a return bit
   std::shared_ptr<ReadArena> arena;
   bool unmapped = false;  // the share's arena could not be mapped; reported after the lease
   uint64_t arena_id = 0;
@@ -38,7 +38,7 @@ class Lease final : public SessionRelease {
  private:
   HazardSlot hazard_;
   const std::shared_ptr<DirectConsumer> direct_;
-  const uint64_t slot_ = 0;
+  const uint64_t bit_ = 0;  // in the return bitmap of the direct channel
   bool withdrawn_ = false;  // the hazard slot has ended, and the broker must be notified
 };
 

@@ -63,7 +63,7 @@ void Hazards::DropPages(Namespace& ns) {
 // A share that alone exceeds a session's limit of pinned bytes is acquired by calls: a hazard slot on it would end its
 // reader's session as soon as the share is withdrawn.
 void Hazards::Insert(Share& share) const {
-  NamespaceHazards& holding = share.ns->hazards;
+  NamespaceHazards& hazards = share.ns->hazards;
   if (hazards.catalogue == nullptr || share.entry.has_value()) return;
   if (share.size <= PinnedBytesMax(share.arena->device())) hazards.Insert(share);
 }

@@ -139,7 +139,7 @@ uint64_t NamespaceHazards::LookInto(Page& page) {
     const Share& share = *found->second.share;
     if (share.withdrawn) AddPinned(page.counting, share.arena->device(), share.size);
   });
-  return kPageNs + HighOf(*page.words) / kWordsPerNs + holds * kFindNs;
+  return kPageNs + HighOf(*page.words) / kWordsPerNs + slots * kFindNs;
 }
 
 NamespaceHazards::Slice NamespaceHazards::Look(uint64_t cost_max_ns) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <random>
@@ -65,6 +66,18 @@ TEST_F(SessionQueueTest, ACopiedEntryDoesNotChange) {
   ASSERT_NE(reader_.Copy(entry_), 0u);
   client_->slots[Format::kHeaderWords] = ~uint64_t{0};
   EXPECT_EQ(PayloadOf(entry_), "before");
+}
+
+TEST_F(SessionQueueTest, MoreTakenThanWasFilledBreaksTheWriterBeforeItIsFull) {
+  for (const uint64_t taken : {uint64_t{2}, kSlots, ~uint64_t{0}}) {
+    spsc::Writer<Format> writer(client_->progress, client_->slots, daemon_->progress);
+    writer.Write(std::array<uint64_t, 1>{});
+    daemon_->progress.taken = taken;
+    EXPECT_FALSE(writer.HasRoom(kSlots)) << taken;
+    EXPECT_TRUE(writer.broken()) << taken;
+    daemon_->progress.taken = 0;
+    EXPECT_FALSE(writer.HasRoom(1)) << "it stays broken";
+  }
 }
 
 TEST_F(SessionQueueTest, AnImpossibleHeadBreaksTheReader) {

@@ -21,17 +21,17 @@
 namespace arraybridge {
 
 // The hazard page, mapped writable. Not mapped in forked children, which must not clear their parent's slots.
-class HazardPage {
+class MappedHazardPage {
  public:
   // FAILED_PRECONDITION: the file is not a hazard page of this layout, or could shrink.
-  static Result<std::unique_ptr<HazardPage>> Map(const UniqueFd& file);
-  HazardPage(const HazardPage&) = delete;
-  HazardPage& operator=(const HazardPage&) = delete;
+  static Result<std::unique_ptr<MappedHazardPage>> Map(const UniqueFd& file);
+  MappedHazardPage(const MappedHazardPage&) = delete;
+  MappedHazardPage& operator=(const MappedHazardPage&) = delete;
 
   hazard::Page& page() { return page_; }
 
  private:
-  explicit HazardPage(SharedMapping pages)
+  explicit MappedHazardPage(SharedMapping pages)
       : pages_(std::move(pages)), page_(*static_cast<hazard::Page*>(pages_.base())) {}
   const SharedMapping pages_;
   hazard::Page& page_;
@@ -73,7 +73,7 @@ class BasicHazardTable {
     uint32_t index_ = 0;
   };
 
-  BasicHazardTable(std::unique_ptr<const ReadCatalogue> from, std::unique_ptr<HazardPage> page)
+  BasicHazardTable(std::unique_ptr<const ReadCatalogue> from, std::unique_ptr<MappedHazardPage> page)
       : catalogue_(std::move(from)), written_(std::move(page)), page_(written_->page()) {
     for (auto& bucket : buckets_) bucket.store(kNone, std::memory_order_relaxed);
   }
@@ -246,7 +246,7 @@ class BasicHazardTable {
   }
 
   const std::unique_ptr<const ReadCatalogue> catalogue_;
-  const std::unique_ptr<HazardPage> written_;
+  const std::unique_ptr<MappedHazardPage> written_;
   hazard::Page& page_;
   Mutex mutex_;
   std::array<Entry, hazard::kWords> entries_;

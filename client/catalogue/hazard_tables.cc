@@ -44,7 +44,7 @@ void HazardTables::HaveCatalogue(const Result<Answer>& answer) {
 
 void HazardTables::HavePage(const Result<Answer>& answer) {
   if (!answer.ok()) return Refused(answer.status());
-  auto page = HazardPage::Map(answer->descriptor);
+  auto page = MappedHazardPage::Map(answer->descriptor);
   if (!page.ok()) return Refused(page.status());
   {
     const MutexLock lock(mutex_);

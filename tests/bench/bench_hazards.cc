@@ -29,7 +29,7 @@ class Pages {
   explicit Pages(uint64_t capacity)
       : catalogue(Must(Catalogue::Create(capacity, {}))),
         page(Must(HazardPage::Create())),
-        table(Must(ReadCatalogue::Map(Must(catalogue->Export()))), Must(HazardPage::Map(Must(page->Export())))) {}
+        table(Must(ReadCatalogue::Map(Must(catalogue->Export()))), Must(MappedHazardPage::Map(Must(page->Export())))) {}
 
   void Put(std::string_view name, uint64_t share) {
     CatalogueRow row;

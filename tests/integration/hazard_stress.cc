@@ -76,7 +76,7 @@ class Reader {
   using Table = BasicHazardTable<Order>;
 
   Reader(const Catalogue& catalogue, const HazardPage& page, Shared& shared, uint64_t seed)
-      : table_(*ReadCatalogue::Map(*catalogue.Export()), *HazardPage::Map(*page.Export())),
+      : table_(*ReadCatalogue::Map(*catalogue.Export()), *MappedHazardPage::Map(*page.Export())),
         shared_(shared),
         random_(seed) {
     for (uint64_t name = 0; name < kNames; ++name) hashes_.push_back(table_.catalogue().HashOf(std::to_string(name)));

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/direct_channels/direct_pages.h"
 #include "client/lifeline/lifeline.h"
 #include "client/wire/codec.h"
 #include "tests/unit/boundary/direct_entries.h"

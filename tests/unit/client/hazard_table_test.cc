@@ -24,7 +24,7 @@ class HazardTableTest : public testing::Test {
 
   std::unique_ptr<HazardTable> MakeTable() const {
     auto read = ReadCatalogue::Map(*catalogue_->Export());
-    auto written = HazardPage::Map(*page_->Export());
+    auto written = MappedHazardPage::Map(*page_->Export());
     EXPECT_TRUE(read.ok() && written.ok());
     return std::make_unique<HazardTable>(*std::move(read), *std::move(written));
   }
@@ -102,7 +102,7 @@ TEST_F(HazardTableTest, HoldsThatWereUsedAreUsedAgain) {
   }
   EXPECT_EQ(page_->count(), 0u);
   const auto file = page_->Export();
-  const auto mapped = HazardPage::Map(*file);
+  const auto mapped = MappedHazardPage::Map(*file);
   EXPECT_EQ((*mapped)->page().high, 1u) << "the broker looks at no more than was needed";
 }
 
@@ -128,13 +128,13 @@ TEST_F(HazardTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
   EXPECT_EQ(page_->count(), 0u);
   EXPECT_EQ(table_->taken(), kTakes * kThreads);
   const auto file = page_->Export();
-  const auto mapped = HazardPage::Map(*file);
+  const auto mapped = MappedHazardPage::Map(*file);
   EXPECT_LE((*mapped)->page().high, uint32_t{2 * kThreads}) << "at most one for each thread and share";
 }
 
 TEST_F(HazardTableTest, AForkedChildDoesNotHaveThePage) {
   const auto file = page_->Export();
-  const auto mapped = HazardPage::Map(*file);
+  const auto mapped = MappedHazardPage::Map(*file);
   ASSERT_TRUE(mapped.ok());
   hazard::Page* const page = &(*mapped)->page();
   const pid_t child = ::fork();
@@ -162,7 +162,7 @@ TEST_F(HazardTableTest, WhatIsNoCatalogueIsRefused) {
   ASSERT_EQ(::write(open.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(refused(open), Code::kFailedPrecondition);
-  EXPECT_EQ(HazardPage::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(MappedHazardPage::Map(*catalogue_->Export()).status().code(), Code::kFailedPrecondition);
 }
 
 // A broker withdraws and republishes shares continuously, while threads take and end slots. The test checks the record

@@ -33,7 +33,7 @@ inline PassedFd BrowseDirect(Verbs& verbs, const Caller& caller, uint64_t end) {
   v1::BrowseRequest request;
   request.set_channel(end);
   request.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
-  auto answer = verbs.Browse(caller, request);
+  auto answer = verbs.arenas.Browse(caller, request);
   AB_CHECK(answer.ok() && answer->descriptor.count() == direct_channel::kFiles);
   return std::move(answer->descriptor);
 }

@@ -90,10 +90,9 @@ TEST(TrafficTest, WhatIsBegunIsInFlightUntilItEnds) {
 
 TEST(TrafficTest, DescriptorsAreCountedByWhatTheyAreOf) {
   Traffic traffic;
-  traffic.CountPassed(PassedFd({}, HandleKind::kCudaVmm).kind());
-  traffic.CountPassed(PassedFd({}, HandleKind::kMemfd).kind());
-  traffic.CountPassed(PassedFd({}, FdKind::kPages).kind());
-  traffic.CountPassed(FdKind::kPages);
+  traffic.CountPassed(PassedFd(UniqueFd(), HandleKind::kCudaVmm).kind(), 1);
+  traffic.CountPassed(PassedFd(UniqueFd(), HandleKind::kMemfd).kind(), 1);
+  traffic.CountPassed(PassedFd(UniqueFd(), FdKind::kPages).kind(), 2);
   EXPECT_EQ(traffic.passed(FdKind::kMemfd), 1u);
   EXPECT_EQ(traffic.passed(FdKind::kCudaVmm), 1u);
   EXPECT_EQ(traffic.passed(FdKind::kPages), 2u);

@@ -85,8 +85,8 @@ struct ConsumerPage {
 };
 static_assert(offsetof(ProducerPage, progress) == 0 && offsetof(ConsumerPage, progress) == 0);
 
-// The files that each end receives, in this order: the page that it writes, the other end's page, the control block, a pipe to
-// read whose bytes wake this end, and a pipe to write that wakes the other end.
+// The files that each end receives, in this order: the page that it writes, the other end's page, the control block, a
+// pipe to read whose bytes wake this end, and a pipe to write that wakes the other end.
 enum File : size_t { kOwn, kOther, kControl, kDoorbell, kOtherDoorbell, kFiles };
 
 enum Revoked : uint64_t { kStands = 0, kRevoking = 1, kRevoked = 2 };

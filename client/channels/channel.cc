@@ -3,6 +3,8 @@
 #include "client/channels/channel.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 #include "client/arenas/placement_range.h"
 #include "client/lifeline/fork_guard.h"
@@ -26,6 +28,16 @@ std::optional<Deadline> UntilOf(std::optional<milliseconds> timeout) {
 
 bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
 
+// The number of the notice that this refusal is; nothing: it is none.
+std::optional<uint64_t> NoticeOf(const Status& refusal) {
+  for (const auto& [key, value] : refusal.metadata()) {
+    uint64_t number = 0;
+    if (key != "notice") continue;
+    if (std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) return number;
+  }
+  return std::nullopt;
+}
+
 bool MayWaitOn(const Status& refusal) {
   return refusal.code() == Code::kDeadlineExceeded &&
          (refusal.reason() == "CHANNEL_FULL" || refusal.reason() == "CHANNEL_EMPTY");
@@ -41,7 +53,8 @@ Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& optio
       role_(role),
       id_(opened.channel),
       capacity_(opened.capacity),
-      forks_(ForkGeneration()) {}
+      forks_(ForkGeneration()),
+      seen_notice_(opened.seen_notice) {}
 
 Channel::End::~End() {
   if (is_inherited()) {
@@ -83,9 +96,20 @@ milliseconds Channel::End::Slice(const Until& until) const {
   return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
 }
 
+// Two threads that wait in one end get the same notice: each call says what had been seen when it began.
+bool Channel::End::GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64_t* seen) {
+  const std::optional<uint64_t> notice = NoticeOf(refusal);
+  if (!notice) return false;
+  *seen = *notice;
+  uint64_t before = seen_notice_.load();
+  while (before < *notice && !seen_notice_.compare_exchange_weak(before, *notice)) continue;
+  return on_peer_death == PeerDeath::kWait && refusal.code() == Code::kAborted;
+}
+
 Status Channel::End::Send(const Placement& placement, const SendOptions& options) {
   const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
   const Until until = UntilOf(options.timeout);
+  uint64_t seen = seen_notice_.load();
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
     if (placement.range()->releases.get() != &session_->releases()) {
@@ -94,15 +118,16 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
     }
     if (auto sent = SendDirect(placement, options, until)) return Explain(*std::move(sent));
     const milliseconds slice = Slice(until);
-    const IntoChannel into{id_, static_cast<uint64_t>(slice.count())};
+    const IntoChannel into{id_, static_cast<uint64_t>(slice.count()), seen};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
     const auto sent = PublishPlacement(*session_, options_.ns, placement, said, deadline, into);
     if (sent.ok()) return Ok();
+    if (GoesOn(sent.status(), options.on_peer_death, &seen)) continue;
     if (!MayWaitOn(sent.status()) || IsOver(until)) return Explain(sent.status());
   }
 }
 
-Result<Answer> Channel::End::Ask(milliseconds slice) {
+Result<Answer> Channel::End::Ask(milliseconds slice, uint64_t seen) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
   const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
@@ -113,7 +138,7 @@ Result<Answer> Channel::End::Ask(milliseconds slice) {
     const MutexLock lock(mutex_);
     revoke = std::exchange(revoke_, false);
   }
-  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), revoke);
+  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), seen, revoke);
   auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
   if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
   MutexLock lock(mutex_);
@@ -144,6 +169,7 @@ std::optional<Answer> Channel::End::TakeKept() {
 
 Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
   const Until until = UntilOf(options.timeout);
+  uint64_t seen = seen_notice_.load();
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
     const bool behind = is_behind();
@@ -154,11 +180,12 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
       const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
       if (auto received = ReceiveDirect(options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
-      auto answer = Ask(slice);
+      auto answer = Ask(slice, seen);
       if (answer.status().reason() == "CHANNEL_IS_DIRECT") {
         CaughtUp(counted);
         continue;
       }
+      if (GoesOn(answer.status(), options.on_peer_death, &seen)) continue;
       MutexLock lock(mutex_);
       const Status told = answer.status();
       if (told.ok()) {

@@ -46,7 +46,10 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Status CheckHere() const;
   Status Explain(Status failed) const;
   std::chrono::milliseconds Slice(const Until& until) const;
-  Result<Answer> Ask(std::chrono::milliseconds slice);
+  Result<Answer> Ask(std::chrono::milliseconds slice, uint64_t seen);
+  // Whether the call goes on after this refusal: a peer was lost, and the caller waits for it to come back. Notes the
+  // notice as seen, here and in `seen`.
+  bool GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64_t* seen);
 
   // Without calls (channel_direct.cc).
   // Asks for a direct channel before a call, once that is worth it; does not wait.
@@ -78,6 +81,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   const uint64_t capacity_;
   const uint64_t forks_;  // of the process in which it was opened
   std::atomic<bool> closed_{false};
+  std::atomic<uint64_t> seen_notice_;  // the last notice that a caller has got
 
   Mutex mutex_;
   uint64_t unanswered_ AB_GUARDED_BY(mutex_) = 0;  // requests whose caller has gone

@@ -333,6 +333,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.ns = ns;
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
+  request.seen_notice = into.seen_notice;
   request.arrays.reserve(placement.described().size());
   for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
   if (range->published.exchange(true)) {

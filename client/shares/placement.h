@@ -43,10 +43,12 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
             const WrittenArena& arena);
 
-// The destination of an unnamed share: the sending end of a channel, and how long the broker waits for room there.
+// The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
+// last notice that the caller has seen.
 struct IntoChannel {
   uint64_t channel = 0;  // 0: the share gets a name
   uint64_t timeout_ms = 0;
+  uint64_t seen_notice = 0;
 };
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});

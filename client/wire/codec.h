@@ -112,6 +112,7 @@ struct Publish {
   uint64_t timeout_ms = 0;
   uint64_t lifetime_ms = 0;
   std::string_view note;
+  uint64_t seen_notice = 0;
 };
 
 struct Published {
@@ -145,6 +146,7 @@ struct Grants {
 struct OpenedChannel {
   uint64_t channel = 0;
   uint64_t capacity = 0;
+  uint64_t seen_notice = 0;
 };
 
 struct Release {
@@ -190,7 +192,7 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
                           bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke = false);
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke = false);
 std::string EncodeDirectMapped(uint64_t channel);
 std::string EncodeBrowseDirect(uint64_t channel);
 // Encodes a publisher's description of a share, which DecodeDescription reads.

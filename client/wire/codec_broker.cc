@@ -83,7 +83,7 @@ Result<Opened> DecodeOpened(std::string_view message) {
 
 Result<OpenedChannel> DecodeOpenedChannel(std::string_view message) {
   return Decode<wire::OpenChannelResponse>(message, [](const auto& said) -> Result<OpenedChannel> {
-    return OpenedChannel{said.channel, said.capacity};
+    return OpenedChannel{said.channel, said.capacity, said.seen_notice};
   });
 }
 

@@ -81,7 +81,8 @@ std::string Encode(const Publish& request) {
                                .channel = request.channel,
                                .timeout_ms = request.timeout_ms,
                                .lifetime_ms = request.lifetime_ms,
-                               .note = request.note};
+                               .note = request.note,
+                               .seen_notice = request.seen_notice};
   if (!request.fence.done()) {
     message.fence = wire::Fence{.kind = wire::Fence::Kind::kEvent, .opaque = request.fence.event};
   }
@@ -134,8 +135,9 @@ std::string EncodeCloseChannel(uint64_t channel, bool complete) {
   return wire::Encode(wire::CloseChannelRequest{.channel = channel, .abandoned = !complete});
 }
 
-std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, bool revoke) {
-  return wire::Encode(wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .revoke = revoke});
+std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke) {
+  return wire::Encode(wire::ReceiveRequest{
+      .channel = channel, .timeout_ms = timeout_ms, .seen_notice = seen_notice, .revoke = revoke});
 }
 
 std::string EncodeDirectMapped(uint64_t channel) {

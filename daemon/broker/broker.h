@@ -111,16 +111,18 @@ class Broker {
   // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max. FAILED_PRECONDITION:
   // the channel was opened with another capacity.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
-  // `complete`: the channel has everything that this end sent. Returns the channel: waits of other sessions on it may
-  // be over.
-  Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, bool complete);
+  // `how`: kClosed or kAbandoned. Returns the channel: waits of other sessions on it may be over.
+  Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, EndedHow how);
   // The channel of an open end. FAILED_PRECONDITION, WRONG_END: the end has the other role.
   Result<ChannelId> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
-  // Publish into a channel is refused with RESOURCE_EXHAUSTED, CHANNEL_FULL, while the channel has no room, and with
-  // FAILED_PRECONDITION, NO_RECEIVER, once the last receiver has closed.
-  // Receive takes the oldest share out of the channel and leases it. NOT_FOUND, CHANNEL_EMPTY: no share is queued yet.
-  // OUT_OF_RANGE, CHANNEL_ENDED: no share will come. ABORTED, SENDER_DIED: no share will come, and some may be missing.
-  Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, bool with_descriptor);
+  // Refuses with the notice that follows the notice `seen`, if there is one for this end now (channels/notices.h). For a
+  // receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED, SENDER_ABANDONED. For a sender: FAILED_PRECONDITION,
+  // NO_RECEIVER; ABORTED, RECEIVER_DIED, RECEIVER_ABANDONED.
+  Status NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const;
+  // Publish into a channel is refused with a notice, or with RESOURCE_EXHAUSTED, CHANNEL_FULL, while the channel has no
+  // room. Receive takes the oldest share out of the channel and leases it; it is refused with a notice, or with
+  // NOT_FOUND, CHANNEL_EMPTY: no share is queued yet.
+  Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, uint64_t seen, bool with_descriptor);
   // The answer with these received shares did not reach the session: the next Receive of any session returns them.
   // Returns the channels of these leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
@@ -176,7 +178,8 @@ class Broker {
                                                              std::string_view channel) const;
   std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
   // The direct channel is being revoked: the channel is like any other from now on. `complete`: no share was lost.
-  void DirectChannelEnded(const DirectChannelRecord& direct, bool complete);
+  // `taken`: shares that the receiver took from it.
+  void DirectChannelEnded(const DirectChannelRecord& direct, bool complete, uint64_t taken);
   // This sender waits for no range of them any more; by their numbers. One that stands is not forgotten.
   void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 

@@ -67,6 +67,7 @@ struct PublishCall {
   std::chrono::milliseconds lifetime{0};  // 0: as the policy of the namespace says
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
+  uint64_t seen_notice = 0;  // of the channel, by the caller (channels/notices.h)
   bool from_direct = false;  // the share was on the channel's direct channel, which is ending
   std::string note;          // how the bytes came; shown in events
 };
@@ -122,6 +123,7 @@ struct OpenedChannel {
   ChannelEndId end{};
   ChannelId channel{};
   uint64_t capacity = 0;
+  uint64_t seen_notice = 0;  // the last notice that is not for this end
 };
 
 // The handle that a session would get if it acquired the share now.

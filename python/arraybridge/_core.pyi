@@ -12,6 +12,7 @@ class StatusError(Exception):
     code: int
     message: str
     reason: str
+    facts: dict[str, str]  # names and values of the error, as the broker states them
     request: str  # the argument of `Core.outcome`; "": the call was not executed
 
 @final
@@ -130,11 +131,14 @@ class ChannelEnd:
     @property
     def capacity(self) -> int: ...
     def send(
-        self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None
+        self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None,
+        waits: bool = False,
     ) -> None:
-        """timeout_s: None: no limit."""
-    def receive(self, private: bool = False, timeout_s: float | None = None) -> tuple[ShareInfo, list[View]]:
-        """timeout_s: None: no limit."""
+        """timeout_s: None: no limit. waits: goes on when the last receiver is lost."""
+    def receive(
+        self, private: bool = False, timeout_s: float | None = None, waits: bool = False
+    ) -> tuple[ShareInfo, list[View]]:
+        """timeout_s: None: no limit. waits: goes on when a sender is lost."""
     def close(self, complete: bool = True) -> None: ...
 
 @final

@@ -134,14 +134,37 @@ class BrokerTimeout(BrokerError, TimeoutError):
 
 
 class ChannelClosed(BrokerError, EOFError):
-    """The stream has ended and was received completely; or this process closed the channel itself. Ends an iteration.
+    """The stream has ended in order and was received completely, or the last receiver has closed the channel; or this
+    process closed the channel itself. Ends an iteration. Unless it was closed here, the next call waits for the next
+    stream, or the next receiver.
     """
 
 
 class PeerGone(BrokerError, ConnectionError):
-    """An end of a channel has disappeared: a sender without closing, so the stream may be incomplete, or the last
-    receiver, so that sending is pointless.
+    """A sender of a channel, or its last receiver, is lost: its process ended, or gave its end up. Raised once for
+    each; the next call waits for the peers that are left or come back.
+
+    Attributes:
+        reason: "SENDER_DIED", "SENDER_ABANDONED", "RECEIVER_DIED" or "RECEIVER_ABANDONED".
+        process_id: of the lost process, in the broker's namespace of processes; 0: unknown.
+        client: the name of its program.
+        shares: how many arrays, or trees, it sent or received.
+        missing: arrays that it sent are known to be lost. If False, it may still have had more to send.
     """
+
+    def __init__(
+        self, message: str = "", code: int = 0, reason: str = "", process_id: int = 0, client: str = "",
+        shares: int = 0, missing: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(message, code, reason)
+        self.process_id = process_id
+        self.client = client
+        self.shares = shares
+        self.missing = missing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = (self.process_id, self.client, self.shares, self.missing)
+        return type(self), (self.message, self.code, self.reason, *facts)
 
 
 class WatchClosed(BrokerError, EOFError):
@@ -172,8 +195,11 @@ _BY_REASON: dict[str, type[BrokerError]] = {
     "CHANNEL_ENDED": ChannelClosed,
     "CHANNEL_NOT_OPEN": ChannelClosed,
     "DESCRIPTOR_LIMIT": OutOfDescriptors,
-    "NO_RECEIVER": PeerGone,
+    "NO_RECEIVER": ChannelClosed,
+    "RECEIVER_ABANDONED": PeerGone,
+    "RECEIVER_DIED": PeerGone,
     "PUBLISH_LOST": BrokerUnavailable,
+    "SENDER_ABANDONED": PeerGone,
     "SENDER_DIED": PeerGone,
     "WATCH_CUT": EventsLost,
     "WATCH_NOT_OPEN": WatchClosed,
@@ -190,6 +216,10 @@ def from_status(status: Any) -> BrokerError:
     found = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, BrokerError)
     if found is BrokerTimeout:
         return BrokerTimeout(status.message, status.code, status.reason, status.request)
+    if found is PeerGone:
+        facts = status.facts
+        numbers = int(facts.get("process_id", 0)), facts.get("client", ""), int(facts.get("shares", 0))
+        return PeerGone(status.message, status.code, status.reason, *numbers, facts.get("missing") == "true")
     return found(status.message, status.code, status.reason)
 
 

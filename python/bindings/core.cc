@@ -30,9 +30,12 @@ py::object ErrorOf(const Status& status) {
   error.attr("message") = message;
   error.attr("reason") = status.reason();
   error.attr(kRequest) = "";
+  py::dict facts;
   for (const auto& [key, value] : status.metadata()) {
     if (key == kRequest) error.attr(kRequest) = value;
+    facts[py::str(Printable(key))] = py::str(Printable(value));
   }
+  error.attr("facts") = facts;
   return error;
 }
 
@@ -332,12 +335,13 @@ class ChannelEnd {
   explicit ChannelEnd(Channel channel) : channel_(std::move(channel)) {}
 
   void Send(const Placement& placement, const std::string& structure, const std::string& metadata,
-            std::optional<double> timeout_s) {
-    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s)};
+            std::optional<double> timeout_s, bool waits) {
+    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
     Ask([&] { return channel_.Send(placement, options); });
   }
-  py::tuple Receive(bool map_private, std::optional<double> timeout_s) {
-    const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s)};
+  py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
+    const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
+                                          OnDeath(waits)};
     Acquired acquired = Ask([&] { return channel_.Receive(options); });
     py::object share = Own(NewShareInfo(std::move(acquired.share)));
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
@@ -352,6 +356,7 @@ class ChannelEnd {
     if (!seconds) return std::nullopt;
     return Milliseconds(*seconds, "timeout_s");
   }
+  static PeerDeath OnDeath(bool waits) { return waits ? PeerDeath::kWait : PeerDeath::kTell; }
 
   Channel channel_;
 };
@@ -438,8 +443,9 @@ void AddCore(py::module_& module) {
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
-           arg("timeout_s") = py::none())
-      .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none())
+           arg("timeout_s") = py::none(), arg("waits") = false)
+      .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(),
+           arg("waits") = false)
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())

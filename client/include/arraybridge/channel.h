@@ -6,9 +6,17 @@
 //   // in any other process, which opened the receiving end:
 //   while (auto got = frames->Receive({}); got.ok()) Use(got->views);
 //
-// The stream ends when the last sender has closed: receivers get the queued shares, then OUT_OF_RANGE. If a sending end
-// ends without Close (its process died, or the last copy was destroyed), the stream may be incomplete: receivers get
-// ABORTED instead. When the last receiver has ended, queued shares are dropped and Send fails with FAILED_PRECONDITION.
+// A channel carries one stream after another. A stream begins with its first sender, and ends when the last one has
+// closed or is lost. Each end is told once of what happens to its peers, by an error of Receive or Send:
+//
+//   receivers, after the shares that were sent before        senders
+//   OUT_OF_RANGE, CHANNEL_ENDED: the last sender has closed   FAILED_PRECONDITION, NO_RECEIVER: the last receiver has
+//   ABORTED, SENDER_DIED: its process or connection ended       closed, and what was queued is dropped
+//   ABORTED, SENDER_ABANDONED: it gave its end up             ABORTED, RECEIVER_DIED or RECEIVER_ABANDONED: what is
+//                                                               queued stays
+//
+// The status's metadata has process_id, client, shares (sent or received by that end), missing (shares are known to be
+// lost) and stream. The next call goes on: it waits for the peers that are left or come back.
 #pragma once
 
 #include <chrono>
@@ -22,6 +30,9 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+
+// An end of the other role is lost, by death or because it gave up: kTell ends the call with ABORTED, kWait goes on.
+enum class PeerDeath : uint8_t { kTell, kWait };
 
 // Thread-safe. A copy shares the end; destroying the last copy without Close abandons the end.
 class Channel {
@@ -37,10 +48,11 @@ class Channel {
     std::string metadata{};
     // Time to wait for room; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
+    PeerDeath on_peer_death = PeerDeath::kTell;
   };
   // Moves the placement's bytes into the channel; they belong to the receiver then. DEADLINE_EXCEEDED, CHANNEL_FULL: no
-  // room in time. FAILED_PRECONDITION, NO_RECEIVER: all receivers have closed. NOT_FOUND, CHANNEL_NOT_OPEN: this end is
-  // closed. UNAVAILABLE, CHANNEL_LOST: the connection of this end has ended, or this is a forked child. After CANCELLED
+  // room in time. FAILED_PRECONDITION, ABORTED: the last receiver has ended (above), and nothing was sent. NOT_FOUND,
+  // CHANNEL_NOT_OPEN: this end is closed. UNAVAILABLE, CHANNEL_LOST: the connection of this end has ended, or this is a forked child. After CANCELLED
   // (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
@@ -48,15 +60,17 @@ class Channel {
     MapMode mode = MapMode::kShared;
     // Time to wait for a share; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
+    PeerDeath on_peer_death = PeerDeath::kTell;
   };
   // Receives the oldest share that no receiver has taken. DEADLINE_EXCEEDED, CHANNEL_EMPTY: none in time. OUT_OF_RANGE,
-  // CHANNEL_ENDED: the stream is complete. ABORTED, SENDER_DIED: the stream has ended and may be incomplete. Other
-  // errors as Send. A share that arrives after CANCELLED is kept for the next call.
+  // ABORTED: the stream has ended, or a sender is lost (above). Other errors as Send. A share that arrives after CANCELLED
+  // is kept for the next call.
   Result<Acquired> Receive(const ReceiveOptions& options);
 
-  // Declares the stream of this end complete. Calls that wait on this end return. Idempotent.
+  // Closes this end in order: a sender has sent all that it will send, a receiver wants no more. Calls that wait on this
+  // end return. Idempotent.
   Status Close();
-  // Closes this end and declares its stream incomplete.
+  // Closes this end and says that it was given up: a sender's stream is incomplete.
   Status Abandon();
 
  private:

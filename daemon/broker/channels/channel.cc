@@ -18,30 +18,49 @@ Status Channel::Agree(uint64_t capacity) {
       .With("capacity", std::to_string(capacity_));
 }
 
-void Channel::Open(const Member& member) {
-  const bool sends = member.role == ChannelRole::kSender;
+uint64_t Channel::Open(const Member& member) {
   members_.push_back(member);
-  ++(sends ? senders_ : receivers_);
-  (sends ? had_senders_ : had_receivers_) = true;
+  if (member.role == ChannelRole::kSender) {
+    if (senders_++ == 0) ++stream_;
+    return to_senders_.last();
+  }
+  ++receivers_;
+  had_receivers_ = true;
+  // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
+  // came late still learns that the stream ended in order. It is not told of deaths before its time.
+  const Notice* const newest = to_receivers_.newest();
+  const bool over = senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
+  uint64_t seen = over ? newest->number - 1 : to_receivers_.last();
+  for (const Notice* next = to_receivers_.After(0); next != nullptr; next = to_receivers_.After(next->number)) {
+    if (next->after > taken()) return std::min(seen, next->number - 1);
+  }
+  return seen;
 }
 
-void Channel::Close(ChannelEndId end, bool complete) {
-  const auto found = std::ranges::find(members_, end, &Member::end);
+void Channel::Close(ChannelEndId id, Notice end) {
+  const auto found = std::ranges::find(members_, id, &Member::end);
   AB_CHECK(found != members_.end());
   const ChannelRole role = found->role;
   members_.erase(found);
+  end.after = sent_;
+  end.stream = stream_;
   if (role == ChannelRole::kReceiver) {
-    --receivers_;
+    if (--receivers_ == 0) to_senders_.Add(std::move(end));
     return;
   }
-  --senders_;
-  if (!complete) incomplete_ = true;
+  end.missing = std::exchange(missing_, false);
+  // Of senders that close in order, the last one ends the stream.
+  if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) to_receivers_.Add(std::move(end));
+}
+
+Status Channel::NoticeTo(ChannelRole role, uint64_t seen) const {
+  const bool receives = role == ChannelRole::kReceiver;
+  const Notice* const next = (receives ? to_receivers_ : to_senders_).After(seen);
+  if (next == nullptr || (receives && next->after > taken())) return Ok();
+  return receives ? ToReceiver(*next, name_) : ToSender(*next, name_);
 }
 
 Status Channel::CheckSend(bool from_direct) const {
-  if (receivers_ == 0 && had_receivers_) {
-    return FailedPrecondition("channel '", name_, "' has no receiver any more").Because("NO_RECEIVER");
-  }
   // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
   if (queue_.size() < (from_direct ? 2 : 1) * capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
@@ -51,17 +70,11 @@ Status Channel::CheckSend(bool from_direct) const {
 
 Status Channel::CheckReceive() const {
   if (!queue_.empty()) return Ok();
-  if (senders_ > 0 || !had_senders_) {
-    return NotFound("channel '", name_, "' is empty").Because("CHANNEL_EMPTY");
-  }
-  if (!incomplete_) {
-    return Status(Code::kOutOfRange, Concat("channel '", name_, "' has ended: its senders have closed it"),
-                  "CHANNEL_ENDED");
-  }
-  return Status(Code::kAborted, Concat("a sender of channel '", name_, "' ended without closing it"), "SENDER_DIED");
+  return NotFound("channel '", name_, "' is empty").Because("CHANNEL_EMPTY");
 }
 
 void Channel::Push(Share& share) {
+  ++sent_;
   ++share.queued;
   ++queued_in_namespace_;
   queued_bytes_ += share.size;

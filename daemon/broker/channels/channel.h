@@ -1,8 +1,10 @@
 // A Channel is a bounded FIFO queue of shares. A sent share has no name and belongs to the queue until a session
-// receives it and leases it. The channel exists as long as a session has an end of it open.
+// receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
+// a receiver that may come back.
 //
-// The channel also reports the end of the stream: receivers that have drained the queue learn either that every sender
-// has closed, or that a sender ended without closing and shares may be missing.
+// A channel carries one stream after another. A stream begins when a sender opens the channel that has no sender, and
+// ends with its last sender. Notices (notices.h) tell receivers how a stream ended and which senders were lost, and tell
+// senders how their last receiver ended. docs/channels.md has the states.
 #pragma once
 
 #include <chrono>
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/broker/channels/notices.h"
 #include "daemon/broker/ids.h"
 #include "proto/boundary/result.h"
 
@@ -51,23 +54,29 @@ class Channel {
   const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
-  // Shares may be sent, or were, before the first receiver opened the channel.
-  bool awaits_first_receiver() const { return had_senders_ && !had_receivers_; }
+  // A receiver may still come for what was sent: shares are queued, or no receiver ever was.
+  bool awaits_receiver() const { return queued() > 0 || (stream_ > 0 && !had_receivers_); }
+  // The number of the stream that runs, or of the last one; 0: there was none.
+  uint64_t stream() const { return stream_; }
 
   // The first call with a number sets the capacity; 0 sets none. FAILED_PRECONDITION, CHANNEL_CAPACITY: the capacity is
   // set to another number.
   Status Agree(uint64_t capacity);
-  void Open(const Member& member);
-  // `complete`: the channel has everything that this sender sent. REQUIRES: the end is open.
-  void Close(ChannelEndId end, bool complete);
+  // Returns the number of the last notice that precedes this end: it gets the later ones.
+  uint64_t Open(const Member& member);
+  // An end closes. `end`: what the other ends are told of it, without its position and stream. REQUIRES: it is open.
+  void Close(ChannelEndId id, Notice end);
 
-  // A sent share is lost.
-  void MissSome() { incomplete_ = true; }
+  // Shares that were sent are lost: the notice of the sender says so.
+  void MissSome() { missing_ = true; }
 
-  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL; FAILED_PRECONDITION, NO_RECEIVER. `from_direct`:
-  // the share was sent before on the direct channel, and has room reserved.
+  // A notice that the caller has not seen, as ToReceiver or ToSender words it; OK: there is none. `seen`: the number of
+  // the last notice that the caller has seen. A receiver gets a notice when the shares before it have been received.
+  Status NoticeTo(ChannelRole role, uint64_t seen) const;
+  // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL. `from_direct`: the share was sent before on the
+  // direct channel, and has room reserved.
   Status CheckSend(bool from_direct = false) const;
-  // Whether a share can be received. NOT_FOUND, CHANNEL_EMPTY; OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED.
+  // Whether a share can be received. NOT_FOUND, CHANNEL_EMPTY.
   Status CheckReceive() const;
 
   // Adds the share to the queue: at the end, or at the front if it was received before.
@@ -81,10 +90,13 @@ class Channel {
 
   // The direct channel on which the one sender and the one receiver pass shares without calls; null: there is none.
   std::shared_ptr<DirectChannelRecord> direct;
-  // Set while no end is open and no receiver ever was: the channel waits for a first receiver until then.
+  // Set while no end is open and awaits_receiver(): the channel waits for a receiver until then.
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
+  // Shares that were received, or dropped, of all that were ever sent.
+  uint64_t taken() const { return sent_ - queue_.size(); }
+
   const ChannelId id_;
   Namespace* const ns_;
   uint64_t& queued_in_namespace_;
@@ -93,9 +105,12 @@ class Channel {
   std::vector<Member> members_;
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
-  bool had_senders_ = false;
+  uint64_t stream_ = 0;
   bool had_receivers_ = false;
-  bool incomplete_ = false;  // a sender ended without closing
+  bool missing_ = false;  // shares were lost since the last notice to receivers
+  uint64_t sent_ = 0;     // shares that were ever queued
+  Notices to_receivers_;
+  Notices to_senders_;
   std::deque<Share*> queue_;
   uint64_t queued_bytes_ = 0;
 };
@@ -104,7 +119,8 @@ class Channel {
 struct ChannelEnd {
   Channel* channel = nullptr;
   ChannelRole role{};
-  uint64_t received = 0;  // shares received so far
+  uint64_t received = 0;  // shares received so far by calls
+  uint64_t shares = 0;    // shares sent or received so far, by calls or in direct channels that have ended
 };
 
 }  // namespace arraybridge

@@ -32,11 +32,12 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
   AB_RETURN_IF_ERROR(channel.Agree(call.capacity));
-  const ChannelEndId end = state.channels.Open(*found, channel, call.role);
-  return OpenedChannel{end, channel.id(), channel.capacity()};
+  uint64_t seen = 0;
+  const ChannelEndId end = state.channels.Open(*found, channel, call.role, &seen);
+  return OpenedChannel{end, channel.id(), channel.capacity(), seen};
 }
 
-Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool complete) {
+Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, EndedHow how) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
@@ -46,7 +47,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, bool
   if (known->second.channel->direct != nullptr) return IsDirect(*known->second.channel);
   const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
-  state.channels.Close(*found, end, open.mapped(), complete, Clock::now());
+  state.channels.Close(*found, end, open.mapped(), how, Clock::now());
   return channel;
 }
 
@@ -60,7 +61,16 @@ Result<ChannelId> Broker::ChannelOf(SessionId session, ChannelEndId end, Channel
   return open->channel->id();
 }
 
-Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool with_descriptor) {
+Status Broker::NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto open = found->ends.find(end);
+  return open == found->ends.end() ? ChannelNotOpen() : open->second.channel->NoticeTo(open->second.role, seen);
+}
+
+Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint64_t seen, bool with_descriptor) {
   State& state = *state_;
   AcquiredShares acquired;
   std::shared_ptr<MemoryBlock> block;
@@ -71,6 +81,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     const auto end = Channels::EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
+    AB_RETURN_IF_ERROR(channel.NoticeTo(ChannelRole::kReceiver, seen));
     if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return IsDirect(channel);
     AB_RETURN_IF_ERROR(channel.CheckReceive());
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
@@ -82,7 +93,9 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, bool 
     }
     acquired.shares.push_back(state.leases.Grant(*found, share));
     channel.Pop();
-    ++found->ends.at(id).received;
+    ChannelEnd& its = found->ends.at(id);
+    ++its.received;
+    ++its.shares;
     ++state.shares.acquires_total;
     state.events.Emit(EventKind::kAcquire, found, share, {});
     if (!with_descriptor || arena.readers.contains(found)) return acquired;
@@ -111,7 +124,10 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64
     if (channel == nullptr || channel->receivers() == 0) continue;
     channel->PushFront(*leased->second);
     for (const Channel::Member& member : channel->members()) {
-      if (member.session == session && member.role == ChannelRole::kReceiver) --found->ends.at(member.end).received;
+      if (member.session != session || member.role != ChannelRole::kReceiver) continue;
+      ChannelEnd& its = found->ends.at(member.end);
+      --its.received;
+      --its.shares;
     }
     state.events.EmitRelease(*found, LeaseId{lease});
     state.leases.End(*found, LeaseId{lease});

@@ -36,9 +36,9 @@ Status Channels::CheckRoom(const Session& session) const {
   return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
 }
 
-ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role) {
+ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t* seen) {
   const ChannelEndId end{++last_end_};
-  channel.Open({session.id, end, role});
+  *seen = channel.Open({session.id, end, role});
   if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
   session.ends.emplace(end, ChannelEnd{&channel, role});
   ++session.account->channel_ends;
@@ -54,14 +54,17 @@ Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, Chan
       .Because("WRONG_END");
 }
 
-void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now) {
+void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how, Clock::time_point now) {
   Channel& channel = *end.channel;
   --session.account->channel_ends;
   channel.direct = nullptr;  // a session that ends has ended its direct channels before
-  channel.Close(id, complete);
-  if (end.role == ChannelRole::kReceiver && channel.receivers() == 0) DropQueued(channel);
+  Notice notice{.how = how, .process_id = session.peer.process_id, .client = session.peer.client, .shares = end.shares};
+  channel.Close(id, std::move(notice));
+  // A receiver that died may come back for what is queued.
+  const bool unwanted = end.role == ChannelRole::kReceiver && channel.receivers() == 0 && how == EndedHow::kClosed;
+  if (unwanted) DropQueued(channel);
   if (!channel.members().empty()) return;
-  if (!channel.awaits_first_receiver()) return Drop(channel);
+  if (!channel.awaits_receiver()) return Drop(channel);
   channel.lingers_until = now + rights_.PolicyOf(channel.ns()->name()).orphan_grace;
   lingering_.emplace(*channel.lingers_until, &channel);
   flags_.sweep_wanted.store(true);

@@ -1,5 +1,5 @@
-// Channels holds all channels by number, the channels that wait for a first receiver, and the queues of channels
-// without a receiver.
+// Channels holds all channels by number, the channels without an end that wait for a receiver, and the queues of channels
+// whose last receiver has closed.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,12 @@ class Channels {
   // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
   // limits.channel_ends_per_uid.
   Status CheckRoom(const Session& session) const;
-  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role);
+  // Sets `seen` to the number of the last notice that is not for this end.
+  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role, uint64_t* seen);
   // An open end of the session with this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
   static Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role);
-  // REQUIRES: the end was removed from the session. `complete`: the channel has everything that this end sent. The
-  // channel may be destroyed.
-  void Close(Session& session, ChannelEndId id, const ChannelEnd& end, bool complete, Clock::time_point now);
+  // REQUIRES: the end was removed from the session. The channel may be destroyed.
+  void Close(Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how, Clock::time_point now);
 
   // Each call subtracts its steps from `steps`.
   void ClearQueues(uint64_t* steps);
@@ -58,9 +58,9 @@ class Channels {
   Shares& shares_;
   Flags& flags_;
   std::unordered_map<ChannelId, Channel*> all_;
-  // Channels without an open end that never had a receiver, by the end of their wait.
+  // Channels without an open end that wait for a receiver, by the end of their wait.
   std::set<std::pair<Clock::time_point, Channel*>> lingering_;
-  // Queues of channels without a receiver; their shares still count as queued.
+  // Queues of channels whose last receiver has closed; their shares still count as queued.
   std::deque<std::deque<Share*>> unqueued_;
   uint64_t last_ = 0;
   uint64_t last_end_ = 0;

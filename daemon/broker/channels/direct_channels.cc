@@ -121,12 +121,17 @@ std::vector<std::shared_ptr<const DirectChannelRecord>> Broker::DirectChannelsOf
   return {its.begin(), its.end()};
 }
 
-void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete) {
+void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete, uint64_t taken) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
   Channel* const found = state.channels.Find(direct.channel);
   if (found == nullptr || found->direct.get() != &direct) return;
   if (!complete) found->MissSome();
+  for (const auto& [session, end] : {std::pair(direct.sender, direct.sending), {direct.receiver, direct.receiving}}) {
+    Session* const its = state.sessions.Find(session);
+    const auto open = its == nullptr ? std::map<ChannelEndId, ChannelEnd>::iterator{} : its->ends.find(end);
+    if (its != nullptr && open != its->ends.end()) open->second.shares += taken;
+  }
   const std::shared_ptr<DirectChannelRecord> its = std::exchange(found->direct, nullptr);
   state.direct_channels.End(*its);
   if (!its->open) state.direct_channels.Remove(*its);  // else its sender says when it waits for nothing more

@@ -80,7 +80,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   state.arenas.because = FreeCause::kSessionEnd;
   // Closes the ends at once, so that waiting sessions learn of it. The session has not closed its sending ends.
   for (const auto& [id, end] : std::exchange(ended.ends, {})) {
-    state.channels.Close(ended, id, end, false, ended.ended);
+    state.channels.Close(ended, id, end, EndedHow::kDied, ended.ended);
   }
   state.ended_sessions.Add(std::move(removed));
   state.events.EmitSession(EventKind::kSessionEnd, ended);

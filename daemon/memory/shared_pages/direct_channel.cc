@@ -128,7 +128,8 @@ void DirectChannel::Revoke(const Take& take, const Ended& ended) {
   direct_channel::BeginRevoke(control_);
   uint64_t head = 0;
   uint64_t taken = 0;
-  ended(!sealed() || TakeAll(take, &head, &taken));
+  const bool complete = !sealed() || TakeAll(take, &head, &taken);
+  ended(complete, complete ? taken : 0);
   ended_ = true;
   direct_channel::EndRevoke(control_, head, taken);
   // An end that sleeps wakes, and reads the control block.

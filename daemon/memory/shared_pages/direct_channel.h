@@ -54,8 +54,8 @@ class DirectChannel {
 
   // False: the entry could not be published.
   using Take = std::function<bool(const direct_channel::Entry& entry)>;
-  // `complete`: every entry that was sent was published.
-  using Ended = std::function<void(bool complete)>;
+  // `complete`: every entry that was sent was published, or `taken` by the consumer: so many were.
+  using Ended = std::function<void(bool complete, uint64_t taken)>;
   // Revokes it: passes the entries that were not taken to `take`, in order, then runs `ended`, then says in the control
   // block what counted, and wakes both ends. Malformed entries are left out. When this returns the direct channel has
   // ended, on this thread or another one. Neither function may revoke it.

@@ -41,16 +41,18 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
   Answer<v1::OpenChannelResponse> answer;
   answer.message.set_channel(Number(opened->end));
   answer.message.set_capacity(opened->capacity);
+  answer.message.set_seen_notice(opened->seen_notice);
   return answer;
 }
 
 Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller& caller,
                                                                     const v1::CloseChannelRequest& request) {
   const ChannelEndId end{request.channel()};
-  auto closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+  const EndedHow how = request.abandoned() ? EndedHow::kAbandoned : EndedHow::kClosed;
+  auto closed = broker_.CloseChannel(caller.session, end, how);
   while (!closed.ok() && IsDirectRefusal(closed.status())) {
     EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
-    closed = broker_.CloseChannel(caller.session, end, !request.abandoned());
+    closed = broker_.CloseChannel(caller.session, end, how);
   }
   if (!closed.ok()) return closed.status();
   ServeChannel(line_, *closed);
@@ -91,6 +93,8 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
       return reply(InTime(sent.status())), WaiterId{};
     }
     wait->full = sent.status();
+  } else if (Status notice = broker_.NoticeTo(caller.session, wait->call.channel, asked.seen_notice); !notice.ok()) {
+    return reply(std::move(notice)), WaiterId{};  // it is not kept waiting behind requests that have seen the notice
   }
   auto waits = admission_.WaiterOf(caller, asked.bytes.size());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
@@ -129,10 +133,11 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
   if (request.revoke()) EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
+    AB_RETURN_IF_ERROR(broker_.NoticeTo(caller.session, end, request.seen_notice()));  // as in Send
     const Status others = NotFound("other requests wait to receive from the channel").Because("CHANNEL_EMPTY");
     return waits ? others : InTime(others);
   }
-  auto received = broker_.Receive(caller.session, end, caller.door == Door::kLifeline);
+  auto received = broker_.Receive(caller.session, end, request.seen_notice(), caller.door == Door::kLifeline);
   if (!received.ok()) return waits ? received.status() : InTime(received.status());
   ServeChannel(line_, *channel);
   return handover_.EncodeLeases(caller, *std::move(received), response);
@@ -142,7 +147,8 @@ bool ChannelVerbs::MayArrive(const Status& refusal) { return refusal.code() == C
 
 Result<Answer<v1::AcquireResponse>> ChannelVerbs::ReceiveMessage(const Caller& caller,
                                                                  const v1::ReceiveRequest& request) {
-  auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, caller.door == Door::kLifeline);
+  auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, request.seen_notice(),
+                                  caller.door == Door::kLifeline);
   if (!received.ok()) return received.status();
   std::string bytes;
   auto descriptor = handover_.EncodeLeases(caller, *std::move(received), &bytes);

@@ -53,7 +53,7 @@ bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_chan
 void ChannelVerbs::EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of) {
   if (of == nullptr) return;
   of->pages->Revoke([&](const direct_channel::Entry& entry) { return PublishEntry(*of, entry); },
-                    [&](bool complete) { broker_.DirectChannelEnded(*of, complete); });
+                    [&](bool complete, uint64_t taken) { broker_.DirectChannelEnded(*of, complete, taken); });
   ServeChannel(line_, of->channel);
 }
 

@@ -39,7 +39,8 @@ Result<PublishAsked> ReadPublish(std::string_view bytes) {
                             .channel = said->channel,
                             .timeout_ms = said->timeout_ms,
                             .lifetime_ms = said->lifetime_ms,
-                            .note = said->note});
+                            .note = said->note,
+                            .seen_notice = said->seen_notice});
 }
 
 Result<PublishAsked> ReadDescription(std::string_view bytes) {

@@ -30,6 +30,7 @@ struct PublishAsked {
   uint64_t timeout_ms = 0;
   uint64_t lifetime_ms = 0;
   std::string_view note{};
+  uint64_t seen_notice = 0;
 };
 
 // INVALID_ARGUMENT: the bytes are not a v1.PublishRequest. CheckPublish checks the individual specs.

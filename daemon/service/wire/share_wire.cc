@@ -54,6 +54,7 @@ PublishCall CallOf(const PublishAsked& asked) {
   if (asked.fence_kind == v1::Fence::EVENT) call.fence.event = asked.fence_event;
   call.channel = ChannelEndId{asked.channel};
   call.note = asked.note;
+  call.seen_notice = asked.seen_notice;
   return call;
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.broker import discovery, references
-from arraybridge.broker.channel import Channel
+from arraybridge.broker.channel import Channel, OnPeerDeath
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
@@ -443,7 +443,7 @@ class Broker(Session):
         """
         return self._delivery.room(shape, dtype, framework, device)
 
-    def channel(self, name: str, capacity: int | None = None) -> Channel:
+    def channel(self, name: str, capacity: int | None = None, *, on_peer_death: OnPeerDeath = "raise") -> Channel:
         """A queue of arrays between processes: each array is received once, in the order of sending.
 
         Does not connect: the first `send` or `receive` does. Channels and shares have separate names.
@@ -451,11 +451,13 @@ class Broker(Session):
         Args:
             capacity: maximum number of queued arrays, or trees of arrays; a sender waits for room. The first process
                 that states one determines it; None: as stated by others, else 16.
+            on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
+                waiting for the peers that are left or come back, until the timeout of the call.
 
         Raises:
-            InvalidRequest: not a name, or not a capacity.
+            InvalidRequest: not a name, not a capacity, or another `on_peer_death`.
         """
-        return Channel(self, name, capacity)
+        return Channel(self, name, capacity, on_peer_death)
 
     def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
         """Events from now on: an iterator of Events, for `for` and for `async for`.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]
+OnPeerDeath = Literal["raise", "wait"]
 # Errors that may pass when another process frees memory.
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
@@ -75,10 +76,14 @@ class _Message(NamedTuple):
 class Channel:
     """One process's place in a channel, made by `Broker.channel`. Thread-safe.
 
-    The first `send` makes this process a sender, the first `receive` a receiver; `open` does so earlier. The stream
-    ends when every sender has called `close`. If a sender ends without it (its process died, or its `with` block
-    raised), the stream is incomplete, and receivers get PeerGone after the rest. When the last receiver has ended,
-    queued arrays are dropped and senders get PeerGone.
+    The first `send` makes this process a sender, the first `receive` a receiver; `open` does so earlier.
+
+    A channel carries one stream after another. A stream begins with its first sender, and ends when the last one has
+    called `close`: each receiver gets ChannelClosed once, after the arrays that were sent before, and a loop over the
+    channel ends. If a sender is lost (its process died, or its `with` block raised), receivers get PeerGone once
+    instead; the next `receive` waits for senders that are left or come back. If the last receiver closes, queued arrays
+    are dropped, and senders get ChannelClosed once; if it is lost, queued arrays stay, and senders get PeerGone once.
+    docs/channels.md has the states.
 
     Example:
         with broker.channel("frames") as frames:             # one process
@@ -89,7 +94,9 @@ class Channel:
             ...
     """
 
-    def __init__(self, broker: Broker, name: str, capacity: int | None) -> None:
+    def __init__(
+        self, broker: Broker, name: str, capacity: int | None, on_peer_death: OnPeerDeath = "raise"
+    ) -> None:  # fmt: skip
         if not isinstance(name, str) or not name:
             raise InvalidRequest("a channel's name must be a non-empty str")
         check_text(name, "a channel's name")
@@ -98,6 +105,8 @@ class Channel:
         self._broker = broker
         self._name: Final = name
         self._capacity = capacity
+        check_word(on_peer_death, "on_peer_death", ["raise", "wait"])
+        self._waits: Final = on_peer_death == "wait"
         self._closed = False
         self._reset()
 
@@ -156,7 +165,8 @@ class Channel:
 
         Raises:
             BrokerTimeout: no room in the queue in time. OutOfMemory: no room in memory.
-            PeerGone: all receivers have ended. ChannelClosed: it was closed here.
+            PeerGone: the last receiver is lost. ChannelClosed: the last receiver has closed it, or it was closed here.
+                Nothing was sent; the next `send` queues for the next receiver.
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree.
             BrokerUnavailable: the broker has ended, and queued arrays are lost; the next call opens the channel again.
         """
@@ -191,7 +201,8 @@ class Channel:
             metadata: returns Received(array, metadata): the usual result, and the bytes that were sent with it.
 
         Raises:
-            ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender ended without closing.
+            ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender is lost. The next `receive`
+                waits for who is left or comes back.
             BrokerTimeout: nothing arrived in time. Errors of `Broker.get` about the arrays; these are lost then.
         """
         wanted = Wanted.of(framework, access, **wishes)
@@ -252,7 +263,7 @@ class Channel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the constructor's arguments; the other process opens ends of its own."""
-        return Channel, (self._broker, self._name, self._capacity)
+        return Channel, (self._broker, self._name, self._capacity, "wait" if self._waits else "raise")
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else " and ".join(self._ends) or "not open"
@@ -298,7 +309,7 @@ class Channel:
             born_there = connection.ask(lambda core: placement_of(core, sources))
             try:
                 placement = born_there or self._placed(message, due)
-                self._on("sender", lambda end: end.send(placement, structure, metadata, due.left()))
+                self._on("sender", lambda end: end.send(placement, structure, metadata, due.left(), self._waits))
             except BrokerError as refused:
                 # Another thread has published the array that was born there: now it is copied like any other.
                 if born_there is not None and refused.reason == "PLACEMENT_PUBLISHED":
@@ -328,7 +339,7 @@ class Channel:
                 self._unclaimed.append(coming)
                 raise
             return self._claimed(coming, bool(done))
-        return self._on("receiver", lambda end: end.receive(private, due.left()))
+        return self._on("receiver", lambda end: end.receive(private, due.left(), self._waits))
 
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
         coming = self._next_received(private)
@@ -352,7 +363,7 @@ class Channel:
             return self._unclaimed.popleft()
         except IndexError:
             return self._worker("receiver").submit(
-                lambda: self._on("receiver", lambda end: end.receive(private, None))
+                lambda: self._on("receiver", lambda end: end.receive(private, None, self._waits))
             )
 
     def _worker(self, role: Role) -> Worker:
@@ -399,7 +410,7 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
 
     def __next__(self) -> Any:
         """Raises:
-        PeerGone: a sender ended without closing. BrokerTimeout: nothing arrived in time.
+        PeerGone: a sender is lost; the next call goes on. BrokerTimeout: nothing arrived in time.
         """
         try:
             received = self._channel._received(self._wanted.private, _Due.after(self._timeout))

@@ -1,0 +1,54 @@
+// A Notice tells the ends of one role that an end of the other role has ended. Notices are part of the channel's order: a
+// receiver gets the shares that were sent before a notice, then the notice, then the shares that were sent after it. A
+// request says which notice its caller has seen, so that every end gets every notice once, and a repeated request gets
+// the same answer.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// How an end of a channel ended: it was closed in order; its process gave it up (an exception left its block, its last
+// copy was destroyed); its session ended.
+enum class EndedHow : uint8_t { kClosed, kAbandoned, kDied };
+
+struct Notice {
+  uint64_t number = 0;  // 1, 2, ... in its list
+  uint64_t after = 0;   // shares that had been sent into the channel before it
+  EndedHow how{};
+  uint64_t stream = 0;
+  uint64_t process_id = 0;
+  std::string client;
+  uint64_t shares = 0;   // sent, or received, by the end that ended
+  bool missing = false;  // shares that it sent are known to be lost
+};
+
+// The newest notices for the ends of one role. A list is bounded, so an end that does not ask for long misses the oldest.
+class Notices {
+ public:
+  static constexpr size_t kMost = 64;
+
+  // Sets the number.
+  void Add(Notice notice);
+  // The oldest notice with a greater number; null: there is none.
+  const Notice* After(uint64_t number) const;
+  uint64_t last() const { return last_; }
+  // Null: there is none.
+  const Notice* newest() const { return list_.empty() ? nullptr : &list_.back(); }
+
+ private:
+  std::deque<Notice> list_;
+  uint64_t last_ = 0;
+};
+
+// The answer to a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED or SENDER_ABANDONED.
+Status ToReceiver(const Notice& notice, std::string_view channel);
+// The answer to a sender: FAILED_PRECONDITION, NO_RECEIVER; ABORTED, RECEIVER_DIED or RECEIVER_ABANDONED.
+Status ToSender(const Notice& notice, std::string_view channel);
+
+}  // namespace arraybridge

@@ -136,8 +136,8 @@ std::string EncodeCloseChannel(uint64_t channel, bool complete) {
 }
 
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke) {
-  return wire::Encode(wire::ReceiveRequest{
-      .channel = channel, .timeout_ms = timeout_ms, .seen_notice = seen_notice, .revoke = revoke});
+  return wire::Encode(
+      wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .seen_notice = seen_notice, .revoke = revoke});
 }
 
 std::string EncodeDirectMapped(uint64_t channel) {

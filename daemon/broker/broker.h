@@ -115,8 +115,8 @@ class Broker {
   Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, EndedHow how);
   // The channel of an open end. FAILED_PRECONDITION, WRONG_END: the end has the other role.
   Result<ChannelId> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
-  // Refuses with the notice that follows the notice `seen`, if there is one for this end now (channels/notices.h). For a
-  // receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED, SENDER_ABANDONED. For a sender: FAILED_PRECONDITION,
+  // Refuses with the notice that follows the notice `seen`, if there is one for this end now (channels/notices.h). For
+  // a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED, SENDER_ABANDONED. For a sender: FAILED_PRECONDITION,
   // NO_RECEIVER; ABORTED, RECEIVER_DIED, RECEIVER_ABANDONED.
   Status NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const;
   // Publish into a channel is refused with a notice, or with RESOURCE_EXHAUSTED, CHANNEL_FULL, while the channel has no

@@ -251,7 +251,7 @@ def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
     gets protected memory as it is. One such consumer per process: NumPy's from_dlpack.
     """
 
-def shortcut(direct_channels: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
+def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, Any] | None:
     """Converts an array that is like an earlier one, and returns it with its plan; None: not possible, use the full
     path.
 

@@ -444,8 +444,7 @@ void AddCore(py::module_& module) {
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
            arg("timeout_s") = py::none(), arg("waits") = false)
-      .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(),
-           arg("waits") = false)
+      .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(), arg("waits") = false)
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())

@@ -31,7 +31,7 @@ PyMethodDef g_functions[] = {
     {"heeds_read_only", ab::HeedsReadOnly, METH_O,
      "heeds_read_only($module, take, /)\n--\n\nWhether `take` makes something read-only of a read-only View."},
     {"shortcut", Fast(ab::Shortcut), METH_FASTCALL,
-     "shortcut($module, roads, array, /, *wishes)\n--\n\nWhat becomes of an array that is like one before, and its "
+     "shortcut($module, routes, array, /, *wishes)\n--\n\nWhat becomes of an array that is like one before, and its "
      "plan."},
     {"try_acquire", Fast(ab::TryAcquireAs), METH_FASTCALL,
      "try_acquire($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},

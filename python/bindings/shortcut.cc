@@ -36,9 +36,9 @@ Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
   return Ref(Py_NewRef(entry));
 }
 
-// The fields of shortcut.py's Road.
-struct Road {
-  explicit Road(PyObject* tuple)
+// The fields of shortcut.py's Route.
+struct Route {
+  explicit Route(PyObject* tuple)
       : read(PyTuple_GET_ITEM(tuple, 0)),
         caps_now(PyTuple_GET_ITEM(tuple, 1)),
         caps(PyTuple_GET_ITEM(tuple, 2)),
@@ -72,32 +72,32 @@ PyObject* Answer(const Ref& decided, const Ref& found) {
   return PyTuple_Pack(2, found.get(), PyTuple_GET_ITEM(decided.get(), 0));
 }
 
-PyObject* OfView(const Road& road, PyObject* array, PyObject* view) {
+PyObject* OfView(const Route& route, PyObject* array, PyObject* view) {
   if (view == nullptr || !IsView(view)) return nullptr;
   const auto traits = TraitsOf(*ViewOf(view));
   if (!traits.has_value()) return nullptr;
-  const Ref decided(road.Decided(*traits));
+  const Ref decided(route.Decided(*traits));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   return Answer(decided, Ref(show == Py_None ? Py_NewRef(array) : PyObject_CallOneArg(show, view)));
 }
 
 // (result, key of its plan): the source's framework has made the result itself.
-PyObject* OfPair(const Road& road, PyObject* pair) {
+PyObject* OfPair(const Route& route, PyObject* pair) {
   if (PyTuple_GET_SIZE(pair) != 2) return nullptr;
-  const Ref decided(Entry(road.plans, PyTuple_GET_ITEM(pair, 1), 3));
+  const Ref decided(Entry(route.plans, PyTuple_GET_ITEM(pair, 1), 3));
   return decided == nullptr ? nullptr : Answer(decided, Ref(Py_NewRef(PyTuple_GET_ITEM(pair, 0))));
 }
 
-PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
+PyObject* OfTensor(const Route& route, PyObject* array, Tensor tensor) {
   if (!IsPlain(*tensor)) {
     const Ref view(Adopt(tensor.get(), kLegacyStream));
     if (view != nullptr) static_cast<void>(tensor.release());  // the View owns it
-    return OfView(road, array, view.get());
+    return OfView(route, array, view.get());
   }
   const DLTensor& said = tensor->dl_tensor;
-  const Ref decided(road.Decided(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
-                                          (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
+  const Ref decided(route.Decided(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
+                                           (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   // A consumer that fails after it has taken ownership may have deleted the tensor, so the tensor is leaked.
@@ -117,19 +117,19 @@ PyObject* OfTensor(const Road& road, PyObject* array, Tensor tensor) {
 }
 
 // nullptr, possibly without an error: this array takes the full path.
-PyObject* Taken(PyObject* roads, PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
+PyObject* Taken(PyObject* routes, PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
   const Ref key(KeyOf(array, wishes, count));
-  const Ref found(Entry(roads, key.get(), 4));
+  const Ref found(Entry(routes, key.get(), 4));
   if (found == nullptr) return nullptr;
-  const Road road(found.get());
-  if (!road.AsBefore()) return nullptr;
-  if (PyCFunction_CheckExact(road.read) && PyCFunction_GET_FUNCTION(road.read) == &Wrap) {
+  const Route route(found.get());
+  if (!route.AsBefore()) return nullptr;
+  if (PyCFunction_CheckExact(route.read) && PyCFunction_GET_FUNCTION(route.read) == &Wrap) {
     Tensor tensor(TensorOf(array));
-    return tensor == nullptr ? nullptr : OfTensor(road, array, std::move(tensor));
+    return tensor == nullptr ? nullptr : OfTensor(route, array, std::move(tensor));
   }
-  const Ref read(PyObject_CallOneArg(road.read, array));
-  if (read != nullptr && PyTuple_CheckExact(read.get())) return OfPair(road, read.get());
-  return OfView(road, array, read.get());
+  const Ref read(PyObject_CallOneArg(route.read, array));
+  if (read != nullptr && PyTuple_CheckExact(read.get())) return OfPair(route, read.get());
+  return OfView(route, array, read.get());
 }
 
 // The plan for a share of one array. nullptr, possibly without an error: there is none.

@@ -196,7 +196,7 @@ class Stream {
       its->queued = true;
       return true;
     };
-    direct_->Revoke(take, [](bool) {});
+    direct_->Revoke(take, [](bool, uint64_t) {});
     revoked_ = true;
   }
 

@@ -52,8 +52,8 @@ class Channel {
   };
   // Moves the placement's bytes into the channel; they belong to the receiver then. DEADLINE_EXCEEDED, CHANNEL_FULL: no
   // room in time. FAILED_PRECONDITION, ABORTED: the last receiver has ended (above), and nothing was sent. NOT_FOUND,
-  // CHANNEL_NOT_OPEN: this end is closed. UNAVAILABLE, CHANNEL_LOST: the connection of this end has ended, or this is a forked child. After CANCELLED
-  // (Options::interrupted) the broker may still send it.
+  // CHANNEL_NOT_OPEN: this end is closed. UNAVAILABLE, CHANNEL_LOST: the connection of this end has ended, or this is a
+  // forked child. After CANCELLED (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
   struct ReceiveOptions {
@@ -63,12 +63,12 @@ class Channel {
     PeerDeath on_peer_death = PeerDeath::kTell;
   };
   // Receives the oldest share that no receiver has taken. DEADLINE_EXCEEDED, CHANNEL_EMPTY: none in time. OUT_OF_RANGE,
-  // ABORTED: the stream has ended, or a sender is lost (above). Other errors as Send. A share that arrives after CANCELLED
-  // is kept for the next call.
+  // ABORTED: the stream has ended, or a sender is lost (above). Other errors as Send. A share that arrives after
+  // CANCELLED is kept for the next call.
   Result<Acquired> Receive(const ReceiveOptions& options);
 
-  // Closes this end in order: a sender has sent all that it will send, a receiver wants no more. Calls that wait on this
-  // end return. Idempotent.
+  // Closes this end in order: a sender has sent all that it will send, a receiver wants no more. Calls that wait on
+  // this end return. Idempotent.
   Status Close();
   // Closes this end and says that it was given up: a sender's stream is incomplete.
   Status Abandon();

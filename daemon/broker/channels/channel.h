@@ -3,8 +3,8 @@
 // a receiver that may come back.
 //
 // A channel carries one stream after another. A stream begins when a sender opens the channel that has no sender, and
-// ends with its last sender. Notices (notices.h) tell receivers how a stream ended and which senders were lost, and tell
-// senders how their last receiver ended. docs/channels.md has the states.
+// ends with its last sender. Notices (notices.h) tell receivers how a stream ended and which senders were lost, and
+// tell senders how their last receiver ended. docs/channels.md has the states.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Channels holds all channels by number, the channels without an end that wait for a receiver, and the queues of channels
-// whose last receiver has closed.
+// Channels holds all channels by number, the channels without an end that wait for a receiver, and the queues of
+// channels whose last receiver has closed.
 #pragma once
 
 #include <cstdint>

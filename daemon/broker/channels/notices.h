@@ -1,7 +1,7 @@
-// A Notice tells the ends of one role that an end of the other role has ended. Notices are part of the channel's order: a
-// receiver gets the shares that were sent before a notice, then the notice, then the shares that were sent after it. A
-// request says which notice its caller has seen, so that every end gets every notice once, and a repeated request gets
-// the same answer.
+// A Notice tells the ends of one role that an end of the other role has ended. Notices are part of the channel's order:
+// a receiver gets the shares that were sent before a notice, then the notice, then the shares that were sent after it.
+// A request says which notice its caller has seen, so that every end gets every notice once, and a repeated request
+// gets the same answer.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct Notice {
   bool missing = false;  // shares that it sent are known to be lost
 };
 
-// The newest notices for the ends of one role. A list is bounded, so an end that does not ask for long misses the oldest.
+// The newest notices for the ends of one role. A list is bounded, so an end that does not ask for long misses the
+// oldest.
 class Notices {
  public:
   static constexpr size_t kMost = 64;

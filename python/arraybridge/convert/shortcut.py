@@ -27,7 +27,7 @@ Decided = tuple[Plan, Show | None, Count]  # no Show: the array itself is the re
 Plans = dict[Hashable, Decided]  # by View.traits, and by the key of a Straight
 # From arrays of one class to those of one framework in its present configuration: the reader, a function for the
 # present caps (None: they never change), the caps when the plans were made, and the plans.
-Road = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, Plans]
+Route = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, Plans]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no classes of users.
 _makers: dict[type, Maker] = {}
@@ -37,10 +37,10 @@ class Shortcuts:
     """Plans that hold for every array with the same traits. Thread-safe: a plan is a value."""
 
     def __init__(self) -> None:
-        self._roads: dict[Key, Road] = {}
+        self._routes: dict[Key, Route] = {}
         # take(array, *wishes): the result for an array that is like an earlier one, and its plan. None: take the full
         # path, which reports errors.
-        self.take: Final = functools.partial(_core.shortcut, self._roads)
+        self.take: Final = functools.partial(_core.shortcut, self._routes)
 
     def learn(self, key: Key, array: Any, target: Adapter, caps: Caps, plan: Plan) -> None:
         """Caches the plan of an array that took the full path. Plans with copies or notes are not cached."""
@@ -51,21 +51,21 @@ class Shortcuts:
         if view is None or traits is None:
             return
         show = None if plan.route == "identity" else quick(target, view.dtype_name)
-        road = self._roads.get(key)
-        if road is None or road[2] is not caps:
-            if len(self._roads) >= _PLANS_MAX:
-                self._roads.clear()
+        route = self._routes.get(key)
+        if route is None or route[2] is not caps:
+            if len(self._routes) >= _PLANS_MAX:
+                self._routes.clear()
             caps_now = None if caps.settled else target.caps
             # copy=False also shares memory that may change.
             checks = None if key[-1] is False else _constant(type(array), target)
             read = _straight(type(array), target) or checks or _makers[type(array)]
-            road = self._roads[key] = (read, caps_now, caps, {})
-        plans = road[3]
+            route = self._routes[key] = (read, caps_now, caps, {})
+        plans = route[3]
         if len(plans) >= _PLANS_MAX:
             plans.clear()
         decided = plans[traits] = plan, show, counts.of_process.free(plan)
-        if road[0] is not _makers[type(array)]:
-            _decide(plans, road[0], array, decided)
+        if route[0] is not _makers[type(array)]:
+            _decide(plans, route[0], array, decided)
 
 
 def _decide(plans: Plans, straight: Maker | Straight, array: Any, decided: Decided) -> None:

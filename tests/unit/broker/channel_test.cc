@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <map>
+#include <string>
+
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -11,22 +15,25 @@ class ChannelTest : public BrokerTest {
   ChannelEndId End(SessionId session, ChannelRole role, uint64_t capacity = 0, std::string_view name = "frames") {
     const auto opened = broker().OpenChannel(session, {"default", name, role, capacity});
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
-    return opened.ok() ? opened->end : ChannelEndId{};
+    if (!opened.ok()) return {};
+    seen_[opened->end] = opened->seen_notice;
+    return opened->end;
   }
   Status Send(SessionId session, ChannelEndId end, const Handle& arena, uint64_t offset) {
     auto call = Call(arena, "", offset);
     call.channel = end;
-    return broker().Publish(session, call).status();
+    call.seen_notice = seen_[end];
+    return Seen(end, broker().Publish(session, call).status());
   }
   // Returns the offset of the received share.
   Result<uint64_t> Receive(SessionId session, ChannelEndId end) {
-    auto received = broker().Receive(session, end, true);
-    if (!received.ok()) return received.status();
+    auto received = broker().Receive(session, end, seen_[end], true);
+    if (!received.ok()) return Seen(end, received.status());
     last_lease_ = received->shares.at(0).lease;
     return received->shares.at(0).handle.offset;
   }
-  void Close(SessionId session, ChannelEndId end, bool complete = true) {
-    EXPECT_TRUE(broker().CloseChannel(session, end, complete).ok());
+  void Close(SessionId session, ChannelEndId end, EndedHow how = EndedHow::kClosed) {
+    EXPECT_TRUE(broker().CloseChannel(session, end, how).ok());
   }
   // Ends the sessions and expects that nothing is left.
   void ExpectEmptyAfter(std::initializer_list<SessionId> sessions) {
@@ -38,7 +45,22 @@ class ChannelTest : public BrokerTest {
     EXPECT_TRUE(broker().NamespaceRows().empty());
   }
 
+  // As a client does: the next request says that the notice was seen.
+  Status Seen(ChannelEndId end, Status told) {
+    facts_ = told.metadata();
+    for (const auto& [key, value] : told.metadata()) {
+      if (key == "notice") seen_[end] = std::stoull(value);
+    }
+    return told;
+  }
+  std::string Fact(std::string_view key) const {
+    const auto found = std::ranges::find(facts_, key, &std::pair<std::string, std::string>::first);
+    return found == facts_.end() ? "" : found->second;
+  }
+
   LeaseId last_lease_{};
+  std::map<ChannelEndId, uint64_t> seen_;
+  Status::Metadata facts_;  // of the last refusal
 };
 
 TEST_F(ChannelTest, BringsWhatWasSentOnceAndInOrder) {
@@ -134,28 +156,140 @@ TEST_F(ChannelTest, TellsThatASenderDiedAfterWhatItSent) {
   ExpectEmptyAfter({reader});
 }
 
-TEST_F(ChannelTest, AnAbandonedEndIsNoComplete) {
+TEST_F(ChannelTest, ALostSenderIsToldOnceAndTheNextOneGoesOn) {
+  const auto reader = Open();
+  const auto receives = End(reader, kReceiver);
+  for (const uint64_t stream : {1u, 2u, 3u}) {
+    const auto maker = Open();
+    const auto sends = End(maker, kSender);
+    const auto arena = Arena(maker);
+    for (const uint64_t offset : {0u, 256u}) ASSERT_TRUE(Send(maker, sends, arena, offset).ok());
+    ASSERT_TRUE(Receive(reader, receives).ok());
+    if (stream == 2) Close(maker, sends, EndedHow::kAbandoned);
+    broker().EndSession(maker);
+    ASSERT_TRUE(Receive(reader, receives).ok()) << "what it sent comes first";
+    EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kAborted, stream == 2 ? "SENDER_ABANDONED" : "SENDER_DIED"));
+    EXPECT_EQ(Fact("stream"), std::to_string(stream));
+    EXPECT_EQ(Fact("shares"), "2");
+    EXPECT_EQ(Fact("missing"), "false");
+    EXPECT_EQ(Fact("client"), "test");
+    EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY")) << "it is told once";
+  }
   const auto maker = Open();
-  const auto receives = End(maker, kReceiver);
-  Close(maker, End(maker, kSender), false);
-  EXPECT_THAT(Receive(maker, receives), FailsWith(Code::kAborted, "SENDER_DIED"));
+  Close(maker, End(maker, kSender));
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  EXPECT_EQ(Fact("stream"), "4");
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+  ExpectEmptyAfter({reader, maker});
 }
 
-TEST_F(ChannelTest, WithoutReceiversWhatIsQueuedIsDroppedAndSendersAreTold) {
+TEST_F(ChannelTest, ARequestThatIsRepeatedGetsTheSameNotice) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto receives = End(reader, kReceiver);
+  Close(maker, End(maker, kSender));
+  const uint64_t before = seen_[receives];
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  seen_[receives] = before;  // the answer was lost, or another thread waits in this end
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+}
+
+TEST_F(ChannelTest, EveryReceiverIsToldAndSharesAfterANoticeWait) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto one = End(reader, kReceiver);
+  const auto two = End(reader, kReceiver);
+  Close(maker, End(maker, kSender), EndedHow::kAbandoned);
+  const auto sends = End(maker, kSender);
+  ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
+  EXPECT_THAT(Receive(reader, one), FailsWith(Code::kAborted, "SENDER_ABANDONED"));
+  EXPECT_EQ(*Receive(reader, one), 0u);
+  EXPECT_THAT(Receive(reader, two), FailsWith(Code::kAborted, "SENDER_ABANDONED"));
+  EXPECT_THAT(Receive(reader, two), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+}
+
+TEST_F(ChannelTest, AReceiverThatComesLateIsToldOfAnEndButNotOfEarlierDeaths) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto keeps = End(reader, kReceiver);  // the channel stays
+  Close(maker, End(maker, kSender), EndedHow::kAbandoned);
+  EXPECT_THAT(Receive(reader, End(reader, kReceiver)), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+  const auto sends = End(maker, kSender);
+  const auto arena = Arena(maker);
+  ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
+  Close(maker, sends);
+  const auto late = End(reader, kReceiver);
+  EXPECT_EQ(*Receive(reader, late), 0u);
+  EXPECT_THAT(Receive(reader, late), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  EXPECT_THAT(Receive(reader, End(reader, kReceiver)), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  End(maker, kSender);  // the next stream runs
+  EXPECT_THAT(Receive(reader, End(reader, kReceiver)), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
+  EXPECT_THAT(Receive(reader, keeps), FailsWith(Code::kAborted, "SENDER_ABANDONED"));
+  EXPECT_THAT(Receive(reader, keeps), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+}
+
+TEST_F(ChannelTest, WhenTheLastReceiverClosesWhatIsQueuedIsDroppedAndSendersAreToldOnce) {
   const auto maker = Open();
   const auto reader = Open();
   const auto arena = Arena(maker);
   const auto sends = End(maker, kSender);
-  End(reader, kReceiver);
+  const auto receives = End(reader, kReceiver);
   ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
-  broker().EndSession(reader);
+  Close(reader, receives);
   EXPECT_EQ(Now().queued_shares, 0u);
   EXPECT_EQ(broker().TakeReturned(maker, 9).size(), 1u);
   EXPECT_THAT(Send(maker, sends, arena, 0), FailsWith(Code::kFailedPrecondition, "NO_RECEIVER"));
-  const auto receives = End(maker, kReceiver);
-  EXPECT_TRUE(Send(maker, sends, arena, 0).ok());
-  EXPECT_EQ(*Receive(maker, receives), 0u);
+  EXPECT_TRUE(Send(maker, sends, arena, 0).ok()) << "it queues for the next receiver";
+  const auto again = End(maker, kReceiver);
+  EXPECT_EQ(*Receive(maker, again), 0u);
+  ExpectEmptyAfter({maker, reader});
+}
+
+TEST_F(ChannelTest, WhenTheLastReceiverDiesWhatIsQueuedWaitsForTheNextOne) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto arena = Arena(maker);
+  const auto sends = End(maker, kSender, 2);
+  End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, arena, 0).ok());
+  broker().EndSession(reader);
+  EXPECT_EQ(Now().queued_shares, 1u);
+  EXPECT_THAT(Send(maker, sends, arena, 256), FailsWith(Code::kAborted, "RECEIVER_DIED"));
+  EXPECT_EQ(Fact("shares"), "0");
+  ASSERT_TRUE(Send(maker, sends, arena, 256).ok());
+  EXPECT_THAT(Send(maker, sends, arena, 512), FailsWith(Code::kResourceExhausted, "CHANNEL_FULL"));
+  Close(maker, sends);
+  const auto next = Open();
+  const auto receives = End(next, kReceiver);
+  EXPECT_EQ(*Receive(next, receives), 0u);
+  EXPECT_EQ(*Receive(next, receives), 256u);
+  EXPECT_THAT(Receive(next, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  ExpectEmptyAfter({maker, next});
+}
+
+TEST_F(ChannelTest, QueuedSharesWithoutAnyEndGoWithTheGrace) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto sends = End(maker, kSender);
+  End(reader, kReceiver);
+  ASSERT_TRUE(Send(maker, sends, Arena(maker), 0).ok());
+  Close(maker, sends);
+  broker().EndSession(reader);
+  EXPECT_EQ(Now().channels, 1u);
+  EXPECT_EQ(Now().queued_shares, 1u);
   ExpectEmptyAfter({maker});
+}
+
+TEST_F(ChannelTest, AnEndThatDoesNotAskMissesTheOldestNotices) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto receives = End(reader, kReceiver);
+  for (size_t i = 0; i < Notices::kMost + 3; ++i) Close(maker, End(maker, kSender));
+  size_t told = 0;
+  while (Receive(reader, receives).status().reason() == "CHANNEL_ENDED") ++told;
+  EXPECT_EQ(told, Notices::kMost);
+  EXPECT_EQ(seen_[receives], Notices::kMost + 3);
 }
 
 TEST_F(ChannelTest, WaitsForItsFirstReceiverUntilTheGraceIsOver) {
@@ -220,7 +354,8 @@ TEST_F(ChannelTest, AnEndIsItsSessionsAndHasOneRole) {
   const auto receives = End(stranger, kReceiver);  // a channel of the same name of another user
   EXPECT_THAT(Receive(maker, sends), FailsWith(Code::kFailedPrecondition, "WRONG_END"));
   EXPECT_THAT(Receive(stranger, sends), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
-  EXPECT_THAT(broker().CloseChannel(stranger, sends, true), FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
+  EXPECT_THAT(broker().CloseChannel(stranger, sends, EndedHow::kClosed),
+              FailsWith(Code::kNotFound, "CHANNEL_NOT_OPEN"));
   ASSERT_TRUE(Send(maker, sends, Arena(maker), 0).ok());
   EXPECT_THAT(Receive(stranger, receives), FailsWith(Code::kNotFound, "CHANNEL_EMPTY"));
 }

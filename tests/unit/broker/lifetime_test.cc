@@ -127,7 +127,7 @@ TEST_F(LifetimeTest, WhatIsInAChannelHasNoLifetimeAndGoesWithNobody) {
   ASSERT_TRUE(broker().Publish(sender, call).ok());
   broker().EndSession(sender);
   Sweep(Clock::now() + hours(1));
-  EXPECT_TRUE(broker().Receive(receiver, in->end, true).ok());
+  EXPECT_TRUE(broker().Receive(receiver, in->end, 0, true).ok());
 }
 
 }  // namespace

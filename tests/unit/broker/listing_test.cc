@@ -192,7 +192,7 @@ TEST_F(ListingTest, ChannelsWithTheirEndsAndWhatWaits) {
     EXPECT_EQ(rows[2].ns, "b/c");
     EXPECT_EQ(rows[2].receivers, 1u);
   }
-  ASSERT_TRUE(broker().Receive(reader, receives, true).ok());
+  ASSERT_TRUE(broker().Receive(reader, receives, 0, true).ok());
   EXPECT_EQ(All(list, {.ns = "a", .name_prefix = "2", .page_size = 9}).at(0).queued_bytes, 300u);
   EXPECT_TRUE(All(list, {.ns = "b", .page_size = 9}).empty());
   EXPECT_EQ(broker().ListChannels({}, {.everybody = true, .page_size = 9})->rows.size(), 4u);

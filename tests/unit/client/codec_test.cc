@@ -250,9 +250,10 @@ TEST(CodecTest, Channels) {
   EXPECT_EQ(close.channel(), 8u);
   EXPECT_TRUE(close.abandoned());
   EXPECT_FALSE(Parsed<v1::CloseChannelRequest>(codec::EncodeCloseChannel(8, true)).abandoned());
-  const auto receive = Parsed<v1::ReceiveRequest>(codec::EncodeReceive(8, 10));
+  const auto receive = Parsed<v1::ReceiveRequest>(codec::EncodeReceive(8, 10, 3));
   EXPECT_EQ(receive.channel(), 8u);
   EXPECT_EQ(receive.timeout_ms(), 10u);
+  EXPECT_EQ(receive.seen_notice(), 3u);
   codec::Publish sent;
   sent.ns = "n";
   sent.arena = sent.arena_generation = sent.offset = sent.size = 256;

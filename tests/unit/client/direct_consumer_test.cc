@@ -41,7 +41,7 @@ class DirectConsumerTest : public ::testing::Test {
         [&](const direct_channel::Entry& entry) {
           return queued.push_back(direct_channel::HeaderOf(entry).arena), true;
         },
-        [](bool) {});
+        [](bool, uint64_t) {});
     return queued;
   }
   Outcome Take(const DirectConsumer::MapsArena& maps = [](const auto&) { return true; }) {

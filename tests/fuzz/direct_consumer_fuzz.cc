@@ -221,7 +221,7 @@ class Stream {
       return true;
     };
     bool told = false;
-    direct_->Revoke(take, [&](bool) { told = true; });
+    direct_->Revoke(take, [&](bool, uint64_t) { told = true; });
     AB_CHECK(told == !revoked_);
     revoked_ = true;
     if (!told) return;

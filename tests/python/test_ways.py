@@ -8,8 +8,9 @@ import simulated
 
 import arraybridge
 from arraybridge import (
-    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory, devices, planner,
+    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory, planner,
 )  # fmt: skip
+from arraybridge.arrays import devices
 from arraybridge.commands import matrix
 from arraybridge.convert import ways
 from arraybridge.planner import CODES

@@ -24,8 +24,7 @@ struct Limits {
   uint64_t catalogue_shares = 65536;
   Reloadable<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
   Reloadable<uint64_t> leases_per_uid = 1 << 20;
-  Reloadable<uint64_t> hazard_pages_per_uid =
-      1024;  // 4 KiB of locked memory each; a session without one reads by calls
+  Reloadable<uint64_t> hazard_pages_per_uid = 1024;  // 4 KiB of locked memory each; without one: reads by calls
   Reloadable<uint64_t> arenas_per_session = 1024;
   Reloadable<uint64_t> shares_per_namespace = 65536;
   Reloadable<uint64_t> shares_per_uid = 131072;  // each takes about 1 KiB of the daemon's heap

@@ -228,7 +228,9 @@ def test_systemds_own_program_activates_it(directory: Path, tmp_path: Path, open
         stderr=subprocess.PIPE,
         text=True,
     )
-    eventually("it listens", path.exists)
+    # The path exists from bind on; in this table a listening socket has the flag __SO_ACCEPTCON.
+    listening = re.compile(rf"^\S+ \S+ \S+ 00010000 .* {re.escape(str(path))}$", re.MULTILINE)
+    eventually("it listens", lambda: listening.search(Path("/proc/net/unix").read_text()) is not None)
     session = open_session(Address(directory))
     assert session.call("GetStats").sessions == 1
     session.close()

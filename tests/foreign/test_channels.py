@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import mmap
 import os
 from collections.abc import Callable
@@ -24,9 +25,14 @@ def send(session: Session, end: int, content: bytes, **fields: Any) -> Any:
     return published
 
 
-def assert_because(seen: dict[str, Any], reason: str) -> None:
-    """The reason is a field of the ErrorInfo in the status's details."""
-    assert b"\x0a" + bytes([len(reason)]) + reason.encode() in seen["trailers"]["grpc-status-details-bin"]
+def assert_because(seen: dict[str, Any], reason: str) -> dict[str, str]:
+    """The reason is a field of the ErrorInfo in the status's details; returns its metadata."""
+    messages = importlib.import_module("foreign_v1.error_details_pb2")
+    status = messages.Status.FromString(seen["trailers"]["grpc-status-details-bin"])
+    info = messages.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.reason == reason
+    return dict(info.metadata)
 
 
 def bytes_of(session: Session, received: Any) -> bytes:
@@ -124,7 +130,14 @@ def test_a_senders_death_is_detected(
         session.close()
     with refused(grpc.StatusCode.ABORTED) as details:
         waits.result()
-    assert_because(details, "SENDER_DIED")
+    told = assert_because(details, "SENDER_ABANDONED" if how == "abandon" else "SENDER_DIED")
+    assert (told["notice"], told["stream"], told["shares"], told["missing"]) == ("1", "1", "0", "false")
+    # The request that has seen the notice goes on with the next sender; one that has not gets the same notice.
+    back = open_session(daemon)
+    send(back, open_end(back, "SENDER").channel, b"back")
+    with refused(grpc.StatusCode.ABORTED):
+        reader.call("Receive", channel=end)
+    assert bytes_of(reader, reader.call("Receive", channel=end, seen_notice=int(told["notice"]))) == b"back"
 
 
 def test_an_end_belongs_to_one_session_and_has_one_role(daemon: Daemon, session: Session, open_session: Opener) -> None:

@@ -71,7 +71,8 @@ def test_in_one_process(broker):
     with pytest.raises(ChannelClosed) as ended:
         receives.receive()
     assert ended.value.reason == "CHANNEL_ENDED" and isinstance(ended.value, EOFError)
-    assert list(receives) == []
+    with pytest.raises(BrokerTimeout):
+        receives.receive(timeout=0)  # the end was told; this waits for the next stream
     receives.close()
     assert broker.stats()["channels"] == 0
 
@@ -117,7 +118,7 @@ def test_a_slow_receiver_holds_the_sender_back(broker, start):
     expect_nothing_left(broker, 1)
 
 
-def test_a_killed_sender_is_told_after_what_it_sent(broker, start):
+def test_a_killed_sender_is_told_once_after_what_it_sent(broker, start):
     receives = broker.channel("frames").open("receiver")
     sender = start("send_and_hang", "frames", 3)
     assert sender.stdout.readline() == "hangs\n"
@@ -126,11 +127,68 @@ def test_a_killed_sender_is_told_after_what_it_sent(broker, start):
     with pytest.raises(PeerGone) as gone:
         receives.receive()
     assert gone.value.reason == "SENDER_DIED" and isinstance(gone.value, ConnectionError)
+    assert (gone.value.process_id, gone.value.shares, gone.value.missing) == (sender.pid, 3, False)
+    assert str(sender.pid) in str(gone.value) and "'frames'" in str(gone.value)
+    again = pickle.loads(pickle.dumps(gone.value))
+    assert (again.reason, again.process_id, again.shares) == ("SENDER_DIED", sender.pid, 3)
+    with pytest.raises(BrokerTimeout):
+        receives.receive(timeout=0.02)
     receives.close()
     expect_nothing_left(broker, 1)
 
 
-def test_a_killed_receiver_gives_everything_back(broker, start):
+def test_a_sender_that_comes_back_goes_on(broker, start):
+    receives = broker.channel("frames", on_peer_death="wait").open("receiver")
+    first = start("send_and_hang", "frames", 3)
+    assert first.stdout.readline() == "hangs\n"
+    first.kill()
+    first.wait()
+    second = start("send", "frames", 3, 4)
+    assert [number_of(array) for array in receives] == [0, 1, 2, 3, 4, 5, 6]
+    assert output(second) == "sent\n"
+    receives.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_a_loop_that_goes_on_after_each_death_does_not_spin(broker, start):
+    receives = broker.channel("frames").open("receiver")
+    numbers, deaths, calls = [], 0, 0
+    for stream in range(3):
+        sender = start("send_and_hang", "frames", 2)
+        assert sender.stdout.readline() == "hangs\n"
+        sender.kill()
+        while deaths == stream:
+            calls += 1
+            try:
+                numbers.append(number_of(receives.receive(timeout=30)))
+            except PeerGone:
+                deaths += 1
+    assert (numbers, deaths, calls) == ([0, 1] * 3, 3, 9)
+    receives.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_all_threads_that_wait_in_one_end_are_told(broker):
+    sends = broker.channel("frames").open("sender")
+    receives = broker.channel("frames").open("receiver")
+    ended = []
+
+    def wait():
+        with pytest.raises(ChannelClosed):
+            receives.receive(timeout=30)
+        ended.append(True)
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda now: now["waiting"] >= 3, broker)
+    sends.close()
+    for thread in threads:
+        thread.join()
+    assert ended == [True] * 3
+
+
+def test_a_killed_receiver_leaves_the_queue_to_the_next_one(broker, start):
     sends = broker.channel("frames", 2).open("sender")
     receiver = start("receive_and_hang", "frames")
     for number in range(3):
@@ -138,10 +196,39 @@ def test_a_killed_receiver_gives_everything_back(broker, start):
     assert receiver.stdout.readline() == "0\n"
     threading.Timer(0.1, receiver.kill).start()
     with pytest.raises(PeerGone) as gone:
-        sends.send(item(3))  # waits for room that never comes
-    assert gone.value.reason == "NO_RECEIVER"
-    assert broker.stats()["queued_shares"] == 0
+        sends.send(item(3))  # waits for room
+    assert (gone.value.reason, gone.value.process_id, gone.value.shares) == ("RECEIVER_DIED", receiver.pid, 1)
+    with pytest.raises(BrokerTimeout):
+        sends.send(item(3), timeout=0)  # it is told once; the queue is full
+    receives = broker.channel("frames")
+    assert [number_of(receives.receive()) for _ in range(2)] == [1, 2]
+    sends.send(item(3))
+    assert number_of(receives.receive()) == 3
+    receives.close()
+    with pytest.raises(ChannelClosed) as closed:
+        sends.send(item(4))
+    assert closed.value.reason == "NO_RECEIVER"
     sends.close()
+    expect_nothing_left(broker, 1)
+
+
+def test_a_sender_that_waits_goes_on_with_the_next_receiver(broker, start):
+    sends = broker.channel("frames", 1, on_peer_death="wait").open("sender")
+    receiver = start("receive_and_hang", "frames")
+    sends.send(item(0))
+    assert receiver.stdout.readline() == "0\n"
+    sends.send(item(1))
+    receiver.kill()
+    receiver.wait()
+    receives = broker.channel("frames")
+    sending = threading.Thread(target=lambda: sends.send(item(2)))
+    sending.start()
+    assert [number_of(receives.receive()) for _ in range(2)] == [1, 2]
+    sending.join()
+    sends.close()
+    with pytest.raises(ChannelClosed):
+        receives.receive()
+    receives.close()
     expect_nothing_left(broker, 1)
 
 
@@ -179,8 +266,9 @@ def test_an_exception_in_the_block_abandons(broker):
         sends.send(item(1))
         raise RuntimeError
     assert number_of(receives.receive()) == 1
-    with pytest.raises(PeerGone):
+    with pytest.raises(PeerGone) as gone:
         next(iter(receives))
+    assert (gone.value.reason, gone.value.shares) == ("SENDER_ABANDONED", 1)
 
 
 def test_one_that_is_forgotten_was_not_closed(broker):
@@ -221,6 +309,8 @@ def test_arguments(broker):
         broker.channel("frames", 10**9).open("sender")
     with pytest.raises(InvalidRequest):
         broker.channel("frames").open("both")
+    with pytest.raises(InvalidRequest, match="on_peer_death"):
+        broker.channel("frames", on_peer_death="ignore")
     with pytest.raises(InvalidRequest):
         broker.channel("frames").receive(timeout=-1)
     two = broker.channel("frames", 2).open("sender")

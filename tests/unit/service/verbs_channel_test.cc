@@ -100,7 +100,7 @@ TEST_F(VerbsChannelTest, EndsAnswerWhoWaits) {
   EXPECT_TRUE(Send(maker, sends_again, arena, 0)->Get().ok());
   auto blocked = Send(maker, sends_again, arena, 1, kLong);
   verbs().sessions.EndSession(reader.session);
-  EXPECT_EQ(blocked->Get().status().reason(), "NO_RECEIVER");
+  EXPECT_EQ(blocked->Get().status().reason(), "RECEIVER_DIED");
 
   const uint64_t own = End(maker, v1::OpenChannelRequest::RECEIVER);
   auto last = Receive(maker, own, kLong);

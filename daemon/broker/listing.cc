@@ -66,9 +66,12 @@ std::string TokenBefore(const Channels& channels, typename Channels::const_itera
 }
 
 ChannelRow RowOf(const Channel& channel) {
-  return {channel.ns()->name(), channel.name(),      channel.ns()->uid(),
-          channel.capacity(),   channel.queued(),    channel.queued_bytes(),
-          channel.senders(),    channel.receivers(), channel.direct != nullptr && channel.direct->open};
+  ChannelRow row{channel.ns()->name(), channel.name(),      channel.ns()->uid(),
+                 channel.capacity(),   channel.queued(),    channel.queued_bytes(),
+                 channel.senders(),    channel.receivers(), channel.direct != nullptr && channel.direct->open,
+                 channel.stream()};
+  if (channel.queued() > 0) row.oldest = Age(channel.front().born, Clock::now());
+  return row;
 }
 
 // Upper bound of a number's bytes in an answer: one for its field, one for each seven of its bits.
@@ -110,7 +113,8 @@ uint64_t BytesOf(const NamespaceRow& row) {
 
 uint64_t BytesOf(const ChannelRow& row) {
   return kRowBytes + row.ns.size() + row.name.size() +
-         BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers);
+         BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers) +
+         BytesOf(row.stream, UINT64_MAX);
 }
 
 // Collects the rows of a page while they fit.

@@ -169,7 +169,9 @@ struct ChannelRow {
   uint64_t queued_bytes = 0;
   uint64_t senders = 0;
   uint64_t receivers = 0;
-  bool direct = false;  // both ends use a direct channel; its entries are not counted
+  bool direct = false;                 // both ends use a direct channel; its entries are not counted
+  uint64_t stream = 0;                 // the number of the stream that runs, or of the last one
+  std::chrono::milliseconds oldest{};  // since the first of the waiting shares was sent
 };
 struct ChannelPage {
   std::vector<ChannelRow> rows;

@@ -122,9 +122,10 @@ def test_channels_are_listed(listed: Listed) -> None:
     listed.second.call("OpenChannel", namespace="default", name="other", role="RECEIVER")
     listed.first.publish("", bytes(1000), namespace="elsewhere", channel=opened.channel)
     (row,) = listed.rows("channels", "-n", "elsewhere")
+    assert 0 <= int(row.pop("OLDEST")) < 60_000
     assert row == {
         "NAMESPACE": "elsewhere", "CHANNEL": "frames", "SENDERS": "1", "RECEIVERS": "0", "QUEUED": "1", "CAPACITY": "3",
-        "SIZE": "1000", "DIRECT": "no", "UID": str(os.getuid()),
+        "SIZE": "1000", "STREAM": "1", "DIRECT": "no", "UID": str(os.getuid()),
     }  # fmt: skip
     assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
     assert listed.rows("channels", "--owner", os.getuid() + 1) == []

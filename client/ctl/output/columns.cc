@@ -202,6 +202,8 @@ Kind<ChannelInfo> ChannelKind() {
        Shown<Row>("QUEUED", [](const Row& row) { return Cell::Number(row.queued()); }),
        Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Number(row.capacity()); }),
        Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
+       Shown<Row>("OLDEST", [](const Row& row) { return row.queued() > 0 ? Cell::Age(row.oldest_ms()) : Cell(); }),
+       Shown<Row>("STREAM", [](const Row& row) { return Cell::Number(row.stream()); }),
        Shown<Row>("DIRECT", [](const Row& row) { return Cell::Text(row.direct() ? "yes" : "no"); }),
        Wide<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); })}};
   kind.owner = [](const Row& row) { return row.shared() ? std::nullopt : std::optional(row.uid()); };

@@ -139,6 +139,8 @@ void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
   message->set_senders(row.senders);
   message->set_receivers(row.receivers);
   message->set_direct(row.direct);
+  message->set_stream(row.stream);
+  message->set_oldest_ms(Milliseconds(row.oldest));
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {

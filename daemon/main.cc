@@ -185,7 +185,9 @@ class Ending {
     if (now.sessions > 0 || sessions_ > 0 || now.sessions_total != sessions_total_) in_use_ = Clock::now();
     sessions_ = now.sessions;
     sessions_total_ = now.sessions_total;
-    return Clock::now() - in_use_ >= config_.exit_when_idle;
+    // A consumer may still be importing its framework.
+    const bool awaited = now.unread_shares > 0;
+    return Clock::now() - in_use_ >= (awaited ? std::max(config_.exit_when_idle, config_.linger) : config_.exit_when_idle);
   }
 
   const Config& config_;

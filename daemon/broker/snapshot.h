@@ -179,6 +179,7 @@ struct ChannelPage {
 };
 
 struct Snapshot {
+  uint64_t unread_shares = 0;  // with a name, and not read by a call yet
   uint64_t sessions = 0;
   uint64_t leases = 0;
   uint64_t shares = 0;

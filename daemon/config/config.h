@@ -109,6 +109,7 @@ struct Config {
   std::string admin_path;                       // default <directory>/admin.sock; empty: no admin door
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never
+  std::chrono::milliseconds linger{300000};     // instead, while named shares have not been read by a call
   std::chrono::milliseconds drain_timeout{10000};
   // How long the lifelines' loop polls, yielding the processor, before it sleeps. With one CPU it polls only the
   // session queues.

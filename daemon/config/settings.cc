@@ -119,6 +119,8 @@ std::vector<Setting> ServerSettings() {
            .Reloads()
            .ShownAs("0s", [](const Config& c) { return WrittenDuration(c.exit_when_idle); }),
        "time without sessions after which the daemon exits; 0s = never (default: 10s if embedded)"},
+      {"server.linger", "linger", Time(&Config::linger).Reloads(),
+       "time without sessions after which it exits although named shares have not been read by a process"},
       {"server.drain_timeout", "drain-timeout", Time(&Config::drain_timeout).Reloads(),
        "time for running calls to finish after SIGTERM"},
       {"server.spin_us", "spin-us", Whole(&Config::spin, 0, 1000, "50", "0 to 1000 microseconds"),

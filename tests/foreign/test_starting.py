@@ -7,11 +7,12 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from foreign_client import CTL, DAEMON, PATIENCE_S, Daemon, eventually
+from foreign_client import CTL, DAEMON, PATIENCE_S, Daemon, Session, eventually
 
 CLOSED = ("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh")
 NOTHING = ["/dev/null"] * 2  # output and error; 0 may be an eventfd that gRPC has tested before main
@@ -64,6 +65,36 @@ def test_a_passed_listening_socket_is_not_a_starters_descriptor(directory: Path,
 
 def test_the_ready_descriptor_cannot_be_standard_error(directory: Path) -> None:
     assert refusal(directory, "--ready-fd", "2") == "arraybridged: --ready-fd: 2 is standard error, which receives the log\n"
+
+
+def test_an_idle_daemon_stays_while_named_arrays_are_unread(directory: Path, open_session: Callable[..., Session]) -> None:
+    daemon = Daemon(directory, "--exit-when-idle", "100ms", "--linger", "60s")
+    first = open_session(daemon)
+    first.publish("frame", b"unread")
+    assert first.call("GetStats").unread_shares == 1
+    first.close()
+    time.sleep(1)
+    assert daemon.process.poll() is None, daemon.log.read_text()
+    reader = open_session(daemon)
+    info = reader.call("GetServerInfo")
+    assert (info.exit_when_idle_ms, info.linger_ms) == (100, 60_000)
+    reader.call("Acquire", namespace="default", shares=[{"name": "frame"}])
+    assert reader.call("GetStats").unread_shares == 0
+    reader.close()
+    assert daemon.process.wait(PATIENCE_S) == 0
+
+
+def test_its_patience_with_unread_arrays_ends(directory: Path, open_session: Callable[..., Session]) -> None:
+    daemon = Daemon(directory, "--exit-when-idle", "50ms", "--linger", "1s")
+    session = open_session(daemon)
+    session.publish("frame", b"unread")
+    session.publish("gone", b"unread")
+    session.call("Withdraw", namespace="default", shares=[{"name": "gone"}])
+    assert session.call("GetStats").unread_shares == 1
+    session.close()
+    began = time.monotonic()
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert time.monotonic() - began > 0.8
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def runtime(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="ab-") as directory:
         monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
         monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
+        monkeypatch.setenv("ARRAYBRIDGE_LINGER", "0s")  # arrays that these tests leave unread keep no broker
         monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{directory}/system")
         yield Path(directory) / "arraybridge"
 
@@ -134,6 +135,17 @@ def test_it_ends_when_idle_after_its_starter_was_killed(runtime):
     [daemon] = daemons_of(runtime)
     starter.send_signal(signal.SIGKILL)
     starter.communicate()
+    wait_for_end(daemon)
+
+
+def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
+    monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1min")
+    run_client(USE)
+    [daemon] = daemons_of(runtime)
+    time.sleep(1)
+    assert daemons_of(runtime) == [daemon]
+    assert arraybridge.Broker(start="never").get("a").tolist() == [0, 1, 2]
+    gc.collect()
     wait_for_end(daemon)
 
 

@@ -110,6 +110,10 @@ void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::o
   table.Add({"protocol", Concat(info.protocol_min(), " to ", info.protocol_max())});
   table.Add({"state", info.draining() ? "draining" : "serving"});
   table.Add({"uptime", table.Age(info.uptime_ms())});
+  if (info.exit_when_idle_ms() > 0) {
+    table.Add({"ends when idle", Concat("after ", table.Age(info.exit_when_idle_ms()), "; after ",
+                                        table.Age(info.linger_ms()), " while named arrays are unread")});
+  }
   table.Add({"boot id", info.boot_id()});
   table.Add({"capabilities", capabilities});
   for (const auto& device : info.devices()) {
@@ -137,6 +141,7 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
   add("sessions", stats.sessions());
   add("leases", stats.leases());
   add("shares", stats.shares());
+  add("shares, unread", stats.unread_shares());
   add("shares without a name", stats.withdrawn_shares());
   add("arenas", stats.arenas());
   add("arenas in quarantine", stats.dying_arenas());

@@ -61,6 +61,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     for (Share* const share : shares) {
       state.hazards.Insert(*share);  // it may have been published before the catalogue existed
       acquired.shares.push_back(state.leases.Grant(*found, *share));
+      state.shares.NoteRead(*share);
       Leases::PassFence(*found, *share, &acquired.shares.back());
       state.leases.NoteReader(*found, *share, note);
       state.events.Emit(EventKind::kAcquire, found, *share, note);

@@ -155,6 +155,8 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->fence = std::move(call.fence);
   state.hazards.Insert(*share);  // before the old share goes, so that a reader always finds one of the two
   if (old != nullptr) state.shares.Withdraw(*old, found, "replaced");
+  share->unread = !sent && !unnamed;
+  if (share->unread) ++state.shares.unread;
   Share* const added = ns.Add(std::move(share));
   const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);
   arena.Carve(added->offset, added);

@@ -30,6 +30,7 @@ struct Share {
   std::shared_ptr<const std::string> maker_client;  // the maker's name for itself
   std::string note;                                 // the maker's note on how the bytes came
   std::chrono::steady_clock::time_point born;
+  bool unread = false;  // counts in Shares::unread
   uint64_t leases = 0;
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then

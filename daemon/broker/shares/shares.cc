@@ -52,7 +52,12 @@ bool Shares::Limit(Share& share, std::chrono::milliseconds asked) {
   return its == expiring_.begin();
 }
 
+void Shares::NoteRead(Share& share) {
+  if (std::exchange(share.unread, false)) --unread;
+}
+
 void Shares::TakeName(Share& share) {
+  NoteRead(share);
   if (share.expires.has_value()) expiring_.erase({*std::exchange(share.expires, std::nullopt), &share});
   share.ns->TakeName(share);
 }

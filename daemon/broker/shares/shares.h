@@ -53,6 +53,9 @@ class Shares {
   // Gives its bytes back if nothing refers to them. The share may be destroyed, and its arena may be dying.
   void Settle(Share& share);
 
+  // A call reads the share.
+  void NoteRead(Share& share);
+
   // For a session that has ended: an unnamed share stays for the grace of its namespace, others as its policy says.
   void LeaveBehind(Share& share, const Session& maker);
   // The last lease of an orphan has ended.
@@ -68,6 +71,7 @@ class Shares {
   std::optional<Clock::time_point> NextDue() const;
   bool has_orphans() const { return !orphans_.empty(); }
 
+  uint64_t unread = 0;  // with a name that their maker chose, and not read by a call yet
   uint64_t publishes_total = 0;
   uint64_t acquires_total = 0;
   uint64_t withdrawals_total = 0;

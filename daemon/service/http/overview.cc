@@ -13,7 +13,7 @@ constexpr Counter kCounters[] = {
     {&Stats::leases, "leases", "Arrays that sessions hold by a call.", "leases"},
     {&Stats::hazard_slots, "hazard_slots", "Hazard slots in use: shares that sessions hold without a call.",
      "hazard slots"},
-    {&Stats::pinned_bytes, "pinned_bytes", "Bytes of withdrawn shares that only holds keep.", ""},
+    {&Stats::pinned_bytes, "pinned_bytes", "Bytes of withdrawn shares that only hazard slots keep.", ""},
     {&Stats::withdrawn_shares, "withdrawn_shares", "Shares without a name that sessions still read.",
      "shares without a name that are still read"},
     {&Stats::channels, "channels", "Open channels.", "channels"},

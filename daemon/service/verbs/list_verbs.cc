@@ -33,6 +33,8 @@ v1::GetServerInfoResponse ListVerbs::GetServerInfo() const {
   info.add_capabilities("tickets");
   if (config_.cuda_events) info.add_capabilities("events");
   info.set_draining(admission_.draining());
+  info.set_exit_when_idle_ms(static_cast<uint64_t>(config_.exit_when_idle.count()));
+  info.set_linger_ms(static_cast<uint64_t>(std::max(config_.exit_when_idle, config_.linger).count()));
   info.set_pid_namespace(here_.pid_namespace);
   info.set_no_gpu(no_gpu_.why);
   if (!no_gpu_.why.empty()) info.set_no_gpu_cause(static_cast<v1::RefusalCause>(no_gpu_.cause));

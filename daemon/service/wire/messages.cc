@@ -147,6 +147,7 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_sessions(snapshot.sessions);
   message->set_leases(snapshot.leases);
   message->set_shares(snapshot.shares);
+  message->set_unread_shares(snapshot.unread_shares);
   message->set_withdrawn_shares(snapshot.withdrawn_shares);
   message->set_arenas(snapshot.arenas);
   message->set_charged_bytes(snapshot.charged_bytes);

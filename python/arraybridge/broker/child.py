@@ -50,7 +50,8 @@ def _pipe() -> tuple[int, int]:
 def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
 
-    It inherits only the descriptors in `keep`.
+    It inherits only the descriptors in `keep`. $ARRAYBRIDGE_LINGER ("5min", "0s"): how long it stays without sessions
+    while named arrays are unread.
 
     Raises:
         BrokerUnavailable: it could not be started or did not get ready; the message has the reason. OutOfDescriptors,
@@ -67,6 +68,9 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     record = directory / "arraybridged.log"
     try:
         command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
+        linger = os.environ.get("ARRAYBRIDGE_LINGER")
+        if linger:
+            command += ["--linger", linger]
         with open(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as log:
             child = _Daemon(
                 [*command, *flags],

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -140,12 +141,12 @@ def test_it_ends_when_idle_after_its_starter_was_killed(runtime):
 
 def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
     monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1min")
-    run_client(USE)
+    run_client("import arraybridge, numpy; arraybridge.Broker().put(numpy.arange(3), 'a')")
     [daemon] = daemons_of(runtime)
     time.sleep(1)
     assert daemons_of(runtime) == [daemon]
-    assert arraybridge.Broker(start="never").get("a").tolist() == [0, 1, 2]
-    gc.collect()
+    with arraybridge.Broker(start="never") as consumer:
+        assert consumer.get("a").tolist() == [0, 1, 2]
     wait_for_end(daemon)
 
 

@@ -8,8 +8,8 @@
 
 #include "client/arenas/placement_range.h"
 #include "client/channels/channel.h"
-#include "client/lifeline/fork_guard.h"
 #include "client/memory/cuda/cuda_capture.h"
+#include "client/process/fork_guard.h"
 #include "client/session/connection.h"
 #include "client/shares/acquire.h"
 #include "client/shares/placement.h"

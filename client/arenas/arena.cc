@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "client/lifeline/coarse_clock.h"
+#include "client/process/coarse_clock.h"
 
 namespace arraybridge {
 namespace {

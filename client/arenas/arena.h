@@ -15,8 +15,8 @@
 #include <arraybridge/array.h>
 
 #include "client/arenas/carver.h"
-#include "client/lifeline/fork_guard.h"
 #include "client/memory/memory_mapper.h"
+#include "client/process/fork_guard.h"
 #include "client/wire/codec.h"
 #include "proto/boundary/mutex.h"
 

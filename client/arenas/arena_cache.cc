@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/lifeline/coarse_clock.h"
+#include "client/process/coarse_clock.h"
 
 namespace arraybridge {
 

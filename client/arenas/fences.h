@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "client/arenas/fence_event.h"
+#include "client/memory/fence_event.h"
 #include "client/wire/codec.h"
 #include "proto/boundary/mutex.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "client/arenas/release_queue.h"
-#include "client/lifeline/reclaimer.h"
 #include "client/memory/memory_mapper.h"
+#include "client/process/reclaimer.h"
 #include "client/wire/codec.h"
 
 namespace arraybridge {

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "client/arenas/placement_range.h"
-#include "client/lifeline/fork_guard.h"
+#include "client/process/fork_guard.h"
 #include "client/shares/acquire.h"
 #include "client/shares/placement.h"
 
@@ -127,7 +127,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   }
 }
 
-Result<Answer> Channel::End::Ask(milliseconds slice, uint64_t seen) {
+Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
   const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
     if (const auto self = weak.lock()) return self->Arrived(std::move(answer));
@@ -137,13 +137,19 @@ Result<Answer> Channel::End::Ask(milliseconds slice, uint64_t seen) {
   {
     const MutexLock lock(mutex_);
     revoke = std::exchange(revoke_, false);
+    ++asking_;
   }
   const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), seen, revoke);
   auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
-  if (answer.ok() || answer.status().reason() != Lifeline::kUnanswered) return answer;
-  MutexLock lock(mutex_);
-  ++unanswered_;
-  return answer;
+  Status told = answer.status();
+  const MutexLock lock(mutex_);
+  --asking_;
+  if (told.ok()) {
+    kept_.push_back(*std::move(answer));
+    CountReceived();
+  }
+  if (told.reason() == Lifeline::kUnanswered) ++unanswered_;
+  return told;
 }
 
 void Channel::End::Arrived(Result<Answer> answer) {
@@ -180,18 +186,15 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
       const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
       if (auto received = ReceiveDirect(options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
-      auto answer = Ask(slice, seen);
-      if (answer.status().reason() == "CHANNEL_IS_DIRECT") {
+      const Status told = Ask(slice, seen);
+      if (told.ok() || GoesOn(told, options.on_peer_death, &seen)) continue;
+      if (told.reason() == "CHANNEL_IS_DIRECT") {
         CaughtUp(counted);
+        if (IsOver(until))
+          return DeadlineExceeded("nothing came in channel '", name_, "' in time").Because("CHANNEL_EMPTY");
         continue;
       }
-      if (GoesOn(answer.status(), options.on_peer_death, &seen)) continue;
-      MutexLock lock(mutex_);
-      const Status told = answer.status();
-      if (told.ok()) {
-        kept_.push_back(*std::move(answer));
-        CountReceived();
-      }
+      const MutexLock lock(mutex_);
       if (kept_.empty() && (!MayWaitOn(told) || IsOver(until))) return Explain(told);
       continue;
     }

@@ -46,7 +46,8 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Status CheckHere() const;
   Status Explain(Status failed) const;
   std::chrono::milliseconds Slice(const Until& until) const;
-  Result<Answer> Ask(std::chrono::milliseconds slice, uint64_t seen);
+  // Asks the broker for a share, which is kept then.
+  Status Ask(std::chrono::milliseconds slice, uint64_t seen);
   // Whether the call goes on after this refusal: a peer was lost, and the caller waits for it to come back. Notes the
   // notice as seen, here and in `seen`.
   bool GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64_t* seen);
@@ -56,8 +57,10 @@ class Channel::End : public std::enable_shared_from_this<End> {
   void PrefetchDirect() AB_EXCLUDES(mutex_);
   void HandleDirect(Result<Answer> answer) AB_EXCLUDES(mutex_);
   void MapDirect(std::vector<UniqueFd> files) AB_REQUIRES(mutex_);
-  // The direct channel has ended, or this end does not use it any more. `tell`: the broker is to revoke it.
-  void LeaveDirect(bool tell) AB_EXCLUDES(mutex_);
+  // `ended`: the DirectProducer or DirectConsumer that has ended, or that this end does not use any more; nothing
+  // happens if another thread has left it already. `tell`: the broker is to revoke it.
+  void LeaveDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
+  // The direct channel of this end, open or not; null: there is none that stands.
   std::shared_ptr<DirectProducer> direct_producer() AB_EXCLUDES(mutex_);
   std::shared_ptr<DirectConsumer> direct_consumer() AB_EXCLUDES(mutex_);
   DirectWait WaitOf(const Until& until) const;
@@ -66,7 +69,8 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::optional<Status> PutDirect(DirectProducer& producer, const Placement& placement, std::string_view description,
                                   const Until& until);
   std::optional<Result<Acquired>> ReceiveDirect(const ReceiveOptions& options, const Until& until);
-  // The broker has no share left of those that it had counted to come by calls.
+  // The broker says that shares come by the direct channel, and has no share left of those that it had counted to come
+  // by calls.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
   void CountReceived() AB_REQUIRES(mutex_);
   void Arrived(Result<Answer> answer);
@@ -84,16 +88,17 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::atomic<uint64_t> seen_notice_;  // the last notice that a caller has got
 
   Mutex mutex_;
+  uint64_t asking_ AB_GUARDED_BY(mutex_) = 0;      // requests whose answers are not counted yet
   uint64_t unanswered_ AB_GUARDED_BY(mutex_) = 0;  // requests whose caller has gone
-  std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // what came for them, in the order in which it was sent
+  std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // shares that arrived, in the order in which they were sent
 
   static constexpr uint64_t kAskMost = 256;
-  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // since this end asked for a direct channel
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // shares sent or received without a direct channel
   uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // the call before which it asks again
   uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until it asks again, doubling
   bool asked_ AB_GUARDED_BY(mutex_) = false;     // the answer is on its way, or there
-  std::shared_ptr<DirectProducer> sent_ AB_GUARDED_BY(mutex_);
-  std::shared_ptr<DirectConsumer> taken_ AB_GUARDED_BY(mutex_);
+  std::shared_ptr<DirectProducer> producer_ AB_GUARDED_BY(mutex_);
+  std::shared_ptr<DirectConsumer> consumer_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
   bool revoke_ AB_GUARDED_BY(mutex_) = false;    // the broker is to revoke it
 };

@@ -61,34 +61,47 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files) {
   auto pages = DirectPages::Map(role_ == Role::kSender, files);
   if (!pages.ok()) return;
   std::unique_ptr<DirectPages> mapped = *std::move(pages);
+  const uint64_t number = mapped->control().number;
   if (role_ == Role::kSender) {
-    sent_ = std::make_shared<DirectProducer>(std::move(mapped), session_->lifeline(), session_->written());
+    producer_ = std::make_shared<DirectProducer>(std::move(mapped), session_->lifeline(), session_->written());
   } else {
-    taken_ = std::make_shared<DirectConsumer>(std::move(mapped));
-    taken_->NoteCalls(received_);
+    consumer_ = std::make_shared<DirectConsumer>(std::move(mapped));
+    consumer_->NoteCalls(received_);
   }
-  if (sent_) session_->direct_producers().Add(sent_);
-  static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_)));
+  if (producer_) session_->direct_producers().Add(producer_);
+  static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_, number)));
 }
 
-void Channel::End::LeaveDirect(bool tell) {
+void Channel::End::LeaveDirect(const void* ended, bool tell) {
   const MutexLock lock(mutex_);
-  sent_.reset();
-  taken_.reset();
+  if (ended != producer_.get() && ended != consumer_.get()) return;
+  producer_.reset();
+  consumer_.reset();
   revoke_ = revoke_ || tell;
   asked_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
 
+// One that was revoked before both ends had mapped it is left here: nothing travels in it that would show it.
 std::shared_ptr<DirectProducer> Channel::End::direct_producer() {
-  const MutexLock lock(mutex_);
-  return sent_;
+  std::shared_ptr<DirectProducer> producer;
+  {
+    const MutexLock lock(mutex_);
+    producer = producer_;
+  }
+  if (producer == nullptr || producer->opened() || producer->stands()) return producer;
+  return LeaveDirect(producer.get(), false), nullptr;
 }
 
 std::shared_ptr<DirectConsumer> Channel::End::direct_consumer() {
-  const MutexLock lock(mutex_);
-  return taken_;
+  std::shared_ptr<DirectConsumer> consumer;
+  {
+    const MutexLock lock(mutex_);
+    consumer = consumer_;
+  }
+  if (consumer == nullptr || consumer->opened() || consumer->stands()) return consumer;
+  return LeaveDirect(consumer.get(), false), nullptr;
 }
 
 DirectWait Channel::End::WaitOf(const Until& until) const {
@@ -131,7 +144,7 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Pl
       case DirectProducer::Outcome::kByCall:
         return std::nullopt;
       case DirectProducer::Outcome::kEnded:
-        LeaveDirect(false);
+        LeaveDirect(&producer, false);
         return std::nullopt;
       case DirectProducer::Outcome::kFull:
         break;
@@ -174,10 +187,10 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
       case DirectConsumer::Outcome::kByCalls:
         return std::nullopt;
       case DirectConsumer::Outcome::kEnded:
-        LeaveDirect(false);
+        LeaveDirect(consumer.get(), false);
         return std::nullopt;
       case DirectConsumer::Outcome::kMalformed:
-        LeaveDirect(true);
+        LeaveDirect(consumer.get(), true);
         return std::nullopt;
       case DirectConsumer::Outcome::kLacksArena: {
         const Status mapped =
@@ -185,7 +198,7 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
         if (mapped.ok()) continue;
         // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
         if (mapped.code() != Code::kNotFound) return Explain(mapped);
-        LeaveDirect(true);
+        LeaveDirect(consumer.get(), true);
         return std::nullopt;
       }
       case DirectConsumer::Outcome::kEmpty:
@@ -199,15 +212,19 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
   }
 }
 
+// While another answer is not counted yet, it may be one of those that the broker has counted: then the caller asks
+// once more. An end without an open direct channel asks the broker to revoke the one that the broker means.
 void Channel::End::CaughtUp(uint64_t counted) {
   const MutexLock lock(mutex_);
+  if (!consumer_ || !consumer_->opened()) revoke_ = true;
+  if (asking_ != 0 || unanswered_ != 0) return;
   received_ = std::max(received_, counted);
-  if (taken_) taken_->NoteCalls(received_);
+  if (consumer_) consumer_->NoteCalls(received_);
 }
 
 void Channel::End::CountReceived() {
   ++received_;
-  if (taken_) taken_->NoteCalls(received_);
+  if (consumer_) consumer_->NoteCalls(received_);
 }
 
 }  // namespace arraybridge

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -28,6 +27,7 @@ class DirectConsumer {
   DirectConsumer& operator=(const DirectConsumer&) = delete;
 
   bool opened() const { return pages_->opened(); }
+  bool stands() const { return pages_->stands(); }
   // Shares that come by calls, before the entries that stand here.
   uint64_t calls() const { return Load(pages_->control().calls, std::memory_order_acquire); }
   // So many came. The producer may have more room.

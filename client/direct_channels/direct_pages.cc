@@ -26,7 +26,7 @@ constexpr milliseconds kInterruptedLook{100};
 
 bool IsOver(const DirectWait& how) { return how.until && steady_clock::now() >= *how.until; }
 
-int SleepOf(const DirectWait& how) {
+int TimeoutOf(const DirectWait& how) {
   const milliseconds most = how.interrupted ? kInterruptedLook : kSleepMost;
   if (!how.until) return static_cast<int>(most.count());
   const auto left = std::chrono::ceil<milliseconds>(*how.until - steady_clock::now());
@@ -51,8 +51,10 @@ Result<std::unique_ptr<DirectPages>> DirectPages::Map(bool produces, Files files
   const auto& words = *static_cast<const direct_channel::ControlBlock*>(control->base());
   if (words.version != direct_channel::kVersion || words.return_bits != direct_channel::kReturnBits ||
       words.capacity == 0 || words.capacity > direct_channel::kCapacityMax) {
-    return FailedPrecondition("the direct channel has layout ", words.version, ", this client uses ",
-                              direct_channel::kVersion);
+    return FailedPrecondition("the direct channel has layout ", words.version, " with ", words.return_bits,
+                              " return bits and ", words.capacity, " slots; this client uses layout ",
+                              direct_channel::kVersion, " with ", direct_channel::kReturnBits, " and at most ",
+                              direct_channel::kCapacityMax);
   }
   const uint64_t producer_bytes = direct_channel::BytesOfProducerPage(words.capacity);
   const uint64_t consumer_bytes = sizeof(direct_channel::ConsumerPage);
@@ -75,9 +77,11 @@ DirectPages::DirectPages(SharedMapping own, SharedMapping other, SharedMapping c
       other_doorbell_file_(std::move(files[direct_channel::kOtherDoorbell])),
       doorbell_(*static_cast<spsc::Progress*>(own_.base()), *static_cast<const spsc::Progress*>(other_.base())) {}
 
-bool DirectPages::AwaitRevoked(Lifeline& lifeline) const {
+// Callers hold a lock, so this reads nothing from the lifeline: a completion handler would run here.
+bool DirectPages::AwaitRevoked(const Lifeline& lifeline) const {
   while (Load(control().revoked, std::memory_order_acquire) != direct_channel::kRevoked) {
-    if (!lifeline.alive()) return false;
+    pollfd look{lifeline.socket(), 0, 0};
+    if (lifeline.lost() || (::poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR)) != 0)) return false;
     ::sched_yield();  // a few hundred microseconds at most: the broker is busy with nothing else
   }
   return true;
@@ -105,7 +109,7 @@ Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& h
     const MutexLock lock(mutex_);
     if (sleeping_) {
       // The thread that sleeps for all wakes at least that often; then this one checks.
-      const auto look = steady_clock::now() + milliseconds(SleepOf(how));
+      const auto look = steady_clock::now() + milliseconds(TimeoutOf(how));
       woken_.WaitUntil(mutex_, look);
     }
     if (sleeping_) return EndOf(how);
@@ -125,7 +129,7 @@ Status DirectPages::Sleep(const std::function<bool()>& ready, const DirectWait& 
     ThreadFence(std::memory_order_seq_cst);
     if (ready() || !stands()) break;
     ended = EndOf(how);
-    if (ended.ok()) Listen(how.lifeline, SleepOf(how));  // then announces its next sleep before it checks again
+    if (ended.ok()) Listen(how.lifeline, TimeoutOf(how));  // then announces its next sleep before it checks again
   }
   doorbell_.Wake();
   return ended;

@@ -50,7 +50,7 @@ class DirectPages {
   // channel, and the control block will say whether the entry counts. One thread's at a time.
   bool Pass();
   // Waits until the broker has revoked it. False: the connection is lost, and nothing says what counted.
-  bool AwaitRevoked(Lifeline& lifeline) const;
+  bool AwaitRevoked(const Lifeline& lifeline) const;
   // Waits until `ready` says so, or for something else that the caller finds when it checks. DEADLINE_EXCEEDED,
   // CANCELLED, UNAVAILABLE.
   Status Wait(const std::function<bool()>& ready, const DirectWait& how) AB_EXCLUDES(mutex_);

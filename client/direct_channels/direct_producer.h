@@ -37,6 +37,7 @@ class DirectProducer {
   // The broker's name for it.
   uint64_t number() const { return pages_->control().number; }
   bool opened() const { return pages_->opened(); }
+  bool stands() const { return pages_->stands(); }
   uint64_t capacity() const { return pages_->capacity(); }
 
   // kByCall: the consumer holds so many ranges that no return bit is left, or its counts are impossible. kEnded: as

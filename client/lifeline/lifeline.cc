@@ -14,8 +14,8 @@
 #include <optional>
 #include <utility>
 
-#include "client/lifeline/coarse_clock.h"
-#include "client/lifeline/descriptor_limit.h"
+#include "client/process/coarse_clock.h"
+#include "client/process/descriptor_limit.h"
 #include "client/wire/codec.h"
 
 namespace arraybridge {

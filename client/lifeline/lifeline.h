@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/lifeline/fork_guard.h"
 #include "client/lifeline/queue_pages.h"
+#include "client/process/fork_guard.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"

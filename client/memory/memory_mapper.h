@@ -8,7 +8,7 @@
 
 #include <arraybridge/view.h>
 
-#include "client/memory/device_event.h"
+#include "client/process/device_event.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 

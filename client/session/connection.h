@@ -7,8 +7,8 @@
 
 #include <arraybridge/broker.h>
 
-#include "client/lifeline/reclaimer.h"
 #include "client/memory/mapper_table.h"
+#include "client/process/reclaimer.h"
 #include "client/session/session.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "client/lifeline/clock_offset.h"
+#include "client/process/clock_offset.h"
 #include "client/session/capabilities.h"
 #include "proto/boundary/text.h"
 

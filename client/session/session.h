@@ -22,8 +22,8 @@
 #include "client/direct_channels/direct_producers.h"
 #include "client/lifeline/lifeline.h"
 #include "client/lifeline/outcomes.h"
-#include "client/lifeline/reclaimer.h"
 #include "client/memory/mapper_table.h"
+#include "client/process/reclaimer.h"
 #include "client/session/unwaited_publishes.h"
 #include "client/wire/codec.h"
 

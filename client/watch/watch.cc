@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/lifeline/fork_guard.h"
+#include "client/process/fork_guard.h"
 #include "client/wire/codec.h"
 
 namespace arraybridge {

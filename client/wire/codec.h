@@ -193,7 +193,8 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke = false);
-std::string EncodeDirectMapped(uint64_t channel);
+// `number`: of the direct channel, from its control block.
+std::string EncodeDirectMapped(uint64_t channel, uint64_t number);
 std::string EncodeBrowseDirect(uint64_t channel);
 // Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,

@@ -171,7 +171,8 @@ class Broker {
   // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
   Result<std::vector<UniqueFd>> ExportDirectChannel(SessionId session, ChannelEndId end);
   // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
-  Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end);
+  // NOT_FOUND: the direct channel with this number has ended.
+  Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number);
   // The direct channel of an end, or of a name; null: there is none. All of which the session is an end.
   std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
   std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,

@@ -32,7 +32,7 @@
 
 namespace arraybridge {
 
-inline Status IsDirect(const Channel& channel) {
+inline Status RefuseAsDirect(const Channel& channel) {
   return FailedPrecondition("channel '", channel.name(), "': the next share is on its direct channel")
       .Because("CHANNEL_IS_DIRECT");
 }

@@ -23,6 +23,8 @@ constexpr Range kPositive{1};                                  // a limit of 0 w
 constexpr Range kCatalogueShares{1, (uint64_t{1} << 26) - 2};  // the range of slots that a hazard word can hold
 constexpr Range kFrameBytes{4096, kFrameBytesMax};
 constexpr Range kDescriptors{kFrameDescriptorsMax};  // with fewer, some answers could never be sent
+// A client asks for a direct channel and for its queue while it receives: that many may be unread at once.
+constexpr Range kSessionDescriptors{kFrameDescriptorsMax + 3};
 
 Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
   if (value >= range.least && value <= range.most) return Ok();
@@ -111,7 +113,8 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(watchers_per_uid), kAny, "open watches of one user"),
       Number(AB_LIMIT(events_per_watcher), kAny, "unread events of a watch before it is disconnected"),
       Bytes(AB_LIMIT(frame_bytes_max), kFrameBytes, "one message of the local door"),
-      Number(AB_LIMIT(descriptors_in_flight_max), kDescriptors, "descriptors sent to one session that it has not read"),
+      Number(AB_LIMIT(descriptors_in_flight_max), kSessionDescriptors,
+             "descriptors sent to one session that it has not read"),
       Number(AB_LIMIT(descriptors_in_flight_per_uid), kDescriptors,
              "descriptors sent to one user's sessions that they have not read"),
       Number(AB_LIMIT(output_frames_max), kPositive, "unread answers of a session before it is disconnected"),

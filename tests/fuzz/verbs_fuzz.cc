@@ -309,6 +309,13 @@ class Stranger {
     direct_->Scribble(at, input.TakeRest());
   }
 
+  // The number of a direct channel, from its control block.
+  static uint64_t NumberIn(const UniqueFd& control) {
+    direct_channel::ControlBlock block{};
+    AB_CHECK(::pread(control.get(), &block, sizeof block, 0) == sizeof block);
+    return block.number;
+  }
+
   void MapDirect(uint64_t end) {
     v1::BrowseRequest asks;
     asks.set_channel(end);
@@ -318,6 +325,7 @@ class Stranger {
     direct_ = std::make_unique<DirectPage>(own->descriptor);
     v1::MappedRequest mapped;
     mapped.set_direct_channel_of(end);
+    mapped.set_direct_channel_number(NumberIn(own->descriptor.more()[direct_channel::kControl - 1]));
     (void)verbs_.arenas.Mapped(caller_, mapped);
   }
 

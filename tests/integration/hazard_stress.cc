@@ -185,7 +185,7 @@ class Writer {
   }
   bool FreeIfUnheld(const Published& one) {
     for (const auto& page : pages_) {
-      if (page->Has(one.entry.hold())) return false;
+      if (page->Has(one.entry.hazard_word())) return false;
     }
     catalogue_.Free(one.entry);
     free_.push_back(one.block);

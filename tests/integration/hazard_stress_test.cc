@@ -15,7 +15,7 @@ namespace arraybridge {
 namespace {
 
 std::map<std::string, std::string> Stress(std::vector<std::string> words) {
-  words.insert(words.begin(), Built(HOLD_STRESS));
+  words.insert(words.begin(), Built(HAZARD_STRESS));
   Process process(words);
   std::map<std::string, std::string> numbers;
   std::istringstream line(process.Line());

@@ -45,7 +45,7 @@ class HostileEnd {
     auto mapped = DirectPages::Map(sends_, files);
     ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
     pages_ = *std::move(mapped);
-    Call(Verb::kMapped, codec::EncodeDirectMapped(end_));
+    Call(Verb::kMapped, codec::EncodeDirectMapped(end_, pages_->control().number));
   }
   // An arena of its own, sealed.
   Handle MakeArena() {

@@ -25,7 +25,7 @@ def reader(address: str, broker: arraybridge.Broker, pytestconfig: pytest.Config
 def held(reader: arraybridge.Broker, broker: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Answers of the short way: the reader knows the catalogue, and a plan for arrays like ASCENDING."""
     broker.put(ASCENDING, "first")
-    while reader.stats()["client_holds_taken"] == 0:
+    while reader.stats()["client_catalogue_acquires"] == 0:
         reader.get("first")
     answers: list[object] = []
     short = _core.try_acquire

@@ -87,10 +87,10 @@ def test_what_is_held_without_a_call_is_not_told(broker):
     with arraybridge.Broker(broker.address, namespace=broker.namespace, start="never") as reader:
         asked = [reader.get("frame", "numpy") for _ in range(2)]
         (told,) = inspected(broker, "frame")["readers"]
-        before = reader.stats()["client_holds_taken"]
+        before = reader.stats()["client_catalogue_acquires"]
         held = [reader.get("frame", "numpy", copy=False) for _ in range(5)]
         assert [float(each.sum()) for each in [*asked, *held]] == [4.0] * 7
-        assert reader.stats()["client_holds_taken"] - before == 5
+        assert reader.stats()["client_catalogue_acquires"] - before == 5
         reader.flush()
         (after,) = inspected(broker, "frame")["readers"]
         assert (after["count"], after["session"], after["last_ns"]) == (told["count"], told["session"], told["last_ns"])

@@ -183,3 +183,18 @@ def test_many_threads_share_one_broker(broker):
         thread.join()
     broker.flush()
     assert not wrong and broker.stats()["client_live_leases"] == 0
+
+
+def test_get_connects_before_it_imports_the_framework(address, monkeypatch):
+    """An import may take longer than an idle broker waits."""
+    connected = []
+
+    def of(*_arguments):
+        connected.append(own._connection.known_core is not None)
+        raise KeyError
+
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.setattr(delivery.Wanted, "of", of)
+    with arraybridge.Broker(address, start="never") as own, pytest.raises(KeyError):
+        own.get("frame", "jax", wait=1)
+    assert connected == [True]

@@ -15,7 +15,7 @@ struct DLManagedTensorVersioned;
 
 namespace arraybridge {
 
-class FenceEvent;  // client/arenas/fence_event.h
+class FenceEvent;  // client/memory/fence_event.h
 
 struct View {
   void* data = nullptr;  // address of the first element; nullptr iff the array has no elements

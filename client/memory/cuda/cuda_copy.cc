@@ -3,10 +3,10 @@
 
 #include <arraybridge/device.h>
 
-#include "client/arenas/fence_event.h"
 #include "client/memory/cuda/cuda_capture.h"
 #include "client/memory/cuda/cuda_devices.h"
 #include "client/memory/cuda/cuda_staging.h"
+#include "client/memory/fence_event.h"
 #include "client/memory/layout.h"
 
 namespace arraybridge {

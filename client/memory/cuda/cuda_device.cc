@@ -1,8 +1,8 @@
 #include <arraybridge/device.h>
 
-#include "client/arenas/fence_event.h"
 #include "client/memory/cuda/cuda_capture.h"
 #include "client/memory/cuda/cuda_devices.h"
+#include "client/memory/fence_event.h"
 #include "proto/boundary/failpoint.h"
 
 namespace arraybridge {

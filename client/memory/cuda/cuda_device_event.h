@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "client/memory/cuda/cuda_devices.h"
-#include "client/memory/device_event.h"
+#include "client/process/device_event.h"
 
 namespace arraybridge {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "client/lifeline/fork_guard.h"
+#include "client/process/fork_guard.h"
 #include "proto/boundary/cuda/driver_uuid.h"
 
 namespace arraybridge {

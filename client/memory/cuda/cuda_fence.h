@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "client/arenas/fence_event.h"
+#include "client/memory/fence_event.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 

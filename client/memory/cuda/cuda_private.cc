@@ -5,11 +5,11 @@
 
 #include <utility>
 
-#include "client/lifeline/reclaimer.h"
 #include "client/memory/cuda/cuda_capture.h"
 #include "client/memory/cuda/cuda_copy.h"
 #include "client/memory/cuda/cuda_device_event.h"
 #include "client/memory/cuda/cuda_devices.h"
+#include "client/process/reclaimer.h"
 
 namespace arraybridge {
 

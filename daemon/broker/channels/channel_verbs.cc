@@ -27,7 +27,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const auto known = state.channels.FindOrMake(**owner, call.name);
   if (!known.ok()) return known.status();
   Channel& channel = **known;
-  if (channel.direct != nullptr) return IsDirect(channel);
+  if (channel.direct != nullptr) return RefuseAsDirect(channel);
   if (channel.members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
@@ -44,7 +44,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, Ende
   if (found == nullptr) return NoSession();
   const auto known = found->ends.find(end);
   if (known == found->ends.end()) return ChannelNotOpen();
-  if (known->second.channel->direct != nullptr) return IsDirect(*known->second.channel);
+  if (known->second.channel->direct != nullptr) return RefuseAsDirect(*known->second.channel);
   const auto open = found->ends.extract(known);
   const ChannelId channel = open.mapped().channel->id();
   state.channels.Close(*found, end, open.mapped(), how, Clock::now());
@@ -82,7 +82,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
     AB_RETURN_IF_ERROR(channel.NoticeTo(ChannelRole::kReceiver, seen));
-    if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return IsDirect(channel);
+    if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return RefuseAsDirect(channel);
     AB_RETURN_IF_ERROR(channel.CheckReceive());
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
     Share& share = channel.front();

@@ -5,6 +5,7 @@
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
+
 uint64_t DirectChannelTable::CountOf(uint32_t uid) const {
   const auto found = charged_.find(uid);
   return found == charged_.end() ? 0 : found->second;

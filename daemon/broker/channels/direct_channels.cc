@@ -78,10 +78,11 @@ Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, Cha
   return direct->Export(side);
 }
 
-Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end) {
+Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number) {
   State& state = *state_;
   const auto of = DirectChannelOf(session, end);
-  if (of == nullptr) return NoDirectChannel("it has ended");
+  // Its end may have mapped an earlier one, which was revoked in the meantime.
+  if (of == nullptr || of->pages->number() != number) return NoDirectChannel("it has ended");
   AB_RETURN_IF_ERROR(of->pages->Seal(of->sending == end ? DirectEnd::kProducer : DirectEnd::kConsumer));
   const MutexLock lock(state.mutex);
   Channel* const channel = state.channels.Find(of->channel);
@@ -158,7 +159,8 @@ std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChann
   return taken;
 }
 
-// The sender's bytes may be looked at by whom it sends them to.
+// The consumer of a direct channel may map its producer's arenas, if they are host memory: other kinds do not travel in
+// direct channels.
 bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const {
   const auto end = session.ends.find(receiving);
   if (end == session.ends.end() || end->second.channel->direct == nullptr) return false;
@@ -166,7 +168,6 @@ bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId rec
   const bool receives = direct.open && direct.receiving == receiving;
   const bool sends =
       arena.writer != nullptr && arena.writer->id == direct.sender && arena.ns() == end->second.channel->ns();
-  // Host memory alone stands on direct channels: other kinds are not for everybody.
   return receives && sends && arena.kind() == HandleKind::kMemfd && session.peer.Opens(arena.kind()) &&
          arena.immutability.has_value();
 }

@@ -12,6 +12,8 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
   auto made = SessionQueue::Create(Number(session));
   if (!made.ok()) return made.status();
   const std::shared_ptr<SessionQueue> queue = *std::move(made);
+  auto exported = queue->Export();
+  if (!exported.ok()) return exported;
   {
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
@@ -25,7 +27,7 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
     if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
     state.sessions.AddQueue(*found, std::move(open));
   }
-  return queue->Export();
+  return exported;
 }
 
 bool Broker::has_queues() const { return state_->flags.has_queues.load(std::memory_order_acquire); }

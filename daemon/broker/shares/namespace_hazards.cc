@@ -90,11 +90,11 @@ void NamespaceHazards::Free(Share& share) {
 bool NamespaceHazards::IsKnownUnheld(const Share& share) const {
   if (!share.entry.has_value() || pages_.empty()) return true;
   if (budget != nullptr && !budget->has_some()) return false;
-  const uint64_t hold = share.entry->hold();
+  const uint64_t word = share.entry->hazard_word();
   uint64_t cost_ns = 0;
   const bool held = std::ranges::any_of(pages_, [&](const Page& page) {
     cost_ns += kPageNs + HighOf(*page.words) / kWordsPerNs;
-    return hazard::Has(*page.words, hold);
+    return hazard::Has(*page.words, word);
   });
   if (budget != nullptr) budget->Spend(cost_ns);
   return !held;
@@ -105,7 +105,7 @@ void NamespaceHazards::Await(Share& share) {
   wait.share = &share;
   pinned_bytes_ -= std::exchange(wait.pinned, share.withdrawn ? share.size : 0);
   pinned_bytes_ += wait.pinned;
-  sought_.erase(share.entry->hold());
+  sought_.erase(share.entry->hazard_word());
 }
 
 bool NamespaceHazards::Unwait(const Share& share) {
@@ -113,7 +113,7 @@ bool NamespaceHazards::Unwait(const Share& share) {
   if (found == waiting_.end()) return false;
   pinned_bytes_ -= found->second.pinned;
   waiting_.erase(found);
-  sought_.erase(share.entry->hold());
+  sought_.erase(share.entry->hazard_word());
   return true;
 }
 
@@ -121,7 +121,7 @@ bool NamespaceHazards::Unwait(const Share& share) {
 uint64_t NamespaceHazards::Gather() {
   auto next = waiting_.upper_bound(gathered_);
   while (next != waiting_.end() && next->first <= last_ && sought_.size() < kSoughtMax) {
-    sought_.emplace(next->second.share->entry->hold(), Sought{next->second.share, nullptr});
+    sought_.emplace(next->second.share->entry->hazard_word(), Sought{next->second.share, nullptr});
     gathered_ = (next++)->first;
   }
   next_page_ = 0;
@@ -131,9 +131,9 @@ uint64_t NamespaceHazards::Gather() {
 // The content of each hazard slot is compared, never used as an index or a length.
 uint64_t NamespaceHazards::LookInto(Page& page) {
   uint64_t slots = 0;
-  page.page->ForEach([&](uint64_t hold) {
+  page.page->ForEach([&](uint64_t word) {
     ++slots;
-    const auto found = sought_.find(hold);
+    const auto found = sought_.find(word);
     if (found == sought_.end() || found->second.seen_in == page.page.get()) return;
     found->second.seen_in = page.page.get();
     const Share& share = *found->second.share;

@@ -134,7 +134,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     channel = end->channel;
     if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
     const bool direct = channel->direct != nullptr && channel->direct->open && !call.from_direct;
-    if (direct && channel->direct->pages->standing() > 0) return IsDirect(*channel);
+    if (direct && channel->direct->pages->standing() > 0) return RefuseAsDirect(*channel);
     if (!call.from_direct) AB_RETURN_IF_ERROR(channel->NoticeTo(ChannelRole::kSender, call.seen_notice));
     AB_RETURN_IF_ERROR(channel->CheckSend(call.from_direct));
     facts->name = channel->name();
@@ -162,7 +162,8 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
   if (channel != nullptr) ++found->ends.at(call.channel).shares;
-  if (channel != nullptr && channel->direct != nullptr && channel->direct->open) channel->direct->pages->AddCall();
+  const bool by_call = channel != nullptr && channel->direct != nullptr && channel->direct->open && !call.from_direct;
+  if (by_call) channel->direct->pages->AddCall();
   state.leases.AddFence(*found, *added);
   ++state.shares.publishes_total;
   state.events.Emit(EventKind::kPublish, found, *added, added->note);

@@ -23,7 +23,7 @@ struct CatalogueEntry {
   uint64_t generation = 0;
 
   // The word of a hazard slot that holds this entry.
-  uint64_t hold() const { return hazard::WordOf(slot, generation); }
+  uint64_t hazard_word() const { return hazard::WordOf(slot, generation); }
 };
 
 struct CatalogueRow {
@@ -56,8 +56,8 @@ class Catalogue {
   // share of that name. Returns nullopt if the table or its memory is full, or if too many names hash to the same
   // place.
   std::optional<CatalogueEntry> Put(const CatalogueRow& row);
-  // After this call no client can take a new hold on the entry. Its record stays unchanged for clients that already
-  // hold it.
+  // After this call no client can name the entry in a hazard slot anew. Its record stays unchanged for clients that
+  // already name it.
   void Retire(const CatalogueEntry& entry);
   // Allows the record to be written again. REQUIRES: the entry was retired, and no hazard page holds it.
   void Free(const CatalogueEntry& entry);

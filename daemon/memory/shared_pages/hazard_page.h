@@ -30,8 +30,8 @@ class HazardPage {
   bool sealed() const { return pages_->sealed(); }
 
   const hazard::Page& page() const { return page_; }
-  bool Has(uint64_t hold) const { return hazard::Has(page_, hold); }
-  // Visits each hold as often as it occurs.
+  bool Has(uint64_t word) const { return hazard::Has(page_, word); }
+  // Visits each word as often as it occurs.
   template <class Visit>
   void ForEach(Visit visit) const {
     hazard::ForEach(page_, visit);

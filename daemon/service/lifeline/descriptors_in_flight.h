@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
-#include <vector>
 
 #include "daemon/config/config.h"
 #include "proto/boundary/mutex.h"

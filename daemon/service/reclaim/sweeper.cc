@@ -52,7 +52,8 @@ void Sweeper::PostAt(Clock::time_point when) {
   });
 }
 
-// A cooperative client reports the end of such a hold; the periodic check is for clients that do not, or cannot.
+// A cooperative client reports that it has cleared such a slot; the periodic check is for clients that do not, or
+// cannot.
 void Sweeper::WatchHazards() {
   if (broker_.hazards_waiting()) LookAfter(kLookMin);
 }

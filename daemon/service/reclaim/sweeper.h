@@ -17,9 +17,9 @@ namespace arraybridge {
 // Thread-safe.
 class Sweeper {
  public:
-  // kAll: checks all shares that wait for holds to end. kOn: continues the current check.
+  // kAll: checks all shares that wait for hazard slots. kOn: continues the current check.
   enum class Look { kAll, kOn };
-  // `swept` runs on the worker after each sweep. `poll_hazards` runs there while shares wait for holds to end; it
+  // `swept` runs on the worker after each sweep. `poll_hazards` runs there while shares wait for hazard slots; it
   // returns true if there is more to check. The worker must have stopped before the sweeper is destroyed.
   Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
           std::function<bool(Look)> poll_hazards);
@@ -30,9 +30,9 @@ class Sweeper {
   void After(std::chrono::milliseconds delay);
   // Sweeps again at that time, within kGrain.
   void At(Clock::time_point when) AB_EXCLUDES(mutex_);
-  // Call it when a share may have begun to wait for a hold: checks holds with growing pauses until no share waits.
+  // Call it when a share may have begun to wait for a hazard slot: checks with growing pauses until no share waits.
   void WatchHazards() AB_EXCLUDES(mutex_);
-  // The session reports that one of its holds has ended: soon checks the shares that it reads.
+  // The session reports that it has cleared a hazard slot: soon checks the shares that it reads.
   void HazardCleared(SessionId session) AB_EXCLUDES(mutex_);
   // Sweeps at once, on the calling thread, without calling `swept`. O(bytes): call it on a worker. The result does not
   // include what another thread sweeps meanwhile.
@@ -66,7 +66,7 @@ class Sweeper {
   Mutex mutex_;
   std::chrono::milliseconds retry_ AB_GUARDED_BY(mutex_) = kGrain;
   std::optional<Clock::time_point> retry_at_ AB_GUARDED_BY(mutex_);
-  std::optional<Clock::time_point> look_at_ AB_GUARDED_BY(mutex_);  // time of the next check of holds
+  std::optional<Clock::time_point> look_at_ AB_GUARDED_BY(mutex_);  // time of the next check of hazard pages
   std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);       // multiples of kGrain, so their number is bounded
 };
 

@@ -212,8 +212,7 @@ void ArenaVerbs::TakeBack(const Caller& caller, const v1::AllocateResponse& gran
 }
 
 Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  if (request.direct_channel_of() != 0)
-    return channels_.DirectChannelMapped(caller, ChannelEndId{request.direct_channel_of()});
+  if (request.direct_channel_of() != 0) return channels_.DirectChannelMapped(caller, request);
   const auto seal = [&] {
     if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
     if (!request.hazard_page_of().empty()) return broker_.HazardPageMapped(caller.session, request.hazard_page_of());

@@ -46,7 +46,7 @@ class ChannelVerbs {
   // Direct channels (verbs_direct.cc). Null: there is none. When it returns, the direct channel has ended and its
   // shares are queued.
   void EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of);
-  Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, ChannelEndId end);
+  Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, const v1::MappedRequest& request);
 
  private:
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);

@@ -66,10 +66,12 @@ Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const Pub
   }
 }
 
-Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Caller& caller, ChannelEndId end) {
-  const auto channel = broker_.DirectChannelMapped(caller.session, end);
+Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Caller& caller,
+                                                                     const v1::MappedRequest& request) {
+  const auto channel = broker_.DirectChannelMapped(caller.session, ChannelEndId{request.direct_channel_of()},
+                                                   request.direct_channel_number());
   if (!channel.ok()) return channel.status();
-  ServeChannel(line_, *channel);  // who waits to receive looks at the direct channel from now on
+  ServeChannel(line_, *channel);  // waiting receivers are told to use the direct channel
   return Answer<v1::MappedResponse>{};
 }
 

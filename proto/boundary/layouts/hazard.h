@@ -3,11 +3,11 @@
 //
 //   client                                    broker
 //   1  state = live?                          1  state = dead
-//   2  hold[i] = (slot, generation)           2  fence
-//   3  fence                                  3  does any page hold (slot, generation)?
-//   4  state unchanged? else hold[i] = 0      4  no: the bytes may be used for something else
+//   2  slot[i] = (slot, generation)           2  fence
+//   3  fence                                  3  does any page name (slot, generation)?
+//   4  state unchanged? else slot[i] = 0      4  no: the bytes may be used for something else
 //
-// One of the two fences comes first: either the client sees that the record is dead, or the broker sees the hold.
+// One of the two fences comes first: either the client sees that the record is dead, or the broker sees the slot.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline constexpr uint32_t kVersion = 1;
 inline constexpr uint32_t kWords = 504;
 
 struct Page {
-  uint32_t high;     // shared: all holds at and above this index are 0
+  uint32_t high;     // shared: all slots at and above this index are 0
   uint32_t version;  // written by the broker before it exports the page
   std::array<uint32_t, 14> reserved;
   std::array<uint64_t, kWords> words;  // shared: 0, or the word of a held record
@@ -42,12 +42,12 @@ struct Ordering {
   static constexpr bool kHolds = true;
 };
 
-// Client. The store synchronises with the broker's load of the hold: the client's reads of the record happen before its
+// Client. The store synchronises with the broker's load of the slot: the client's reads of the record happen before its
 // reuse.
 inline void Clear(Page& page, uint32_t index) { Store(page.words[index], 0, std::memory_order_release); }
 
 // Client. `seen` is the state that Find returned. True: the record and the bytes that it names stay unchanged until
-// Clear. REQUIRES: hold `index` is 0, and only this process uses it.
+// Clear. REQUIRES: slot `index` is 0, and only this process uses it.
 template <class Order = Ordering>
 bool Claim(Page& page, uint32_t index, uint64_t slot, uint64_t seen, const uint64_t& state) {
   if (index >= Load(page.high, std::memory_order_relaxed)) Store(page.high, index + 1, std::memory_order_relaxed);

@@ -97,7 +97,7 @@ class Writer {
     broken_ = broken_ || taken_ > filled || filled - taken_ > capacity();
     return !broken_ && filled + slots - taken_ <= capacity();
   }
-  // Makes the entry visible to the reader; call DoorbellIsDue next. REQUIRES: HasRoom; the first word states the
+  // Makes the entry visible to the reader; then the Doorbell may be due. REQUIRES: HasRoom; the first word states the
   // length.
   void Write(std::span<const uint64_t> entry) {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
@@ -186,7 +186,7 @@ inline uint64_t SleepOf(const Progress& side) {
 // called by one thread at a time, and so must Announce and Wake.
 class Doorbell {
  public:
-  // A new page states that its side sleeps, so that a writer that comes earlier wakes it.
+  // A page that states from the start that its side sleeps makes a writer that comes earlier wake it.
   Doorbell(Progress& own, const Progress& other)
       : own_(own), other_(other), sleep_(Load(own.asleep, std::memory_order_relaxed)) {}
 

@@ -8,11 +8,13 @@ maker and the daemon have ended.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
+from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
 from arraybridge.broker.channel import Channel, OnPeerDeath
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted
@@ -282,6 +284,8 @@ class Broker(Session):
         short = delivery.short.get(framework) if bare else None
         wanted = None
         if short is None:
+            if type(framework) is str and framework in MEMORY_TYPES and framework not in sys.modules:
+                self._connection.core()  # an idle broker stays for this session while the framework is imported
             wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
             short = None if explain else delivery.short_for(wanted, framework if bare else None)
         # The fast path: the share is found without a call, and is like an array that took the full path.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kHold = WordOf(7, 9);
 
-TEST(HoldsLayoutTest, AHoldIsFoundAtEveryIndex) {
+TEST(HazardPageTest, AHoldIsFoundAtEveryIndex) {
   for (uint32_t index = 0; index < kWords; ++index) {
     const auto page = std::make_unique<Page>();
     page->words[index] = kHold;
@@ -21,7 +21,7 @@ TEST(HoldsLayoutTest, AHoldIsFoundAtEveryIndex) {
   }
 }
 
-TEST(HoldsLayoutTest, AWordThatDiffersInOneBitIsNotTheHold) {
+TEST(HazardPageTest, AWordThatDiffersInOneBitIsNotTheHold) {
   const auto page = std::make_unique<Page>();
   page->high = kWords;
   for (uint32_t bit = 0; bit < 64; ++bit) {
@@ -32,7 +32,7 @@ TEST(HoldsLayoutTest, AWordThatDiffersInOneBitIsNotTheHold) {
   }
 }
 
-TEST(HoldsLayoutTest, AWordThatDiffersInManyBitsIsNotTheHold) {
+TEST(HazardPageTest, AWordThatDiffersInManyBitsIsNotTheHold) {
   const auto page = std::make_unique<Page>();
   page->high = kWords;
   for (uint32_t shift = 0; shift < 64; ++shift) {
@@ -43,7 +43,7 @@ TEST(HoldsLayoutTest, AWordThatDiffersInManyBitsIsNotTheHold) {
   }
 }
 
-TEST(HoldsLayoutTest, HalvesOfTwoWordsAreNotAHold) {
+TEST(HazardPageTest, HalvesOfTwoWordsAreNotAHold) {
   const auto page = std::make_unique<Page>();
   page->high = 2;
   page->words[0] = kHold << 32;
@@ -54,7 +54,7 @@ TEST(HoldsLayoutTest, HalvesOfTwoWordsAreNotAHold) {
   EXPECT_FALSE(Has(*page, kHold));
 }
 
-TEST(HoldsLayoutTest, AnEmptyPageHoldsNothing) {
+TEST(HazardPageTest, AnEmptyPageHoldsNothing) {
   const auto page = std::make_unique<Page>();
   EXPECT_FALSE(Has(*page, kHold));
   page->high = kWords;

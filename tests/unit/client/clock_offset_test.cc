@@ -1,4 +1,4 @@
-#include "client/lifeline/clock_offset.h"
+#include "client/process/clock_offset.h"
 
 #include <gtest/gtest.h>
 

@@ -42,11 +42,11 @@ TEST_F(HazardTableTest, AHoldIsSeenUntilItsLastUserEnds) {
   HazardSlot one = table_->Take("a");
   ASSERT_TRUE(one);
   EXPECT_EQ(catalogue::Read(one.record()).share, 5u);
-  EXPECT_TRUE(page_->Has(entry.hold()));
+  EXPECT_TRUE(page_->Has(entry.hazard_word()));
   HazardSlot two = table_->Take("a");
   EXPECT_EQ(page_->count(), 1u) << "one per share and process";
   EXPECT_FALSE(one.End());
-  EXPECT_TRUE(page_->Has(entry.hold()));
+  EXPECT_TRUE(page_->Has(entry.hazard_word()));
   EXPECT_FALSE(two.End());
   EXPECT_EQ(page_->count(), 0u);
   EXPECT_FALSE(two.End()) << "once";
@@ -60,9 +60,9 @@ TEST_F(HazardTableTest, WhatIsWithdrawnIsNotTakenAndItsLastUserHearsOfIt) {
   catalogue_->Retire(entry);
   EXPECT_FALSE(table_->Take("a"));
   EXPECT_FALSE(one.End());
-  EXPECT_TRUE(page_->Has(entry.hold()));
+  EXPECT_TRUE(page_->Has(entry.hazard_word()));
   EXPECT_TRUE(two.End()) << "the broker may be told";
-  EXPECT_FALSE(page_->Has(entry.hold()));
+  EXPECT_FALSE(page_->Has(entry.hazard_word()));
 }
 
 TEST_F(HazardTableTest, ANewGenerationHasAHoldOfItsOwn) {
@@ -73,7 +73,7 @@ TEST_F(HazardTableTest, ANewGenerationHasAHoldOfItsOwn) {
   HazardSlot fresh = table_->Take("a");
   EXPECT_EQ(catalogue::Read(old.record()).share, 1u);
   EXPECT_EQ(catalogue::Read(fresh.record()).share, 2u);
-  EXPECT_TRUE(page_->Has(first.hold()) && page_->Has(second.hold()));
+  EXPECT_TRUE(page_->Has(first.hazard_word()) && page_->Has(second.hazard_word()));
 }
 
 TEST_F(HazardTableTest, AFullPageTakesNoMore) {
@@ -119,7 +119,7 @@ TEST_F(HazardTableTest, ThreadsThatTakeTheSameShareAllHoldIt) {
         HazardSlot hold = table_->Take(share == 0 ? "a" : "b");
         ASSERT_TRUE(hold);
         ASSERT_EQ(catalogue::Read(hold.record()).share, share);
-        ASSERT_TRUE(page_->Has(entries[share].hold()));
+        ASSERT_TRUE(page_->Has(entries[share].hazard_word()));
         ASSERT_FALSE(hold.End()) << "it was not withdrawn";
       }
     });
@@ -202,7 +202,7 @@ TEST_F(HazardTableTest, ThreadsHoldWhileTheBrokerReplaces) {
       entries[name] = *fresh;
     }
     std::erase_if(waiting, [&](const CatalogueEntry& entry) {
-      if (page_->Has(entry.hold())) return false;
+      if (page_->Has(entry.hazard_word())) return false;
       catalogue_->Free(entry);
       return true;
     });

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/lifeline/fork_guard.h"
 #include "client/lifeline/lifeline.h"
+#include "client/process/fork_guard.h"
 #include "daemon/memory/shared_pages/session_queue.h"
 #include "tests/unit/client/fake_broker.h"
 

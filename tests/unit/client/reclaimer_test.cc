@@ -1,4 +1,4 @@
-#include "client/lifeline/reclaimer.h"
+#include "client/process/reclaimer.h"
 
 #include <gtest/gtest.h>
 
@@ -265,11 +265,11 @@ TEST(ReclaimerTest, ReclaimsAlsoWhatWasDroppedByAReclaim) {
   const auto reclaimer = Reclaimer::Make([&](Reclaimer::Batch batch) {
     for (auto& one : batch) reclaimed.push_back(static_cast<Numbered&>(*one).number), one.reset();
   });
-  struct NamespaceHazards final : Numbered {
-    NamespaceHazards(int of, std::shared_ptr<Numbered> inner) : Numbered(of), held(std::move(inner)) {}
+  struct Outer final : Numbered {
+    Outer(int of, std::shared_ptr<Numbered> inner) : Numbered(of), held(std::move(inner)) {}
     std::shared_ptr<Numbered> held;
   };
-  auto adopted = reclaimer->Adopt(std::make_unique<NamespaceHazards>(1, Adopt(*reclaimer, 2)));
+  auto adopted = reclaimer->Adopt(std::make_unique<Outer>(1, Adopt(*reclaimer, 2)));
   ASSERT_TRUE(adopted.ok());
   *adopted = nullptr;
   EXPECT_TRUE(reclaimer->Collect());

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "client/lifeline/clock_offset.h"
+#include "client/process/clock_offset.h"
 #include "proto/boundary/release_limit.h"
 #include "tests/unit/client/quiet_session.h"
 

@@ -131,7 +131,7 @@ TEST_F(CatalogueTest, ARetiredRecordStaysUntilItIsFree) {
   ASSERT_TRUE(reused);
   EXPECT_EQ(reused->slot, entry->slot);
   EXPECT_GT(reused->generation, entry->generation);
-  EXPECT_NE(reused->hold(), entry->hold());
+  EXPECT_NE(reused->hazard_word(), entry->hazard_word());
 }
 
 // If the generation started again, a hold on the first share would look like a hold on the last one.
@@ -153,7 +153,7 @@ TEST_F(CatalogueTest, ASlotWithoutGenerationsIsNotReused) {
   const auto last = Put("a", 2);
   ASSERT_EQ(last->slot, entry->slot);
   EXPECT_EQ(last->generation, catalogue::kGenerationMax);
-  EXPECT_EQ(last->hold() >> catalogue::kGenerationBits, last->slot + 1u)
+  EXPECT_EQ(last->hazard_word() >> catalogue::kGenerationBits, last->slot + 1u)
       << "the generation does not overflow into the slot";
   Drop(*last);
   EXPECT_NE(Put("a", 3)->slot, entry->slot);

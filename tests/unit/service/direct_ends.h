@@ -89,9 +89,10 @@ class DirectEnds {
   void Take() { direct_channel::TakeEntry(taken()); }
 
  private:
-  static void Map(Verbs& verbs, const Caller& caller, uint64_t end) {
+  void Map(Verbs& verbs, const Caller& caller, uint64_t end) const {
     v1::MappedRequest mapped;
     mapped.set_direct_channel_of(end);
+    mapped.set_direct_channel_number(control().number);
     AB_CHECK(verbs.arenas.Mapped(caller, mapped).ok());
   }
 

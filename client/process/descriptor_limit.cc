@@ -1,4 +1,4 @@
-#include "client/lifeline/descriptor_limit.h"
+#include "client/process/descriptor_limit.h"
 
 #include <sys/resource.h>
 

@@ -1,4 +1,4 @@
-#include "client/lifeline/fork_guard.h"
+#include "client/process/fork_guard.h"
 
 #include <fcntl.h>
 #include <pthread.h>

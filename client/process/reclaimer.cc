@@ -1,4 +1,4 @@
-#include "client/lifeline/reclaimer.h"
+#include "client/process/reclaimer.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/lifeline/descriptor_limit.h"
+#include "client/process/descriptor_limit.h"
 
 namespace arraybridge {
 namespace {

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "client/lifeline/fork_guard.h"
-#include "client/memory/device_event.h"
+#include "client/process/device_event.h"
+#include "client/process/fork_guard.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"

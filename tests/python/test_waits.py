@@ -4,6 +4,7 @@ import os
 import platform
 import signal
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import arraybridge
 from arraybridge import BrokerTimeout, BrokerUnavailable, InvalidRequest, ShareNotFound
+from arraybridge.broker import delivery
 
 FUTEX = "98 " if platform.machine() == "aarch64" else "202 "  # as /proc names the system call
 

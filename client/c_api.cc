@@ -1,7 +1,6 @@
 // The C API on top of the C++ API. It checks the arguments that C cannot check, and catches all exceptions.
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -31,7 +30,6 @@ using arraybridge::Status;
 using arraybridge::View;
 
 constexpr int32_t kRankMax = 64;
-constexpr char kDefaultAddress[] = "/run/arraybridge";
 
 std::string& Message() {
   thread_local std::string message;
@@ -116,8 +114,6 @@ Status CheckName(const char* name) { return name == nullptr ? InvalidArgument("n
 
 Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   arraybridge::Broker::Options options;
-  const char* const named = std::getenv("ARRAYBRIDGE_ADDRESS");
-  options.address = named == nullptr || *named == '\0' ? kDefaultAddress : named;
   const auto known = given == nullptr ? Result<ab_options>(ab_options{}) : Known(given, kOptionsBytesMin, "options");
   if (!known.ok()) return known.status();
   if (known->address != nullptr) options.address = known->address;

@@ -121,7 +121,7 @@ void CommandLine::DeclareOptions() {
   app_.add_option(
       "-H,--address", options_.address,
       "directory of the broker's sockets, unix:///path of its gRPC socket, or tcp://HOST:PORT of one on another host; "
-      "default $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge");
+      "default $ARRAYBRIDGE_ADDRESS, the user's own daemon, /run/arraybridge");
   app_.add_option("--tls-cert", options_.tls.cert,
                   "for tcp://: file of the certificate to show, PEM; default $ARRAYBRIDGE_TLS_CERT");
   app_.add_option("--tls-key", options_.tls.key, "file of its private key, PEM; default $ARRAYBRIDGE_TLS_KEY");

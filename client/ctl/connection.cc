@@ -11,8 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include <arraybridge/address.h>
+
 #include "proto/boundary/endpoint.h"
-#include "proto/boundary/environment.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/text.h"
 #include "proto/boundary/unique_fd.h"
@@ -39,8 +40,6 @@ Result<std::string> SocketOf(const std::string& address, const std::string& sock
   return SocketIn(address, socket);
 }
 
-bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
 Status FromGrpc(const grpc::Status& status) { return {static_cast<Code>(status.error_code()), status.error_message()}; }
 
 Result<UniqueFd> ConnectTo(const std::string& path) {
@@ -63,11 +62,7 @@ Result<UniqueFd> ConnectTo(const std::string& path) {
 
 Result<std::string> FindBroker(const std::string& address, const std::string& socket) {
   if (!address.empty()) return SocketOf(address, socket);
-  if (const auto named = Environment("ARRAYBRIDGE_ADDRESS"); !named.empty()) return SocketOf(named, socket);
-  if (const auto runtime = RuntimeDirectory(); !runtime.empty()) {
-    if (auto path = SocketIn(runtime + "/arraybridge", socket); IsThere(path)) return path;
-  }
-  return SocketIn("/run/arraybridge", socket);
+  return SocketOf(FindAddress(socket), socket);
 }
 
 Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {

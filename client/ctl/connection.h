@@ -18,8 +18,7 @@
 namespace arraybridge::ctl {
 
 // Finds the broker that `address` (empty: not given) and the environment name: a directory with sockets, or a unix://
-// or tcp:// URI. Order: the argument, $ARRAYBRIDGE_ADDRESS, $XDG_RUNTIME_DIR/arraybridge, /run/arraybridge; the last
-// two only if they contain the socket. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the
+// or tcp:// URI. Without an argument: FindAddress. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the
 // socket in such a directory.
 Result<std::string> FindBroker(const std::string& address, const std::string& socket = "broker.sock");
 

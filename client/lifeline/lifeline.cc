@@ -39,10 +39,11 @@ Result<sockaddr_un> AddressOf(const std::string& address) {
   return name;
 }
 
-Status ConnectFailed(int error) {
+Status ConnectFailed(const std::string& address, int error) {
   if (error == EACCES || error == EPERM) return PermissionDenied("the broker's socket may not be used by this user");
   if (error == EAGAIN) return DeadlineExceeded("the broker did not accept the connection in time");
-  return Unavailable("no broker answers at the address: ", std::strerror(error));
+  return Unavailable("no broker answers at '", address, "': ", std::strerror(error),
+                     ". arraybridged --directory DIR starts one, and $ARRAYBRIDGE_ADDRESS=DIR names it to clients");
 }
 
 // A process may have closed its standard descriptors. Output that it writes to them must not reach the broker.
@@ -81,7 +82,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
   while (::connect(lifeline->socket_.get(), generic, sizeof *name) != 0) {
     const int error = errno;
     if (error == EINTR) continue;
-    if (error != EAGAIN || steady_clock::now() >= deadline) return ConnectFailed(error);
+    if (error != EAGAIN || steady_clock::now() >= deadline) return ConnectFailed(address, error);
     if (lifeline->interrupted_ && lifeline->interrupted_()) return Cancelled();
     ::poll(nullptr, 0, kConnectPauseMs);
   }

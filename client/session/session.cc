@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <arraybridge/address.h>
+
 #include "client/process/clock_offset.h"
 #include "client/session/capabilities.h"
 #include "proto/boundary/text.h"
@@ -43,7 +45,8 @@ uint64_t OwnArenaBytesOf(const codec::Server& server) {
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, const Shared& shared,
                                                Deadline deadline) {
-  auto connected = Lifeline::Connect(options.address, deadline, options.interrupted, options.spin);
+  auto connected = Lifeline::Connect(options.address.empty() ? FindAddress() : options.address, deadline,
+                                     options.interrupted, options.spin);
   if (!connected.ok()) return connected.status();
   std::shared_ptr<Lifeline> lifeline = *std::move(connected);
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),

@@ -43,7 +43,7 @@ typedef struct ab_array ab_array;
 
 typedef struct ab_options {
   size_t size;         /* sizeof(ab_options) */
-  const char* address; /* the directory of the sockets; NULL: $ARRAYBRIDGE_ADDRESS, else /run/arraybridge */
+  const char* address; /* the directory of the sockets; NULL: as docs/operations.md finds it */
   const char* ns;      /* namespace; NULL: "default" */
   const char* client;  /* a name to show; may be NULL */
   int64_t timeout_ms;  /* of every call; 0: 10 s */

@@ -78,7 +78,7 @@ struct Outcome {
 class Broker {
  public:
   struct Options {
-    // The directory of the daemon's sockets, or the path of a lifeline socket.
+    // The directory of the daemon's sockets, or the path of a lifeline socket. Empty: FindAddress (address.h).
     std::string address{};
     std::string ns = "default";
     std::chrono::milliseconds timeout{10000};  // of calls without a timeout of their own

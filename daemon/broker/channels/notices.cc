@@ -9,7 +9,7 @@ namespace {
 // "the sender 'camera' (process 4711)"
 std::string Named(std::string_view role, const Notice& notice) {
   std::string named = Concat("the ", role);
-  if (!notice.client.empty()) named += Concat(" '", notice.client, "'");
+  if (notice.client != nullptr && !notice.client->empty()) named += Concat(" '", *notice.client, "'");
   if (notice.process_id != 0) named += Concat(" (process ", notice.process_id, ")");
   return named;
 }
@@ -19,7 +19,7 @@ Status WithFacts(Status told, const Notice& notice) {
       .With("notice", std::to_string(notice.number))
       .With("stream", std::to_string(notice.stream))
       .With("process_id", std::to_string(notice.process_id))
-      .With("client", notice.client)
+      .With("client", notice.client == nullptr ? std::string() : *notice.client)
       .With("shares", std::to_string(notice.shares))
       .With("missing", notice.missing ? "true" : "false");
 }
@@ -29,7 +29,7 @@ Status WithFacts(Status told, const Notice& notice) {
 void Notices::Add(Notice notice) {
   notice.number = ++last_;
   list_.push_back(std::move(notice));
-  if (list_.size() > kMost) list_.pop_front();
+  if (list_.size() > kMost) list_.erase(list_.begin());
 }
 
 const Notice* Notices::After(uint64_t number) const {

@@ -5,9 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/boundary/result.h"
 
@@ -23,16 +24,16 @@ struct Notice {
   EndedHow how{};
   uint64_t stream = 0;
   uint64_t process_id = 0;
-  std::string client;
-  uint64_t shares = 0;   // sent, or received, by the end that ended
-  bool missing = false;  // shares that it sent are known to be lost
+  std::shared_ptr<const std::string> client;  // null: unknown
+  uint64_t shares = 0;                        // sent, or received, by the end that ended
+  bool missing = false;                       // shares that it sent are known to be lost
 };
 
-// The newest notices for the ends of one role. A list is bounded, so an end that does not ask for long misses the
-// oldest.
+// The newest notices for the ends of one role. A list is bounded, because channels are not charged for it: an end that
+// does not ask for long misses the oldest.
 class Notices {
  public:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMost = 8;
 
   // Sets the number.
   void Add(Notice notice);
@@ -43,7 +44,7 @@ class Notices {
   const Notice* newest() const { return list_.empty() ? nullptr : &list_.back(); }
 
  private:
-  std::deque<Notice> list_;
+  std::vector<Notice> list_;
   uint64_t last_ = 0;
 };
 

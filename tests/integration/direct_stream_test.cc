@@ -59,10 +59,10 @@ TEST_F(DirectTest, WhatAKilledReceiverHadIsCarvedAgain) {
   ASSERT_GT(broker.client_stats().direct_shares, 0u);
   holder.Kill();
   std::string reason;
-  while (reason != "NO_RECEIVER") {
+  while (reason != "RECEIVER_DIED") {
     const Status sent = Send(broker, *sends, 1, {}, milliseconds(100));
     reason = sent.reason();
-    ASSERT_TRUE(sent.ok() || reason == "NO_RECEIVER" || reason == "CHANNEL_FULL") << sent.ToString();
+    ASSERT_TRUE(sent.ok() || reason == "RECEIVER_DIED" || reason == "CHANNEL_FULL") << sent.ToString();
   }
   ASSERT_TRUE(broker.Flush().ok());
   const ArraySpec spec{.type = {1, 64, 1}, .dtype = "uint64", .shape = {kWords}, .strides = {}};

@@ -116,7 +116,7 @@ TEST_F(DirectPairTest, TheEndOfTheStreamComesAfterWhatWasSent) {
 
 TEST_F(DirectPairTest, WhoWaitsIsToldOfTheEnd) {
   MeetHere();
-  std::thread waits([&] { EXPECT_EQ(receives_->Receive({}).status().reason(), "SENDER_DIED"); });
+  std::thread waits([&] { EXPECT_EQ(receives_->Receive({}).status().reason(), "SENDER_ABANDONED"); });
   std::this_thread::sleep_for(milliseconds(5));  // asleep, mostly
   ASSERT_TRUE(sends_->Abandon().ok());
   waits.join();

@@ -139,7 +139,7 @@ TEST_F(HostileReceiverTest, ADoorbellThatIsRungWithoutEnd) {
   hostile_.reset();
   Status last;
   while (last.ok() || last.reason() == "CHANNEL_FULL") last = Send(broker_, *sends_, next_, {}, milliseconds(20));
-  EXPECT_EQ(last.reason(), "NO_RECEIVER");
+  EXPECT_EQ(last.reason(), "RECEIVER_DIED");
 }
 
 }  // namespace

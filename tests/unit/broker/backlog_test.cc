@@ -129,8 +129,8 @@ TEST_F(BacklogTest, AQueueThatNobodyReceivesGoesAFewAtATime) {
     ASSERT_TRUE(broker().Publish(sender, call).ok());
   }
   EXPECT_EQ(Now().queued_shares, kMany);
-  broker().EndSession(receiver);
-  EXPECT_EQ(Now().queued_shares, 0u) << "the channel is gone";
+  ASSERT_TRUE(broker().CloseChannel(receiver, receives->end, EndedHow::kClosed).ok());
+  EXPECT_EQ(Now().queued_shares, 0u) << "no process wants them";
   EXPECT_LT(broker().TakeReturned(sender, kMany).size(), kMany) << "the other bytes return later";
   Sweep();
   GoOn(Clock::now());

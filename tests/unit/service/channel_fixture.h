@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,12 +23,15 @@ class VerbsChannelTest : public VerbsTest {
     request.set_capacity(capacity);
     const auto opened = verbs().channels.OpenChannel(caller, request);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
-    return opened.ok() ? opened->message.channel() : 0;
+    if (!opened.ok()) return 0;
+    seen_[opened->message.channel()] = opened->message.seen_notice();
+    return opened->message.channel();
   }
   Sent Send(const Caller& caller, uint64_t end, const v1::Handle& arena, uint64_t page, uint64_t timeout_ms = 0) {
     v1::PublishRequest request = PublishOf(arena, "", false, page * 4096);
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
+    request.set_seen_notice(seen_[end]);
     auto awaited = std::make_unique<Awaited<v1::PublishResponse>>();
     awaited->waiter = verbs().channels.Send(
         caller, Asked(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
@@ -37,6 +41,7 @@ class VerbsChannelTest : public VerbsTest {
     v1::ReceiveRequest request;
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
+    request.set_seen_notice(seen_[end]);
     auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
     awaited->waiter = verbs().channels.Receive(
         caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
@@ -56,6 +61,8 @@ class VerbsChannelTest : public VerbsTest {
     request.set_channel(end);
     EXPECT_TRUE(verbs().channels.CloseChannel(caller, request).ok());
   }
+
+  std::map<uint64_t, uint64_t> seen_;  // by end: the last notice that is not for it
 };
 
 }  // namespace arraybridge

@@ -43,6 +43,7 @@ v1::PublishRequest Everything() {
   request.set_timeout_ms(8);
   request.set_lifetime_ms(9);
   request.set_note("note");
+  request.set_seen_notice(10);
   return request;
 }
 
@@ -70,11 +71,12 @@ TEST(PublishWireTest, ReadsEveryField) {
   EXPECT_EQ(asked->timeout_ms, 8u);
   EXPECT_EQ(asked->lifetime_ms, 9u);
   EXPECT_EQ(asked->note, "note");
+  EXPECT_EQ(asked->seen_notice, 10u);
 }
 
 TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
   // The encoder would drop a field that is new in the .proto.
-  EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 16);
+  EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 17);
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
 }
 

@@ -103,6 +103,7 @@ TEST_F(VerbsChannelTest, EndsAnswerWhoWaits) {
   EXPECT_EQ(blocked->Get().status().reason(), "RECEIVER_DIED");
 
   const uint64_t own = End(maker, v1::OpenChannelRequest::RECEIVER);
+  EXPECT_TRUE(Receive(maker, own)->Get().ok()) << "what the reader left";
   auto last = Receive(maker, own, kLong);
   Close(maker, own);
   EXPECT_EQ(last->Get().status().reason(), "CHANNEL_NOT_OPEN");

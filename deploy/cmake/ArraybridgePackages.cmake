@@ -1,13 +1,13 @@
 # Debian packages: run cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
-# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives); the first two with
-# ARRAYBRIDGE_PARTS=all only. The Python package is not among them, because it needs a newer NumPy than that of Debian
+# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives, messages); the first two
+# with ARRAYBRIDGE_PARTS=all only. The Python package is not among them, because it needs a newer NumPy than that of Debian
 # 12. The programs in the packages are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the components
 # Daemon and Tools contain those that need only the C library and libgcc_s.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL Runtime Development)
+set(CPACK_COMPONENTS_ALL Runtime Development Protocol)
 if(ARRAYBRIDGE_PARTS STREQUAL all)
   list(PREPEND CPACK_COMPONENTS_ALL DaemonOfDebian Service ToolsOfDebian ToolsManual)
 endif()
@@ -15,6 +15,8 @@ set(CPACK_COMPONENT_DAEMONOFDEBIAN_GROUP daemon)
 set(CPACK_COMPONENT_SERVICE_GROUP daemon)
 set(CPACK_COMPONENT_TOOLSOFDEBIAN_GROUP tools)
 set(CPACK_COMPONENT_TOOLSMANUAL_GROUP tools)
+set(CPACK_COMPONENT_DEVELOPMENT_GROUP development)
+set(CPACK_COMPONENT_PROTOCOL_GROUP development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)

@@ -1,16 +1,22 @@
 # Debian packages: run cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
-# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives). The Python package is not among them, because
-# it needs a newer NumPy than that of Debian 12. The programs in the packages are linked with Debian's OpenSSL and zlib
-# (ab_program_of_debian); the components Daemon and Tools contain those that need only the C library and libgcc_s.
+# libarraybridge1 (the C API) and libarraybridge-dev (headers, archives, messages); the first two
+# with ARRAYBRIDGE_PARTS=all only. The Python package is not among them, because it needs a newer NumPy than that of Debian
+# 12. The programs in the packages are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the components
+# Daemon and Tools contain those that need only the C library and libgcc_s.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)
 set(CPACK_PACKAGE_CONTACT "arraybridge maintainers <maintainers@arraybridge.org>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL DaemonOfDebian Service ToolsOfDebian ToolsManual Runtime Development)
+set(CPACK_COMPONENTS_ALL Runtime Development Protocol)
+if(ARRAYBRIDGE_PARTS STREQUAL all)
+  list(PREPEND CPACK_COMPONENTS_ALL DaemonOfDebian Service ToolsOfDebian ToolsManual)
+endif()
 set(CPACK_COMPONENT_DAEMONOFDEBIAN_GROUP daemon)
 set(CPACK_COMPONENT_SERVICE_GROUP daemon)
 set(CPACK_COMPONENT_TOOLSOFDEBIAN_GROUP tools)
 set(CPACK_COMPONENT_TOOLSMANUAL_GROUP tools)
+set(CPACK_COMPONENT_DEVELOPMENT_GROUP development)
+set(CPACK_COMPONENT_PROTOCOL_GROUP development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -52,6 +58,9 @@ set(package_of_ToolsManual arraybridge-tools)
 set(package_of_Runtime libarraybridge1)
 set(package_of_Development libarraybridge-dev)
 foreach(component Service ToolsManual Runtime Development)
+  if(NOT component IN_LIST CPACK_COMPONENTS_ALL)
+    continue()
+  endif()
   set(package ${package_of_${component}})
   set(changelog ${CMAKE_CURRENT_BINARY_DIR}/debian/${package}.changelog)
   file(WRITE ${changelog} "arraybridge (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the source.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${today}\n")

@@ -70,7 +70,8 @@ def check_content(wheel: Path) -> None:
     version = re.search(r"project\(arraybridge VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
     if version is None or not wheel.name.startswith(f"arraybridged-{version[1]}-"):
         raise Wrong(f"{wheel.name} does not carry the version of CMakeLists.txt")
-    wanted = ["__init__.py", "py.typed", "_core.pyi", "bin/arraybridged", "bin/arraybridgectl"]
+    wanted = ["__init__.py", "py.typed", "_core.pyi", "bin/arraybridged", "bin/arraybridgectl", "proto/writing-a-client.md"]
+    wanted += [f"proto/arraybridge/v1/{name}.proto" for name in ("admin", "array", "broker")]
     missing = [name for name in wanted if f"arraybridge/{name}" not in names]
     if missing:
         raise Wrong(f"the wheel lacks {missing}")

@@ -23,12 +23,30 @@ def run(*command: object, expect: int = 0, **environment: str) -> str:
     return done.stdout
 
 
+def build_by_cmake(prefix: Path, folder: Path, *within: str) -> None:
+    run(*within, "cmake", "-S", CONSUMER, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", "-G", "Ninja")
+    run(*within, "ninja", "-C", folder)
+
+
+def build_by_pkg_config(prefix: Path, folder: Path, *within: str) -> None:
+    (pages,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge.pc")}
+    flags = run(*within, "pkg-config", "--cflags", "--libs", "arraybridge", PKG_CONFIG_PATH=pages).split()
+    run(*within, "gcc", "-std=c11", CONSUMER / "program.c", "-o", folder / "in_c", *flags)
+    run(*within, "g++", "-std=c++20", CONSUMER / "program.cc", "-o", folder / "in_cxx", *flags)
+    shared = run(*within, "pkg-config", "--cflags", "--libs", "arraybridge-c", PKG_CONFIG_PATH=pages).split()
+    run(*within, "gcc", "-std=c11", CONSUMER / "program.c", "-o", folder / "in_plain_c", *shared)
+
+
+def check_programs(folder: Path, address: Path) -> None:
+    """The C program puts, the C++ program gets. REQUIRES: a new daemon."""
+    assert run(folder / "in_c", address) == "ok\n"
+    assert run(folder / "in_cxx", address) == "5 float32\n"
+    assert "libarraybridge.so.1" in run("readelf", "-d", folder / "in_plain_c")
+
+
 def test_cmake_finds_it(prefix: Path, address: Path, tmp_path: Path) -> None:
-    run("cmake", "-S", CONSUMER, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", "-G", "Ninja")
-    run("ninja", "-C", tmp_path / "build")
-    assert run(tmp_path / "build/in_c", address) == "ok\n"
-    assert run(tmp_path / "build/in_cxx", address) == "5 float32\n"
-    assert "libarraybridge.so.1" in run("readelf", "-d", tmp_path / "build/in_plain_c")
+    build_by_cmake(prefix, tmp_path / "build")
+    check_programs(tmp_path / "build", address)
     run(tmp_path / "build/in_plain_c", address.parent / "nowhere", expect=1)
 
 
@@ -114,14 +132,9 @@ def test_cmake_refuses_another_major_version(prefix: Path, tmp_path: Path) -> No
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="pkg-config is not installed")
 def test_pkg_config_finds_it(prefix: Path, address: Path, tmp_path: Path) -> None:
-    (folder,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge.pc")}
-    flags = run("pkg-config", "--cflags", "--libs", "arraybridge", PKG_CONFIG_PATH=folder).split()
-    run("gcc", "-std=c11", CONSUMER / "program.c", "-o", tmp_path / "in_c", *flags)
-    assert run(tmp_path / "in_c", address) == "ok\n"
-    shared = run("pkg-config", "--cflags", "--libs", "arraybridge-c", PKG_CONFIG_PATH=folder).split()
-    run("gcc", "-std=c11", CONSUMER / "program.c", "-o", tmp_path / "in_plain_c", *shared)
+    build_by_pkg_config(prefix, tmp_path)
+    check_programs(tmp_path, address)
     (library,) = prefix.glob("lib/**/libarraybridge.so.1")
     assert "from c" in run(tmp_path / "in_plain_c", address, expect=1, LD_LIBRARY_PATH=str(library.parent))  # the name exists already
-    run("g++", "-std=c++20", CONSUMER / "program.cc", "-o", tmp_path / "in_cxx", *flags)
-    assert run(tmp_path / "in_cxx", address) == "5 float32\n"
+    (folder,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge.pc")}
     assert run("pkg-config", "--modversion", "arraybridge", PKG_CONFIG_PATH=folder).strip() in run(prefix / "bin/arraybridged", "--version")

@@ -60,6 +60,8 @@ def test_files_are_only_in_expected_places(root: Path) -> None:
         "usr/share/arraybridge/arraybridged.toml",
         "usr/share/arraybridge/conf.d/gpus.toml.example",
         "usr/include/arraybridge/arraybridge.h",
+        "usr/share/arraybridge/proto/arraybridge/v1/broker.proto",
+        "usr/share/arraybridge/proto/writing-a-client.md",
         "usr/share/doc/libarraybridge1/copyright",
         "usr/share/doc/arraybridge-tools/changelog.gz",
     ):

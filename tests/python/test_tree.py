@@ -7,9 +7,11 @@ import enum
 import json
 import math
 import os
+import re
 import sys
 import types
 import zoneinfo
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +53,17 @@ def test_a_single_array_has_no_structure():
 
 def test_many_arrays_without_a_structure_are_a_list():
     assert tree.unflatten(b"", [1, 2]) == [1, 2]
+
+
+def test_the_page_about_clients_shows_every_kind_of_node():
+    page = (Path(__file__).parents[2] / "docs/writing-a-client.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Structure$(.*?)^## ", page, re.DOTALL | re.MULTILINE)[1]
+    nodes = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
+    assert nodes[0] == "0"
+    for node in nodes:
+        tree.unflatten(node.encode(), [1, 2, 3])
+    kinds = {kind for node in nodes[1:] for kind in json.loads(node)} | {"time", "datetime", "timedelta"}  # named beside date
+    assert kinds == {"d", "l", "t", "record", "enum", "sparse"} | plain.KINDS
 
 
 class Named(dict):

@@ -183,6 +183,7 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 # The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/test_messages.py`
 # causes each of them.
 _REMEDIES: dict[str, str] = {
+    "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
     "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
     "CHANNEL_ENDED": "open the channel again for the next stream",
     "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
@@ -199,6 +200,8 @@ _REMEDIES: dict[str, str] = {
     "SENDER_DIED": "the stream is incomplete: start the sender again, and open the channel again",
     "SHARE_GONE": "it was withdrawn or replaced: get its name, which means the newest generation",
     "SHARE_NOT_FOUND": "Broker.list() has the names that exist, and get(wait=seconds) waits for a new one",
+    "TOO_LARGE": "pass less, or raise this limit of the broker",
+    "TOO_MANY": "pass fewer, or raise this limit of the broker",
     "WATCH_CUT": "make a new one with Broker.watch, and read it faster, or watch fewer kinds= or names=",
     "WATCH_NOT_OPEN": "make a new one with Broker.watch",
 }
@@ -316,7 +319,7 @@ class UnsupportedArray(MemoryConversionError, TypeError, BufferError):
 class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
     """A copy was forbidden and is needed; `.plan` has the reasons."""
 
-    remedy = 'a copy is needed: without copy=False and require="zero-copy" one is made'
+    remedy = 'a copy is needed: drop copy=False or require="zero-copy" to permit it'
 
     def __init__(
         self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None

@@ -19,7 +19,7 @@ from arraybridge.broker.delivery import Acquired, Delivery, Wanted
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
-from arraybridge.broker.share import Listed, Outcome, Record, Share, record_from, record_of, reference_of
+from arraybridge.broker.share import Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.convert.source import source_of
 from arraybridge.convert.ways import Way
@@ -478,7 +478,8 @@ class Broker(Session):
             ShareNotFound: no such share.
         """
         reference = reference_of(name, self.namespace)
-        self._connection.ask(lambda core: core.withdraw(*reference))
+        with named_in_errors(name):
+            self._connection.ask(lambda core: core.withdraw(*reference))
 
     def outcome(self, error: BrokerTimeout, timeout_s: float | None = None) -> Outcome:
         """The outcome of a call of this Broker that raised BrokerTimeout: true if it was executed after all.
@@ -511,7 +512,7 @@ class Broker(Session):
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
-            raise InvalidRequest(f"a prefix must be a str, not {type(prefix).__name__}")
+            raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")
         # The rows do not contain the id of the broker's run.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
@@ -541,7 +542,7 @@ class Broker(Session):
         check_word(access, "access", ("safe", "shared"))
         if access == "shared":
             if private:
-                raise InvalidRequest('private=True and access="shared" contradict each other')
+                raise InvalidRequest('private=True and access="shared" contradict each other: pass one of the two')
             return [view.for_immutable_consumer() for view in self.plain_views(share, False)]
         return [exports.protected(view) for view in self.plain_views(share, private)]
 
@@ -552,9 +553,10 @@ class Broker(Session):
     def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
         if type(name) is str and name and name.isascii():
             return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # as `reference_of` would return
-        name, id, generation, broker_id = reference_of(name, self.namespace)
-        # No wait for a Share: the share that it refers to exists, or has ended for good.
-        return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
+        text, id, generation, broker_id = reference_of(name, self.namespace)
+        with named_in_errors(name):
+            # No wait for a Share: the share that it refers to exists, or has ended for good.
+            return self._connection.acquire(text, id, generation, private, None if id else wait, broker_id, note)
 
 
 def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, direct_channels: bool = True) -> Broker:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import reprlib
 import threading
 import time
 import weakref
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]
 # Errors that may pass when another process frees memory.
+_EMPTY: Final = "CHANNEL_EMPTY"
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
 
@@ -39,10 +41,14 @@ class _Due(NamedTuple):
     """The end of a wait; None: no limit."""
 
     at: float | None
+    seconds: float | None  # of the whole wait
 
     @classmethod
     def after(cls, timeout: float | None) -> _Due:
-        return cls(None if timeout is None else time.monotonic() + check_seconds(timeout, "timeout"))
+        if timeout is None:
+            return cls(None, None)
+        seconds = check_seconds(timeout, "timeout")
+        return cls(time.monotonic() + seconds, seconds)
 
     def left(self) -> float | None:
         return None if self.at is None else max(0.0, self.at - time.monotonic())
@@ -91,7 +97,7 @@ class Channel:
 
     def __init__(self, broker: Broker, name: str, capacity: int | None) -> None:
         if not isinstance(name, str) or not name:
-            raise InvalidRequest("a channel's name must be a non-empty str")
+            raise InvalidRequest(f"a channel's name must be a non-empty str, not {reprlib.repr(name)}")
         check_text(name, "a channel's name")
         if capacity is not None and (not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1):
             raise InvalidRequest(f"capacity must be a number of arrays, at least 1, not {capacity!r}")
@@ -128,7 +134,8 @@ class Channel:
         """
         for end in self._ends.values():
             return end.capacity
-        raise ChannelClosed(f"no end of channel {self._name!r} is open here", reason="CHANNEL_NOT_OPEN")
+        what = f"no end of channel {self._name!r} is open here: open, send and receive open one"
+        raise ChannelClosed(what, reason="CHANNEL_NOT_OPEN")
 
     def open(self, role: Role) -> Channel:
         """Becomes a sender or a receiver at once, not with the first array, so that the other ends see it.
@@ -265,7 +272,8 @@ class Channel:
             self._reset()
         with self._lock:
             if self._closed:
-                raise ChannelClosed(f"channel {self._name!r} was closed here", reason="CHANNEL_NOT_OPEN")
+                what = f"channel {self._name!r} was closed here: make a new one with Broker.channel"
+                raise ChannelClosed(what, reason="CHANNEL_NOT_OPEN")
             end = self._ends.get(role)
             if end is None:
                 sends, capacity = role == "sender", self._capacity or 0
@@ -327,8 +335,13 @@ class Channel:
             except BaseException:
                 self._unclaimed.append(coming)
                 raise
-            return self._claimed(coming, bool(done))
-        return self._on("receiver", lambda end: end.receive(private, due.left()))
+            return self._claimed(coming, bool(done), due)
+        try:
+            return self._on("receiver", lambda end: end.receive(private, due.left()))
+        except BrokerTimeout as error:
+            if error.reason != _EMPTY:
+                raise
+            raise self._nothing_came(due) from None
 
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
         coming = self._next_received(private)
@@ -337,13 +350,17 @@ class Channel:
         except asyncio.CancelledError:
             self._unclaimed.append(coming)
             raise
-        return self._claimed(coming, bool(done))
+        return self._claimed(coming, bool(done), due)
 
-    def _claimed(self, coming: Future[Acquired], done: bool) -> Acquired:
+    def _claimed(self, coming: Future[Acquired], done: bool, due: _Due) -> Acquired:
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout(f"no array arrived in channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
+        raise self._nothing_came(due)
+
+    def _nothing_came(self, due: _Due) -> BrokerTimeout:
+        what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {due.seconds:g} s"
+        return BrokerTimeout(f"{what}: send one in another process, or pass a larger timeout=", 4, _EMPTY)
 
     def _next_received(self, private: bool) -> Future[Acquired]:
         """An array that was received for a cancelled task, or the next one."""

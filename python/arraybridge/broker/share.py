@@ -6,14 +6,16 @@ reading it there acquires it on that process's own connection.
 
 from __future__ import annotations
 
+import contextlib
 import html
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST
 from arraybridge.convert.source import Held
-from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray, printable
+from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import namespace_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 
@@ -61,7 +63,8 @@ def record_from(fields: tuple[Any, ...]) -> Record:
         InvalidRequest: another version of this package pickled it.
     """
     if len(fields) != len(Record._fields):
-        raise InvalidRequest("this share was pickled by another version of arraybridge")
+        what = f"a Share with {len(fields)} facts was pickled by another version of arraybridge, this one has {len(Record._fields)}"
+        raise InvalidRequest(f"{what}: install the same version in both processes")
     return Record(*fields)
 
 
@@ -273,8 +276,20 @@ def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, byte
     if not isinstance(name, Share):
         raise InvalidRequest(f"a share must be named by a non-empty str or a Share, not by {name!r}")
     if name.namespace != namespace:
-        raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}: use another Broker")
+        what = f"the share {name.name!r} is of namespace {name.namespace!r}, this Broker of {namespace!r}"
+        raise InvalidRequest(f"{what}: use share.to(framework), or Broker(namespace={name.namespace!r})")
     return "", name.id, name.generation, name.broker_id
+
+
+@contextlib.contextmanager
+def named_in_errors(share: str | Share) -> Iterator[None]:
+    """Adds the name of a Share to the broker's error, which has its id alone."""
+    try:
+        yield
+    except ShareNotFound as error:
+        if isinstance(share, Share):
+            error.at(f"share {share.name!r}")
+        raise
 
 
 def _short(dtype: str) -> str:

@@ -65,7 +65,7 @@ def checked_metadata(metadata: bytes | None) -> bytes:
         InvalidRequest: not bytes.
     """
     if metadata is not None and not isinstance(metadata, bytes):
-        raise InvalidRequest(f"metadata must be bytes, not {reprlib.repr(metadata)}: encode text with .encode()")
+        raise InvalidRequest(f"metadata must be bytes, not {type(metadata).__name__}: encode text with .encode()")
     return metadata or b""
 
 

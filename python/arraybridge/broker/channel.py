@@ -21,6 +21,7 @@ from arraybridge import _core, autograph
 from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
 from arraybridge.broker.connection import UNAVAILABLE
 from arraybridge.broker.delivery import Acquired, Wanted
+from arraybridge.broker.facts import table_of
 from arraybridge.broker.placing import freeze, placed, placement_of, source_of_share
 from arraybridge.broker.worker import Worker, told
 from arraybridge.convert import tree
@@ -262,8 +263,24 @@ class Channel:
         return Channel, (self._broker, self._name, self._capacity)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else " and ".join(self._ends) or "not open"
-        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}>"
+        state, capacity = self._seen()
+        size = "" if capacity is None else f", capacity {capacity}"
+        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}>"
+
+    def _repr_html_(self) -> str:
+        state, capacity = self._seen()
+        return table_of(f"Channel {self._name}", [
+            ("namespace", self._broker.namespace),
+            ("state", state),
+            ("capacity", "unknown before an end is open" if capacity is None else capacity),
+            ("broker", self._broker.latest_address or "not connected"),
+        ])  # fmt: skip
+
+    def _seen(self) -> tuple[str, int | None]:
+        """The state and the capacity as this process knows them, without a call. A forked child has no ends yet."""
+        ends = dict(self._ends) if self._pid == os.getpid() else {}
+        state = "closed" if self._closed else " and ".join(ends) or "not open"
+        return state, next((end.capacity for end in ends.values()), self._capacity)
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
         if self._pid != os.getpid():

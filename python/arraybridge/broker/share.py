@@ -7,13 +7,13 @@ reading it there acquires it on that process's own connection.
 from __future__ import annotations
 
 import contextlib
-import html
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.arguments import Access, check_text
-from arraybridge.arrays.devices import HOST
+from arraybridge.arrays.devices import HOST, named
+from arraybridge.broker.facts import table_of
 from arraybridge.convert.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import namespace_of
@@ -22,6 +22,9 @@ from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 if TYPE_CHECKING:
     from arraybridge._core import ShareInfo, View
     from arraybridge.broker.broker import Broker
+
+
+_SHOWN_MAX: Final = 16  # arrays in a notebook
 
 
 class ArraySpec(NamedTuple):
@@ -211,23 +214,32 @@ class Share(Held):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:3])
-        more = ", ..." if len(self._record.arrays) > 3 else ""
-        return f"<Share {self.name!r} generation {self.generation}: {arrays}{more}, {self.nbytes} bytes>"
+        where = f"on {named(self.device)}, {self.nbytes} bytes"
+        return f"<Share {self.name!r} generation {self.generation}: {self._arrays_text(3)} {where}>"
 
     def __rich_repr__(self) -> Any:
         yield self.name
         yield "generation", self.generation
         yield "arrays", [(_short(spec.dtype), spec.shape) for spec in self.specs]
+        yield "device", named(self.device)
         yield "nbytes", self.nbytes
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{index}</td><td>{html.escape(printable(_short(spec.dtype)))}</td><td>{spec.shape}</td></tr>"
-            for index, spec in enumerate(self.specs)
-        )
-        head = f"<b>{html.escape(printable(self.name))}</b>, generation {self.generation}, {self.nbytes} bytes"
-        return f"<div>{head}<table><tr><th></th><th>dtype</th><th>shape</th></tr>{rows}</table></div>"
+        broker = "a broker" if self._address is None else f"the broker at {self._address}"
+        return table_of(f"Share {self.name}", [
+            ("generation", self.generation),
+            ("arrays", self._arrays_text(_SHOWN_MAX)),
+            ("device", named(self.device)),
+            ("bytes", self.nbytes),
+            ("namespace", self.namespace),
+            ("held by", broker),
+        ])  # fmt: skip
+
+    def _arrays_text(self, most: int) -> str:
+        """The dtypes and shapes of the first arrays."""
+        shown = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:most])
+        more = len(self._record.arrays) - most
+        return f"{shown} and {more} more" if more > 0 else shown
 
     def _only(self) -> None:
         if len(self._record.arrays) != 1 or self._record.structure:

@@ -47,16 +47,16 @@ def facts(thing: Any) -> dict[str, str]:
 
 def test_a_share_shows_its_arrays_and_the_broker_that_holds_it(broker: Broker) -> None:
     share = broker.put(np.zeros((2, 3), "f4"), "frame")
-    assert repr(share) == f"<Share 'frame' generation {share.generation}: float32 (2, 3) on cpu, {share.nbytes} bytes>"
+    assert repr(share) == f"<Share 'frame' generation {share.generation}: float32 (2, 3) on cpu, 24 bytes>"
     assert facts(share) == {
-        "generation": str(share.generation), "arrays": "float32 (2, 3)", "device": "cpu", "bytes": str(share.nbytes),
+        "generation": str(share.generation), "arrays": "float32 (2, 3)", "device": "cpu", "bytes": f"24, in the broker's memory {share.nbytes}",
         "namespace": broker.namespace, "held by": f"the broker at {broker.address}",
     }  # fmt: skip
 
 
 def test_a_share_of_many_arrays_shows_the_first(broker: Broker) -> None:
     share = broker.put([np.zeros(each) for each in range(1, 21)], "many")
-    assert "float64 (1,), float64 (2,), float64 (3,) and 17 more on cpu" in repr(share)
+    assert "float64 (1,), float64 (2,), float64 (3,) and 17 more on cpu, 1680 bytes" in repr(share)
     assert facts(share)["arrays"].endswith("float64 (16,) and 4 more")
 
 

@@ -56,6 +56,11 @@ class Broker(Session):
             or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
         direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays
             of this Broker always go through the daemon.
+
+    Example:
+        >>> broker = Broker(start="private")    # Broker() finds the broker of this user, or starts one
+        >>> broker.put(np.ones(3), "frame").name
+        'frame'
     """
 
     def __init__(
@@ -165,6 +170,11 @@ class Broker(Session):
                 memory; `outcome` tells whether the share exists.
             BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not open to this process.
             InvalidRequest: an invalid name, tree or metadata.
+
+        Example:
+            >>> share = broker.put(np.ones((2, 3)), "frame")
+            >>> broker.get("frame").shape    # in any process
+            (2, 3)
         """
         plain = not (replace or sealed or metadata or progress is not None or lifetime is not None)
         if wait is False and plain and entered_alike(self._connection, array, name):
@@ -275,6 +285,11 @@ class Broker(Session):
             UnsupportedArray: a rank or layout that the framework does not support.
             DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
+
+        Example:
+            >>> share = broker.put(np.arange(3), "counts")
+            >>> broker.get("counts", "torch")
+            tensor([0, 1, 2])
         """
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
@@ -396,6 +411,11 @@ class Broker(Session):
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
             ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
+
+        Example:
+            >>> tensor, plan = broker.convert(np.arange(3), "torch", explain=True)
+            >>> print(plan)
+            numpy to torch by hand_over: no copy
         """
         if (copy is None or copy is False) and require is None and device is None and not allow_downcast and via is None:
             alike = self._delivery.alike(array, framework, copy)
@@ -440,6 +460,11 @@ class Broker(Session):
             InvalidRequest: not a shape. UnsupportedDtype: not a dtype, or none of this framework.
             OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
+
+        Example:
+            >>> frame = broker.empty((2, 3), "float32")    # write to it before the put
+            >>> broker.put(frame, "frame").name
+            'frame'
         """
         return self._delivery.room(shape, dtype, framework, device)
 
@@ -454,6 +479,10 @@ class Broker(Session):
 
         Raises:
             InvalidRequest: not a name, or not a capacity.
+
+        Example:
+            >>> with broker.channel("frames") as frames:
+            ...     frames.send(np.arange(3))
         """
         return Channel(self, name, capacity)
 

@@ -167,6 +167,10 @@ class Channel:
             PeerGone: all receivers have ended. ChannelClosed: it was closed here.
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree.
             BrokerUnavailable: the broker has ended, and queued arrays are lost; the next call opens the channel again.
+
+        Example:
+            >>> frames = broker.channel("frames")
+            >>> frames.send(np.arange(3), metadata=b"first", timeout=10)
         """
         due = _Due.after(timeout)
         self._send(_Message.of(array, metadata), due)
@@ -201,6 +205,11 @@ class Channel:
         Raises:
             ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender ended without closing.
             BrokerTimeout: nothing arrived in time. Errors of `Broker.get` about the arrays; these are lost then.
+
+        Example:
+            >>> frames.send(np.arange(3))    # usually in another process
+            >>> frames.receive("torch", timeout=10)
+            tensor([0, 1, 2])
         """
         wanted = Wanted.of(framework, access, **wishes)
         return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)

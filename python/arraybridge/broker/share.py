@@ -7,6 +7,7 @@ reading it there acquires it on that process's own connection.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -72,12 +73,14 @@ def record_from(fields: tuple[Any, ...]) -> Record:
 
 
 class Share(Held):
-    """A published, immutable, named array or tree of arrays.
+    """A published, immutable, named array or tree of arrays, of one generation of its name.
+
+    Consumers of DLPack, such as `torch.from_dlpack(share)`, get a copy-on-write mapping of its one array.
 
     Example:
-        share = broker.put(array, "frame")
-        share.to("torch")            # the newest bytes of this very share
-        torch.from_dlpack(share)     # the same, copy-on-write
+        >>> share = broker.put(np.arange(3), "counts")
+        >>> share.to("torch")
+        tensor([0, 1, 2])
     """
 
     __slots__ = ("__weakref__", "_address", "_broker", "_record")
@@ -214,7 +217,7 @@ class Share(Held):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        where = f"on {named(self.device)}, {self.nbytes} bytes"
+        where = f"on {named(self.device)}, {self._own_bytes()} bytes"
         return f"<Share {self.name!r} generation {self.generation}: {self._arrays_text(3)} {where}>"
 
     def __rich_repr__(self) -> Any:
@@ -230,10 +233,14 @@ class Share(Held):
             ("generation", self.generation),
             ("arrays", self._arrays_text(_SHOWN_MAX)),
             ("device", named(self.device)),
-            ("bytes", self.nbytes),
+            ("bytes", f"{self._own_bytes()}, in the broker's memory {self.nbytes}"),
             ("namespace", self.namespace),
             ("held by", broker),
         ])  # fmt: skip
+
+    def _own_bytes(self) -> int:
+        """The bytes of the arrays alone. The broker's memory is used in multiples of 256."""
+        return sum(math.prod(shape) * bits * lanes // 8 for _, (_, bits, lanes), shape, *_ in self._record.arrays)
 
     def _arrays_text(self, most: int) -> str:
         """The dtypes and shapes of the first arrays."""

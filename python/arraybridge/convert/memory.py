@@ -135,6 +135,11 @@ def convert_memory(
         InvalidRequest: no such route, or a tree without any array.
         MemoryConversionError: the base of all of them; itself: a framework refused.
         For a tree the message begins with the path of the array, for example ['a'][3].
+
+    Example:
+        >>> tensor = convert_memory(np.arange(3), "numpy", "torch", gpu_id=None)
+        >>> tensor.tolist()
+        [0, 1, 2]
     """
     return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
 

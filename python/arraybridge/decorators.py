@@ -334,7 +334,8 @@ def _is_pair(result: Any) -> bool:
 
 def _keep(contract: Callable[[Any], Any] | None, result: Any, func: Callable[..., Any]) -> None:
     if contract is not None and not contract(result):
-        raise ValueError(f"{getattr(func, '__name__', func)} violated its output contract")
+        name, kind = getattr(func, "__name__", func), type(result).__name__
+        raise ValueError(f"{name} violated its output contract, which refuses this result of {kind}: return another, or change contract=")
 
 
 def _marked(wrapper: Any, input_type: str, output_type: str) -> Any:

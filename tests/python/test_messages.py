@@ -4,10 +4,12 @@ One row a cause: a call that raises, and a pattern for each of the three. A new 
 remedy of `arraybridge.errors`.
 """
 
+import contextlib
 import enum
 import os
 import pickle
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -500,6 +502,25 @@ def test_a_message_says_what_happened_to_what_and_what_to_do(
         # Words of this package's own code, and names of sides that are not known, help no user.
         assert not any(word in str(caught.value) for word in ("Reason:", "using detect", "from array", "to any", "in vain"))
         scene.patch.undo()
+
+
+def test_a_broker_that_this_user_started_is_started_again() -> None:
+    assert discovery.way_to_start("/run/x", None, "auto") == "start one there with `arraybridged --directory /run/x`"
+    assert 'make a new Broker(start="private")' in discovery.way_to_start("/tmp/x", None, "private")
+
+
+def test_the_question_whether_a_broker_listens_does_not_wait(tmp_path: Path) -> None:
+    """A daemon that is stopped accepts nothing, and its queue fills."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, contextlib.ExitStack() as waiting:
+        listener.bind(str(tmp_path / "lifeline.sock"))
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                one = waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                one.setblocking(False)
+                one.connect(str(tmp_path / "lifeline.sock"))
+        assert discovery.is_listening(tmp_path)
+    assert not discovery.is_listening(tmp_path)
 
 
 def test_each_class_and_each_remedy_has_a_row() -> None:

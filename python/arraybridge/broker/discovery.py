@@ -86,12 +86,15 @@ def way_to_start(address: str, asked: str | None, start: Start) -> str:
     if start == "private":
         return 'this private broker has ended with its shares: make a new Broker(start="private")'
     directory = Path(address).parent if address.endswith(".sock") else Path(address)
-    other = "pass no address" if asked is not None else "unset $ARRAYBRIDGE_ADDRESS"
-    return f"start one there with `arraybridged --directory {directory}`, or {other}: Broker() finds or starts one"
+    there = f"start one there with `arraybridged --directory {directory}`"
+    if asked is None and not os.environ.get("ARRAYBRIDGE_ADDRESS"):
+        return there
+    other = "unset $ARRAYBRIDGE_ADDRESS" if asked is None else "pass no address"
+    return f"{there}, or {other}: Broker() finds or starts one"
 
 
 def is_listening(address: str | Path) -> bool:
-    """True if a daemon accepts connections at this directory or socket."""
+    """True if a daemon accepts connections at this directory or socket. Does not wait if its queue is full."""
     try:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError as error:
@@ -100,8 +103,11 @@ def is_listening(address: str | Path) -> bool:
             raise
         raise lack from error
     with made as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(_socket_of(Path(address))))
+        except BlockingIOError:
+            return True
         except OSError:
             return False
     return True

@@ -231,8 +231,9 @@ def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
 
 def _install(name: str) -> str:
     """The remedy for a module that cannot be imported."""
-    extra = name if name in NAMES and name != "numpy" else None
-    return f"install it, for example with `pip install arraybridged[{extra}]`" if extra else f"install {name}"
+    package = name.partition(".")[0]
+    is_extra = package in NAMES and package != "numpy"
+    return f"install it, for example with `pip install arraybridged[{package}]`" if is_extra else f"install {package}"
 
 
 def is_older(version: str, minimum: tuple[int, ...]) -> bool:

@@ -6,7 +6,6 @@ enum.
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 import sys
 import weakref
@@ -31,7 +30,7 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     ("pyclesperanto_metal", "_pyclesperanto._Array", "pyclesperanto"),
     ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
 )
-# The frameworks that are targets. The first six are memory types; only a Broker and `plan` take the others.
+# The frameworks that are targets, in the order of all lists. The first six are memory types; only a Broker takes the others.
 FRAMEWORKS: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
 MEMORY_TYPES: Final = frozenset(memory_type for _, _, memory_type in _CLASSES)
 
@@ -131,6 +130,8 @@ def memory_type_named(name: object, source: str = "array") -> str:
 
 def unknown_framework(name: object, source: str = "array") -> InvalidMemoryType:
     """The error about an argument that should be the name of a framework, with the names that exist."""
+    import difflib  # needed here alone
+
     said = name if isinstance(name, str) else reprlib.repr(name)
     if not isinstance(name, str):
         what = f"the name of a framework must be a str, not {said}"

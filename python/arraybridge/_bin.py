@@ -21,7 +21,8 @@ def path(name: str) -> str:
     chosen = os.environ.get("ARRAYBRIDGE_DAEMON") if name == "arraybridged" else None
     found = chosen or shutil.which(name)
     if found is None:
-        raise FileNotFoundError(f"there is no executable {name} in the package, in $ARRAYBRIDGE_DAEMON or on PATH")
+        where = "in the package, in $ARRAYBRIDGE_DAEMON or on PATH"
+        raise FileNotFoundError(f"there is no executable {name} {where}: install the wheel, which has it")
     return found
 
 

@@ -55,7 +55,7 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"{what} must be encodable as UTF-8, not {text!r}: it contains half a surrogate pair") from error
+        raise InvalidRequest(f"{what} must be encodable as UTF-8, not {text!r}, which contains half a surrogate pair") from error
 
 
 def checked_metadata(metadata: bytes | None) -> bytes:
@@ -65,7 +65,7 @@ def checked_metadata(metadata: bytes | None) -> bytes:
         InvalidRequest: not bytes.
     """
     if metadata is not None and not isinstance(metadata, bytes):
-        raise InvalidRequest(f"metadata must be bytes, not {type(metadata).__name__}")
+        raise InvalidRequest(f"metadata must be bytes, not {type(metadata).__name__}: encode text with .encode()")
     return metadata or b""
 
 
@@ -114,7 +114,7 @@ def copy_and_sharing(copy: bool | None, require: str | None, access: str) -> tup
             choice = " or ".join("None" if each is None else f'"{each}"' for each in sorted((default, other), key=str))
             raise InvalidRequest(f"{argument} must be {choice}, not {word!r}")
         if copy:
-            raise InvalidRequest(f'copy=True and {argument}="{other}" contradict each other')
+            raise InvalidRequest(f'copy=True and {argument}="{other}" contradict each other: pass one of the two')
     return copy if require is None else False, access == "shared"
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
-from arraybridge.detect import SUPPORTED_MEMORY_TYPES, MemoryType, detect_memory_type
-from arraybridge.errors import InvalidMemoryType
+from arraybridge.arrays.classes import memory_type_named
+from arraybridge.detect import MemoryType, detect_memory_type
 
 if TYPE_CHECKING:
     from arraybridge.compat.stacking import Planes
@@ -73,9 +73,9 @@ def memory_types(
         contract: called with every result, for `async def` with the awaited one; a falsy answer is a ValueError.
 
     Raises:
-        InvalidMemoryType: not a memory type; raised when decorating.
+        InvalidMemoryType: not the name of a framework; raised when decorating.
     """
-    taken, returned = _checked(input_type), _checked(output_type)
+    taken, returned = memory_type_named(input_type), memory_type_named(output_type)
 
     def declared(func: _F) -> _F:
         @functools.wraps(func)
@@ -111,8 +111,8 @@ def _decorator(own: MemoryType) -> Callable[..., Any]:
         check_word(scaling, "scaling", ("auto", "clip", "unit", "full"))
         options = _Options(
             own.value,
-            _checked(input_type),
-            _checked(output_type),
+            memory_type_named(input_type),
+            memory_type_named(output_type),
             gpu_id,
             DtypeConversion(dtype_conversion),
             scaling,
@@ -334,15 +334,8 @@ def _is_pair(result: Any) -> bool:
 
 def _keep(contract: Callable[[Any], Any] | None, result: Any, func: Callable[..., Any]) -> None:
     if contract is not None and not contract(result):
-        raise ValueError(f"{getattr(func, '__name__', func)} violated its output contract")
-
-
-def _checked(memory_type: object) -> str:
-    if isinstance(memory_type, str) and memory_type in SUPPORTED_MEMORY_TYPES:
-        return str(memory_type)
-    known = sorted(each.value for each in MemoryType)
-    reason = f"{memory_type!r} is not a memory type; use one of {known}"
-    raise InvalidMemoryType(str(memory_type), str(memory_type), "detect", reason)
+        name, kind = getattr(func, "__name__", func), type(result).__name__
+        raise ValueError(f"{name} violated its output contract, which refuses this result of {kind}: return another, or change contract=")
 
 
 def _marked(wrapper: Any, input_type: str, output_type: str) -> Any:

@@ -7,9 +7,8 @@ from enum import Enum
 from typing import Any, Final
 
 from arraybridge import autograph
-from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type
+from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type, memory_type_named
 from arraybridge.asdlpack import asdlpack
-from arraybridge.errors import InvalidMemoryType
 
 __all__ = [
     "CPU_MEMORY_TYPES",
@@ -129,10 +128,7 @@ def get_converter(memory_type: str) -> Converter:
     Raises:
         InvalidMemoryType: there is no such memory type.
     """
-    if isinstance(memory_type, str) and memory_type in MEMORY_TYPES:
-        return Converter(MemoryType(memory_type))
-    reason = f"No converter registered for {memory_type!r}; choose from {sorted(MEMORY_TYPES)}"
-    raise InvalidMemoryType("array", str(memory_type), "detect", reason)
+    return Converter(MemoryType(memory_type_named(memory_type)))
 
 
 def _converted(data: Any, source: str | None, target: str, gpu_id: int | None) -> Any:

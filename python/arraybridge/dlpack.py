@@ -145,7 +145,7 @@ def todict(capsule: Any) -> dict[str, Any]:
         UnsupportedArray: (a TypeError) not a DLPack capsule, or a consumed one, or one of another major version.
     """
     if type(capsule).__name__ != "PyCapsule":
-        raise _refused(type(capsule).__name__, f"expected a DLPack capsule, not {type(capsule).__name__}")
+        raise _refused(type(capsule).__name__, f"expected a DLPack capsule, as array.__dlpack__() makes it, not {type(capsule).__name__}")
     name = _name(capsule)
     kind = _KINDS.get(name or b"")
     if kind is None:

@@ -206,36 +206,82 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 }
 
 
+# The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/test_messages.py`
+# causes each of them.
+_REMEDIES: dict[str, str] = {
+    "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
+    "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
+    "CHANNEL_ENDED": "open the channel again for the next stream",
+    "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
+    "CHANNEL_NOT_OPEN": "make a new one with Broker.channel",
+    "DEVICE_TOO_SMALL": "put less at once, or raise the capacity of the broker's memory",
+    "DRAINING": "call again when the broker has been started again",
+    "NAMESPACE_DENIED": "pass token=, use another namespace=, or let the operator add the user to its access list",
+    "NAMESPACE_READ_ONLY": "use another namespace=, or let the operator add the user to its access list",
+    "NAME_DID_NOT_COME": "check the name and the namespace= of the process that puts it, or pass a larger wait=",
+    "NAME_TAKEN": "pass replace=True to publish its next generation, or another name",
+    "NO_RECEIVER": "queued arrays were dropped: send again after another process has opened the channel as a receiver",
+    "QUOTA_EXCEEDED": "withdraw shares, drop arrays that were read from the broker, or raise this limit",
+    "QUOTA_TOO_SMALL": "put less at once, or raise this limit",
+    "SENDER_DIED": "the stream is incomplete: start the sender again, and open the channel again",
+    "SHARE_GONE": "it was withdrawn or replaced: get its name, which means the newest generation",
+    "SHARE_NOT_FOUND": "Broker.list() has the names that exist, and get(wait=seconds) waits for a new one",
+    "TOO_LARGE": "pass less, or raise this limit of the broker",
+    "TOO_MANY": "pass fewer, or raise this limit of the broker",
+    "WATCH_CUT": "make a new one with Broker.watch, and read it faster, or watch fewer kinds= or names=",
+    "WATCH_NOT_OPEN": "make a new one with Broker.watch",
+}
+
+
 _NO_DEVICE = frozenset({"DEVICE_NOT_VISIBLE", "CUDA_LIBRARY_ABSENT", "CUDA_FORKED", "CUDA_ERROR_NO_DEVICE"})
 
 
 def from_status(status: Any) -> BrokerError:
-    """The error class of a StatusError of the extension."""
+    """The error of a StatusError of the extension, with a remedy if there is one in Python."""
     if status.reason in _NO_DEVICE:
         return DeviceUnavailable("share", "any", "device", status.message)
     found = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, BrokerError)
+    message = with_remedy(status.message, _REMEDIES.get(status.reason, ""))
     if found is BrokerTimeout:
-        return BrokerTimeout(status.message, status.code, status.reason, status.request)
+        return BrokerTimeout(message, status.code, status.reason, status.request)
     if found is PeerGone:
         facts = status.facts
         numbers = int(facts.get("process_id", 0)), facts.get("client", ""), int(facts.get("shares", 0))
-        return PeerGone(status.message, status.code, status.reason, *numbers, facts.get("missing") == "true")
-    return found(status.message, status.code, status.reason)
+        return PeerGone(message, status.code, status.reason, *numbers, facts.get("missing") == "true")
+    return found(message, status.code, status.reason)
+
+
+def with_remedy(message: str, remedy: str) -> str:
+    """The message with a remedy at its end, once."""
+    return message if not remedy or message.endswith(remedy) else f"{message}; {remedy}"
+
+
+# Names of sides that the function which raises a conversion error does not know.
+_UNKNOWN_SIDES = ("array", "any")
+
+
+def _between(source_type: str, target_type: str) -> str:
+    """The beginning of a message about a conversion: names the sides that are known."""
+    source = "" if source_type in _UNKNOWN_SIDES else f" from {source_type}"
+    target = "" if target_type in _UNKNOWN_SIDES else f" to {target_type}"
+    return f"Cannot convert{source}{target}: " if source or target else ""
 
 
 class MemoryConversionError(BrokerError):
     """An array of `source_type` cannot become one of `target_type`.
 
     Attributes:
-        source_type, target_type: names of the memory types.
+        source_type, target_type: names of the frameworks; "array" or "any": unknown.
         method: the step that failed: detect, device, identity, hand_over, place, asdlpack, scale.
         reason: why, in words.
     """
 
+    names_sides = True  # False: the reason names the object or the word that is wrong
+    remedy = ""  # of every error of this class
+
     def __init__(self, source_type: str, target_type: str, method: str, reason: str) -> None:
-        super().__init__(
-            f"Cannot convert from {source_type} to {target_type} using {method}. Reason: {reason}", reason=reason
-        )
+        between = _between(str(source_type), str(target_type)) if self.names_sides else ""
+        super().__init__(with_remedy(f"{between}{reason}", self.remedy), reason=reason)
         self.source_type = str(source_type)
         self.target_type = str(target_type)
         self.method = method
@@ -253,7 +299,9 @@ class MemoryConversionError(BrokerError):
 
 
 class InvalidMemoryType(MemoryConversionError, ValueError):
-    """No memory type has this name, or this object is unreadable."""
+    """No framework has this name, or this object is unreadable."""
+
+    names_sides = False
 
 
 class SourceTypeMismatch(MemoryConversionError, TypeError):
@@ -262,6 +310,8 @@ class SourceTypeMismatch(MemoryConversionError, TypeError):
 
 class FrameworkNotAvailable(MemoryConversionError, ImportError):
     """The target's module cannot be imported or is too old; `.name` is the module."""
+
+    names_sides = False
 
     def __init__(
         self, source_type: str, target_type: str, method: str, reason: str, name: str | None = None
@@ -285,6 +335,8 @@ class DeviceUnavailable(MemoryConversionError, RuntimeError):
 class InvalidDevice(MemoryConversionError, ValueError):
     """It is not a device: a negative or non-integer ordinal, an unreadable string."""
 
+    names_sides = False
+
 
 class UnsupportedDtype(MemoryConversionError, TypeError, BufferError):
     """The target has no such dtype, or would silently narrow it."""
@@ -296,6 +348,8 @@ class UnsupportedArray(MemoryConversionError, TypeError, BufferError):
 
 class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
     """A copy was forbidden and is needed; `.plan` has the reasons."""
+
+    remedy = 'a copy is needed: drop copy=False or require="zero-copy" to permit it'
 
     def __init__(
         self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None

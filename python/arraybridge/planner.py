@@ -322,7 +322,8 @@ def _dtype_at(target: Caps, source: Description, allow_downcast: bool | None) ->
     if target.takes(source.dtype) or source.dtype in target.by_value:
         return source.dtype
     name = "a structured dtype" if source.dtype.startswith("struct:") else source.dtype
-    raise UnsupportedDtype(source.framework, target.name, "hand_over", f"{target.name} has no dtype for {name}")
+    reason = f"{target.name} has no dtype for {name}: read it as numpy, or convert the values to another dtype first"
+    raise UnsupportedDtype(source.framework, target.name, "hand_over", reason)
 
 
 def _where(source: Description, target: Caps, wish: Device | None) -> Device:
@@ -481,6 +482,11 @@ _SHARED_VIA: Final = {"memfd": "host-shm", "cuda_vmm": "zero-copy-vmm", "cuda_ip
 
 def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedArray:
     return UnsupportedArray(source.framework, target.name, "hand_over", reason)
+
+
+def dtype_refused(framework: str, dtype: str, way_out: str) -> UnsupportedDtype:
+    """The error for a dtype of this framework that no other one and no share has."""
+    return UnsupportedDtype(framework, "any", "hand_over", f"the dtype {dtype} cannot be shared with any framework: {way_out}")
 
 
 def opaque_refused(source: str, dtype: str, way_out: str) -> UnsupportedDtype:

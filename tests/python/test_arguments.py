@@ -21,7 +21,7 @@ from arraybridge import (
 @pytest.mark.parametrize(
     ("array", "error", "words"),
     [
-        (3.5, UnsupportedArray, "float supports no array protocol; convert it to an array first"),
+        (3.5, UnsupportedArray, "float supports no array protocol; pass an array .*numpy.asarray"),
         ({"a": {1, 2}}, UnsupportedArray, "set supports no array protocol"),
         (np.datetime64("2026-01-01"), UnsupportedArray, "M8"),
         (np.ma.array([1, 2], mask=[0, 1]), UnsupportedArray, "mask"),
@@ -61,12 +61,12 @@ def test_a_name_that_is_too_long_is_the_brokers_refusal(broker):
 def test_names_of_frameworks(broker):
     broker.put(np.zeros(1), "a")
     assert broker.get("a", MemoryType.NUMPY)[0] == 0
-    with pytest.raises(InvalidMemoryType, match="'nmpy' is not a memory type"):
+    with pytest.raises(InvalidMemoryType, match="'nmpy' is not the name of a framework .did you mean 'numpy'.*'jax'.*'pyarrow'"):
         broker.get("a", "nmpy")
     for member in MemoryType:
         assert adapters.named(member) is adapters.named(member.value)
     for odd in (None, 3, ["torch"], np):
-        with pytest.raises(InvalidMemoryType, match="a memory type is a str"):
+        with pytest.raises(InvalidMemoryType, match="the name of a framework must be a str"):
             broker.get("a", odd)
 
 

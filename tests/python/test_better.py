@@ -102,7 +102,7 @@ def test_07_every_failure_has_four_attributes_and_pickles():
         error = pickle.loads(pickle.dumps(caught.value))
         assert type(error) is type(caught.value) and str(error) == str(caught.value)
         assert (error.source_type, error.target_type) == (source, target) and error.method and error.reason
-        assert str(error).startswith(f"Cannot convert from {source} to {target} using {error.method}. Reason: ")
+        assert error.reason in str(error) and "array" not in str(error).partition(":")[0]
 
 
 def test_08_gradients_bits_and_bfloat16_convert_and_forms_without_memory_are_named():

@@ -106,7 +106,7 @@ def test_selftest_of_what_is_missing_fails():
     status, out, _ = ask("selftest", "cupy")
     assert (status, out) == (1, "cupy is not available here: not installed\n"), "no table of nobody"
     status, _, err = ask("selftest", "nump")
-    assert status == 2 and "'nump' is not a memory type" in err
+    assert status == 2 and "'nump' is not the name of a framework (did you mean 'numpy'?)" in err
 
 
 def test_bench_writes_markdown_and_a_plot(tmp_path: Path):

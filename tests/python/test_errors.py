@@ -50,7 +50,8 @@ def test_a_conversion_error_says_its_four_things(kind):
     again = pickle.loads(pickle.dumps(error))
     for each in (error, again):
         assert isinstance(each, (*CONVERSION[kind], errors.MemoryConversionError))
-        assert str(each) == "Cannot convert from numpy to torch using hand_over. Reason: because"
+        said = "Cannot convert from numpy to torch: because" if kind.names_sides else "because"
+        assert str(each) == errors.with_remedy(said, kind.remedy)
         assert (each.source_type, each.target_type, each.method, each.reason) == (
             "numpy",
             "torch",

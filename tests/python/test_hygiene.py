@@ -103,7 +103,7 @@ def test_detection_reads_no_attribute_and_imports_nothing():
             raise RuntimeError("read")
 
     assert arraybridge.detect_memory_type(Loud()) is None
-    with pytest.raises(arraybridge.InvalidMemoryType, match="Unknown memory type for Loud"):
+    with pytest.raises(arraybridge.InvalidMemoryType, match="Loud is not an array"):
         arraybridge.detect_memory_type(Loud(), strict=True)
 
 

@@ -13,13 +13,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Union, cast
 
 from arraybridge import autograph
-from arraybridge.arrays.classes import MEMORY_TYPES, framework_of, is_keras_variable, memory_type_named, memory_type_of
+from arraybridge.arrays.classes import (
+    FRAMEWORKS,
+    framework_of,
+    is_keras_variable,
+    memory_type_named,
+    memory_type_of,
+    unknown_framework,
+)
 from arraybridge.arrays.devices import CUDA, HOST
 from arraybridge.arrays.devices import named as named_device
 from arraybridge.errors import (
     DeviceUnavailable,
     FrameworkNotAvailable,
-    InvalidMemoryType,
     MemoryConversionError,
     SourceTypeMismatch,
     exhausted_by,
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 # Older versions cannot work. The oldest tested versions are those of the package's metadata.
 VERSIONS_MIN: Final = {"tensorflow": (2, 12), "cupy": (13, 0), "pyclesperanto": (0, 22)}
-NAMES: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
+NAMES: Final = FRAMEWORKS
 
 
 class Adapter(Protocol):
@@ -111,14 +117,12 @@ def named(framework: str) -> Adapter:
         InvalidMemoryType: there is no such adapter.
     """
     if not isinstance(framework, str):
-        kind = type(framework).__name__
-        raise InvalidMemoryType("array", kind, "detect", f"a memory type is a str, not {kind}; use one of {list(NAMES)}")
+        raise unknown_framework(framework)
     found = _loaded.get(framework)
     if found is not None:
         return found
     if framework not in NAMES:
-        known = "is not supported yet" if framework in MEMORY_TYPES else "is not a memory type"
-        raise InvalidMemoryType("array", str(framework), "detect", f"{framework!r} {known}; use one of {list(NAMES)}")
+        raise unknown_framework(framework)
     try:
         found = cast(Adapter, importlib.import_module(f"arraybridge.adapters.{framework}"))
     except OSError as error:
@@ -171,7 +175,7 @@ def get_device_id(data: object, memory_type: str) -> int | None:
     adapter = of_memory_type(memory_type)
     found = memory_type_of(type(data)) or type(data).__name__
     if found != memory_type:
-        reason = f"the data is {found}, not {memory_type}"
+        reason = f"the data is {found}, not {memory_type}: pass {found!r} as its type"
         raise SourceTypeMismatch(str(memory_type), str(memory_type), "device", reason)
     try:
         device = adapter.describe(data).device
@@ -215,13 +219,21 @@ def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
         lack = exhausted_by(error, f"{name} cannot be imported")
         if lack is not None:
             raise lack from error
-        raise FrameworkNotAvailable("array", name, "detect", f"{name} is not available: {error}") from error
+        raise FrameworkNotAvailable("array", name, "detect", f"{name} is not available: {error}; {_install(name)}") from error
     needed = max(minimum, VERSIONS_MIN.get(name, (0, 0)))
     version = str(getattr(module, "__version__", "0.0"))
     if is_older(version, needed):
         text = ".".join(map(str, needed))
-        raise FrameworkNotAvailable("array", name, "detect", f"{name} {text} is not available: this is {version}")
+        reason = f"{name} {text} is not available: this is {version}; install a newer {name}"
+        raise FrameworkNotAvailable("array", name, "detect", reason)
     return module
+
+
+def _install(name: str) -> str:
+    """The remedy for a module that cannot be imported."""
+    package = name.partition(".")[0]
+    is_extra = package in NAMES and package != "numpy"
+    return f"install it, for example with `pip install arraybridged[{package}]`" if is_extra else f"install {package}"
 
 
 def is_older(version: str, minimum: tuple[int, ...]) -> bool:
@@ -275,9 +287,8 @@ class Placeholder:
         module = self._name.partition(".")[0]
         missing = self._error is None or (isinstance(self._error, ModuleNotFoundError) and self._error.name == module)
         why = "it is not installed" if missing else f"its import failed: {self._error}"
-        raise FrameworkNotAvailable(
-            "array", module, "detect", f"{self._name} is not available: {why}"
-        ) from self._error
+        reason = f"{self._name} is not available: {why}; {_install(module)}"
+        raise FrameworkNotAvailable("array", module, "detect", reason) from self._error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Placeholder, (self._name,)

@@ -15,8 +15,8 @@ from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import CODES, COMMON, Caps, Description
+from arraybridge.errors import UnsupportedArray
+from arraybridge.planner import CODES, COMMON, Caps, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -42,7 +42,7 @@ def caps() -> Caps:
 def describe(array: Any) -> Description:
     name = array.dtype.name
     if name not in CODES:
-        raise UnsupportedDtype("cupy", "any", "hand_over", f"CuPy's dtype {name} cannot be shared with any framework")
+        raise dtype_refused("cupy", name, "convert it, for example with astype(float)")
     itemsize = array.dtype.itemsize
     strided = not array.flags.c_contiguous
     return Description(

@@ -13,6 +13,10 @@ from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
 
 _Reader = Callable[[Any], _core.View | None]  # None: the object does not support the protocol
 _DENSE: Final = "a sparse array is several arrays: pass each of them, or the dense array (toarray() or todense())"
+_POSSIBLE: Final = (
+    "pass an array (numpy.asarray makes one of numbers), or an object with DLPack, an array interface or a buffer;"
+    " a tree may also contain numbers, text, bytes, None, members of enums, dates and times"
+)
 _DLPACK: Final = ("__dlpack__", "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__")
 
 
@@ -61,7 +65,7 @@ def _read(source: Any, readers: Mapping[str, _Reader]) -> _core.View:
             raise lack from error
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
     what = "no array protocol" if len(readers) > 1 else f"no {next(iter(readers))}"
-    advice = _DENSE if is_sparse(kind) else "convert it to an array first, for example with numpy.asarray"
+    advice = _DENSE if is_sparse(kind) else _POSSIBLE
     raise UnsupportedArray(kind.__name__, "any", "asdlpack", f"{kind.__name__} supports {what}; {advice}")
 
 

@@ -212,7 +212,8 @@ def _refuse_formless(array: Any) -> None:
     elif _platform(array) not in ("cpu", "gpu"):
         form = f"an array on {next(iter(array.sharding.device_set))}"
     if form is not None:
-        raise UnsupportedArray("jax", "any", "hand_over", f"{form} has no memory that can be shared")
+        reason = f"{form} has no memory that can be shared: pass a concrete array on the CPU or one GPU"
+        raise UnsupportedArray("jax", "any", "hand_over", reason)
 
 
 def _one(array: Any) -> Any:

@@ -18,7 +18,7 @@ from arraybridge.adapters import ensure_module, named
 from arraybridge.arrays import devices
 from arraybridge.arrays.owners import owner_of
 from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description
+from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -164,7 +164,9 @@ def narrowed(source: View, dtype: str) -> View:
     if target.kind in "iu" and array.size:
         limits = np.iinfo(target)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise MemoryConversionError(source.dtype_name, dtype, "place", f"a value does not fit into {dtype}")
+            span = f"the values are {int(array.min())} to {int(array.max())}, {dtype} has {limits.min} to {limits.max}"
+            reason = f"a value does not fit into {dtype} ({span}): keep {source.dtype_name}, or clip the values first"
+            raise MemoryConversionError(source.dtype_name, dtype, "place", reason)
     result = _aligned(target, array.shape)
     np.copyto(result, array, casting="unsafe")
     return _wrapper()(result)
@@ -226,7 +228,8 @@ def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise UnsupportedDtype("numpy", "any", "place", f"not a dtype of NumPy: {dtype!r}") from error
+        reason = f"{dtype!r} is not a dtype of NumPy: pass a name such as 'float32', or a dtype of a framework"
+        raise UnsupportedDtype("numpy", "any", "place", reason) from error
     name, code = _traveling(found)
     return name, code, (found.itemsize,) if name.startswith(STRUCT) else ()
 
@@ -318,7 +321,21 @@ def _traveling(dtype: Any) -> tuple[str, Code]:
         return name, CODES["int64"]
     if dtype.names and not dtype.hasobject and dtype.itemsize:
         return STRUCT + _described(dtype.newbyteorder("=")), CODES["uint8"]
-    raise UnsupportedDtype("numpy", "any", "hand_over", f"the dtype {dtype} cannot be shared with any framework")
+    raise dtype_refused("numpy", str(dtype), _way_out(dtype))
+
+
+def _way_out(dtype: Any) -> str:
+    """A conversion of an array whose dtype cannot be shared."""
+    if dtype.hasobject and dtype.kind != "T":
+        objects = "its elements are Python objects, which no other process can read"
+        return f"{objects}; convert numbers with astype(float), and put different arrays as a list or dict"
+    if dtype.kind in "UST":
+        return 'put the text as a list beside an array, as {"labels": labels.tolist(), "values": values}'
+    if dtype.kind == "V":
+        return 'use view("uint8") for its bytes'
+    if dtype.kind in "Mm":
+        return 'its metadata would be lost; use view("int64")'
+    return "convert it, for example with astype(float)"
 
 
 def _described(dtype: Any) -> str:

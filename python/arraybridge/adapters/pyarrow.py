@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import Caps, Description
+from arraybridge.errors import UnsupportedArray
+from arraybridge.planner import Caps, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -47,7 +47,7 @@ def describe(array: Any) -> Description:
     pyarrow = _pyarrow()
     types = pyarrow.types
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
-        raise UnsupportedDtype("pyarrow", "any", "hand_over", f"PyArrow's type {array.type} cannot be shared with any framework")
+        raise dtype_refused("pyarrow", str(array.type), "cast it to numbers, or put text as a list beside an array (to_pylist)")
     if isinstance(array, pyarrow.Tensor):
         return _described(array)
     if array.null_count:

@@ -23,8 +23,8 @@ from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.devices import Device, OwnDevices
-from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
-from arraybridge.planner import CODES, Caps, Description
+from arraybridge.errors import DeviceUnavailable
+from arraybridge.planner import CODES, Caps, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -67,7 +67,7 @@ def caps() -> Caps:
 def describe(array: Any) -> Description:
     name = str(array.dtype.name)
     if name not in CODES:
-        raise UnsupportedDtype("pyclesperanto", "any", "hand_over", f"its dtype {name} cannot be shared with any framework")
+        raise dtype_refused("pyclesperanto", name, "convert it, for example with astype(float)")
     where = _where(array)
     foreign = where[0] == devices.CUDA
     return Description(

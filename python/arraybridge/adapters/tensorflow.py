@@ -18,8 +18,8 @@ from arraybridge.adapters import ensure_module, generic
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import COMMON, FLOAT8, Caps, Description
+from arraybridge.errors import UnsupportedArray
+from arraybridge.planner import COMMON, FLOAT8, Caps, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -192,11 +192,10 @@ def _refuse_formless(tensor: Any) -> None:
         raise UnsupportedArray("tensorflow", "any", "hand_over", _SYMBOLIC)
     # Checked before the memory is accessed: the export of a string tensor aborts the process.
     if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
-        raise UnsupportedDtype(
-            "tensorflow", "any", "hand_over", f"TensorFlow's dtype {tensor.dtype.name} cannot be shared with any framework"
-        )
+        way_out = "put text as a list beside an array (tensor.numpy().tolist()), or cast numbers (tf.cast)"
+        raise dtype_refused("tensorflow", tensor.dtype.name, way_out)
     if not tensor.device.rpartition("device:")[2].startswith(("CPU", "GPU")):
-        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared")
+        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared: copy it to the CPU or a GPU")
 
 
 def _on_gpu(tensor: Any) -> bool:

@@ -14,8 +14,8 @@ from arraybridge import _core
 from arraybridge.adapters import ensure_module
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.errors import UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import CODES, COMMON, DETACHED, FLOAT8, Caps, Description
+from arraybridge.errors import UnsupportedArray
+from arraybridge.planner import CODES, COMMON, DETACHED, FLOAT8, Caps, Description, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -44,7 +44,7 @@ def describe(tensor: Any) -> Description:
     _refuse_formless(tensor)
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in CODES:
-        raise UnsupportedDtype("torch", "any", "hand_over", f"torch.{name} cannot be shared with any framework")
+        raise dtype_refused("torch", f"torch.{name}", "convert it, for example with tensor.to(torch.float32)")
     obstacles: tuple[str, ...] = ()
     if tensor.is_conj() or tensor.is_neg():
         obstacles = ("layout: a pending conjugate or negative bit",)
@@ -180,7 +180,8 @@ def _refuse_formless(tensor: Any) -> None:
     else:
         form = _without_memory(tensor) or _with_cut_storage(tensor) or _refusing_itself(tensor)
     if form is not None:
-        raise UnsupportedArray("torch", "any", "hand_over", f"{form} has no memory that can be shared")
+        reason = f"{form} has no memory that can be shared: pass a dense tensor of values on the CPU or a GPU"
+        raise UnsupportedArray("torch", "any", "hand_over", reason)
 
 
 def _without_memory(tensor: Any) -> str | None:

@@ -6,6 +6,7 @@ enum.
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import weakref
 from collections.abc import Iterable
@@ -29,6 +30,8 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
     ("pyclesperanto_metal", "_pyclesperanto._Array", "pyclesperanto"),
     ("pyclesperanto_prototype", "_tier0._pycl.OCLArray", "pyclesperanto"),
 )
+# The frameworks that are targets, in the order of all lists. The first six are memory types; only a Broker takes the others.
+FRAMEWORKS: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
 MEMORY_TYPES: Final = frozenset(memory_type for _, _, memory_type in _CLASSES)
 
 # (top module, a base of its sparse classes, adapter): matched by the names of a type's bases.
@@ -122,8 +125,24 @@ def memory_type_named(name: object, source: str = "array") -> str:
     """
     if isinstance(name, str) and name in MEMORY_TYPES:
         return str(name)
-    reason = f"{name!r} is not a memory type; use one of {sorted(MEMORY_TYPES)}"
-    raise InvalidMemoryType(source, str(name), "detect", reason)
+    raise unknown_framework(name, source)
+
+
+def unknown_framework(name: object, source: str = "array") -> InvalidMemoryType:
+    """The error about an argument that should be the name of a framework, with the names that exist."""
+    import difflib  # needed here alone
+
+    said = name if isinstance(name, str) else reprlib.repr(name)
+    if not isinstance(name, str):
+        what = f"the name of a framework must be a str, not {said}"
+    elif name in FRAMEWORKS:
+        what = f"{name!r} is a framework of a Broker only, for example of Broker.convert"
+    else:
+        near = difflib.get_close_matches(name.lower(), FRAMEWORKS, 1)
+        what = f"{name!r} is not the name of a framework" + (f" (did you mean {near[0]!r}?)" if near else "")
+    six, more = ([each for each in FRAMEWORKS if (each in MEMORY_TYPES) is known] for known in (True, False))
+    reason = f"{what}: use one of {six}, with a Broker also {more}"
+    return InvalidMemoryType(source, str(said), "detect", reason)
 
 
 def root_of(kind: type) -> str:
@@ -143,9 +162,16 @@ def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
     except KeyError:
         found = memory_type_of(type(data))
     if found is None and strict:
-        name = type(data).__name__
-        raise InvalidMemoryType(name, "any", "detect", f"Unknown memory type for {name}")
+        raise unreadable(data)
     return found
+
+
+def unreadable(data: object, target: str = "any") -> InvalidMemoryType:
+    """The error about an object that is not an array."""
+    kind = type(data).__name__
+    protocols = "an object with DLPack, an array interface or a buffer"
+    reason = f"{kind} is not an array: pass an array of {', '.join(FRAMEWORKS)}, or {protocols}"
+    return InvalidMemoryType(kind, target, "detect", reason)
 
 
 def _class(module: str, path: str) -> type | None:

@@ -4,6 +4,7 @@ functions: they do not look for devices.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -32,7 +33,7 @@ def named(device: Device) -> str:
     """ "cpu", "cuda:0" or "opencl:0"; "unknown". """
     if device == UNKNOWN:
         return "unknown"
-    return "cpu" if device[0] == CPU else f"{_WORDS[device[0]]}:{device[1]}"
+    return "cpu" if device[0] == CPU else f"{_WORDS.get(device[0], f'DLPack device {device[0]}')}:{device[1]}"
 
 
 def of(name: str) -> Device:
@@ -72,7 +73,9 @@ def wished(
         else:
             number = int(text) if kind == "cuda" and text.isdecimal() else 0 if device == "cuda" else None
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidDevice(source, target, "device", f"Invalid GPU device ID: {device!r}")
+        words = '"cpu", "cuda", "cuda:1", the number or the UUID of a GPU, or None'
+        reason = f"device={reprlib.repr(device)} is not a device: use {words}; arraybridge sees {_seen(gpus)} here"
+        raise InvalidDevice(source, target, "device", reason)
     if number >= len(gpus):
         raise _absent(device, gpus, source, target)
     return CUDA, number
@@ -94,5 +97,9 @@ def _absent(
     if own is not None:
         there = [named((own.type, number)) for number in range(own.number)]
         return DeviceUnavailable(source, target, "device", f"no device {device!r}: {target} has {there} here, and no CUDA")
-    here = ["cpu", *(f"cuda:{number}" for number in range(len(gpus)))]
-    return DeviceUnavailable(source, target, "device", f"no CUDA device {device!r}: arraybridge sees the devices {here} here")
+    reason = f"no CUDA device {device!r}: arraybridge sees the devices {_seen(gpus)} here"
+    return DeviceUnavailable(source, target, "device", reason)
+
+
+def _seen(gpus: Sequence[str]) -> list[str]:
+    return ["cpu", *(f"cuda:{number}" for number in range(len(gpus)))]

@@ -21,7 +21,7 @@ from arraybridge.broker.delivery import Acquired, Delivery, Wanted
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
-from arraybridge.broker.share import Listed, Outcome, Record, Share, record_from, record_of, reference_of
+from arraybridge.broker.share import Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.convert.source import source_of
 from arraybridge.convert.ways import Way
@@ -58,6 +58,11 @@ class Broker(Session):
             or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
         direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays
             of this Broker always go through the daemon.
+
+    Example:
+        >>> broker = Broker(start="private")    # Broker() finds the broker of this user, or starts one
+        >>> broker.put(np.ones(3), "frame").name
+        'frame'
     """
 
     def __init__(
@@ -167,6 +172,11 @@ class Broker(Session):
                 memory; `outcome` tells whether the share exists.
             BrokerUnavailable: no daemon answers. PermissionDenied: the namespace is not open to this process.
             InvalidRequest: an invalid name, tree or metadata.
+
+        Example:
+            >>> share = broker.put(np.ones((2, 3)), "frame")
+            >>> broker.get("frame").shape    # in any process
+            (2, 3)
         """
         plain = not (replace or sealed or metadata or progress is not None or lifetime is not None)
         if wait is False and plain and entered_alike(self._connection, array, name):
@@ -277,6 +287,11 @@ class Broker(Session):
             UnsupportedArray: a rank or layout that the framework does not support.
             DeviceUnavailable, InvalidDevice: no such device here, or none where the framework has arrays.
             ZeroCopyUnavailable: a copy was forbidden and is needed.
+
+        Example:
+            >>> share = broker.put(np.arange(3), "counts")
+            >>> broker.get("counts", "torch")
+            tensor([0, 1, 2])
         """
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
@@ -400,6 +415,11 @@ class Broker(Session):
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable: the target cannot hold it.
             ZeroCopyUnavailable: `copy=False` or require="zero-copy", and a copy is needed.
+
+        Example:
+            >>> tensor, plan = broker.convert(np.arange(3), "torch", explain=True)
+            >>> print(plan)
+            numpy to torch by hand_over: no copy
         """
         if (copy is None or copy is False) and require is None and device is None and not allow_downcast and via is None:
             alike = self._delivery.alike(array, framework, copy)
@@ -444,6 +464,11 @@ class Broker(Session):
             InvalidRequest: not a shape. UnsupportedDtype: not a dtype, or none of this framework.
             OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
+
+        Example:
+            >>> frame = broker.empty((2, 3), "float32")    # write to it before the put
+            >>> broker.put(frame, "frame").name
+            'frame'
         """
         return self._delivery.room(shape, dtype, framework, device)
 
@@ -460,6 +485,10 @@ class Broker(Session):
 
         Raises:
             InvalidRequest: not a name, not a capacity, or another `on_peer_death`.
+
+        Example:
+            >>> with broker.channel("frames") as frames:
+            ...     frames.send(np.arange(3))
         """
         return Channel(self, name, capacity, on_peer_death)
 
@@ -484,7 +513,8 @@ class Broker(Session):
             ShareNotFound: no such share.
         """
         reference = reference_of(name, self.namespace)
-        self._connection.ask(lambda core: core.withdraw(*reference))
+        with named_in_errors(name):
+            self._connection.ask(lambda core: core.withdraw(*reference))
 
     def outcome(self, error: BrokerTimeout, timeout_s: float | None = None) -> Outcome:
         """The outcome of a call of this Broker that raised BrokerTimeout: true if it was executed after all.
@@ -517,7 +547,7 @@ class Broker(Session):
     def list(self, prefix: str = "") -> Sequence[Listed]:
         """The shares of this namespace whose names start with `prefix`."""
         if not isinstance(prefix, str):
-            raise InvalidRequest(f"a prefix must be a str, not {type(prefix).__name__}")
+            raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")
         # The rows do not contain the id of the broker's run.
         rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
@@ -547,7 +577,7 @@ class Broker(Session):
         check_word(access, "access", ("safe", "shared"))
         if access == "shared":
             if private:
-                raise InvalidRequest('private=True and access="shared" contradict each other')
+                raise InvalidRequest('private=True and access="shared" contradict each other: pass one of the two')
             return [view.for_immutable_consumer() for view in self.plain_views(share, False)]
         return [exports.protected(view) for view in self.plain_views(share, private)]
 
@@ -558,9 +588,10 @@ class Broker(Session):
     def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
         if type(name) is str and name and name.isascii():
             return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # as `reference_of` would return
-        name, id, generation, broker_id = reference_of(name, self.namespace)
-        # No wait for a Share: the share that it refers to exists, or has ended for good.
-        return self._connection.acquire(name, id, generation, private, None if id else wait, broker_id, note)
+        text, id, generation, broker_id = reference_of(name, self.namespace)
+        with named_in_errors(name):
+            # No wait for a Share: the share that it refers to exists, or has ended for good.
+            return self._connection.acquire(text, id, generation, private, None if id else wait, broker_id, note)
 
 
 def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, direct_channels: bool = True) -> Broker:

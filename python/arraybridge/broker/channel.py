@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import reprlib
 import threading
 import time
 import weakref
@@ -20,6 +21,7 @@ from arraybridge import _core, autograph
 from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
 from arraybridge.broker.connection import UNAVAILABLE
 from arraybridge.broker.delivery import Acquired, Wanted
+from arraybridge.broker.facts import table_of
 from arraybridge.broker.placing import freeze, placed, placement_of, source_of_share
 from arraybridge.broker.worker import Worker, told
 from arraybridge.convert import tree
@@ -33,6 +35,7 @@ T = TypeVar("T")
 Role = Literal["sender", "receiver"]
 OnPeerDeath = Literal["raise", "wait"]
 # Errors that may pass when another process frees memory.
+_EMPTY: Final = "CHANNEL_EMPTY"
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
 
@@ -40,10 +43,14 @@ class _Due(NamedTuple):
     """The end of a wait; None: no limit."""
 
     at: float | None
+    seconds: float | None  # of the whole wait
 
     @classmethod
     def after(cls, timeout: float | None) -> _Due:
-        return cls(None if timeout is None else time.monotonic() + check_seconds(timeout, "timeout"))
+        if timeout is None:
+            return cls(None, None)
+        seconds = check_seconds(timeout, "timeout")
+        return cls(time.monotonic() + seconds, seconds)
 
     def left(self) -> float | None:
         return None if self.at is None else max(0.0, self.at - time.monotonic())
@@ -98,7 +105,7 @@ class Channel:
         self, broker: Broker, name: str, capacity: int | None, on_peer_death: OnPeerDeath = "raise"
     ) -> None:  # fmt: skip
         if not isinstance(name, str) or not name:
-            raise InvalidRequest("a channel's name must be a non-empty str")
+            raise InvalidRequest(f"a channel's name must be a non-empty str, not {reprlib.repr(name)}")
         check_text(name, "a channel's name")
         if capacity is not None and (not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1):
             raise InvalidRequest(f"capacity must be a number of arrays, at least 1, not {capacity!r}")
@@ -137,7 +144,8 @@ class Channel:
         """
         for end in self._ends.values():
             return end.capacity
-        raise ChannelClosed(f"no end of channel {self._name!r} is open here", reason="CHANNEL_NOT_OPEN")
+        what = f"no end of channel {self._name!r} is open here: open, send and receive open one"
+        raise ChannelClosed(what, reason="CHANNEL_NOT_OPEN")
 
     def open(self, role: Role) -> Channel:
         """Becomes a sender or a receiver at once, not with the first array, so that the other ends see it.
@@ -169,6 +177,10 @@ class Channel:
                 Nothing was sent; the next `send` queues for the next receiver.
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree.
             BrokerUnavailable: the broker has ended, and queued arrays are lost; the next call opens the channel again.
+
+        Example:
+            >>> frames = broker.channel("frames")
+            >>> frames.send(np.arange(3), metadata=b"first", timeout=10)
         """
         due = _Due.after(timeout)
         self._send(_Message.of(array, metadata), due)
@@ -204,6 +216,11 @@ class Channel:
             ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender is lost. The next `receive`
                 waits for who is left or comes back.
             BrokerTimeout: nothing arrived in time. Errors of `Broker.get` about the arrays; these are lost then.
+
+        Example:
+            >>> frames.send(np.arange(3))    # usually in another process
+            >>> frames.receive("torch", timeout=10)
+            tensor([0, 1, 2])
         """
         wanted = Wanted.of(framework, access, **wishes)
         return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
@@ -266,8 +283,24 @@ class Channel:
         return Channel, (self._broker, self._name, self._capacity, "wait" if self._waits else "raise")
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else " and ".join(self._ends) or "not open"
-        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}>"
+        state, capacity = self._seen()
+        size = "" if capacity is None else f", capacity {capacity}"
+        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}>"
+
+    def _repr_html_(self) -> str:
+        state, capacity = self._seen()
+        return table_of(f"Channel {self._name}", [
+            ("namespace", self._broker.namespace),
+            ("state", state),
+            ("capacity", "unknown before an end is open" if capacity is None else capacity),
+            ("broker", self._broker.latest_address or "not connected"),
+        ])  # fmt: skip
+
+    def _seen(self) -> tuple[str, int | None]:
+        """The state and the capacity as this process knows them, without a call. A forked child has no ends yet."""
+        ends = dict(self._ends) if self._pid == os.getpid() else {}
+        state = "closed" if self._closed else " and ".join(ends) or "not open"
+        return state, next((end.capacity for end in ends.values()), self._capacity)
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
         if self._pid != os.getpid():
@@ -276,7 +309,8 @@ class Channel:
             self._reset()
         with self._lock:
             if self._closed:
-                raise ChannelClosed(f"channel {self._name!r} was closed here", reason="CHANNEL_NOT_OPEN")
+                what = f"channel {self._name!r} was closed here: make a new one with Broker.channel"
+                raise ChannelClosed(what, reason="CHANNEL_NOT_OPEN")
             end = self._ends.get(role)
             if end is None:
                 sends, capacity = role == "sender", self._capacity or 0
@@ -338,8 +372,13 @@ class Channel:
             except BaseException:
                 self._unclaimed.append(coming)
                 raise
-            return self._claimed(coming, bool(done))
-        return self._on("receiver", lambda end: end.receive(private, due.left(), self._waits))
+            return self._claimed(coming, bool(done), due)
+        try:
+            return self._on("receiver", lambda end: end.receive(private, due.left(), self._waits))
+        except BrokerTimeout as error:
+            if error.reason != _EMPTY:
+                raise
+            raise self._nothing_came(due) from None
 
     async def _areceived(self, private: bool, due: _Due) -> Acquired:
         coming = self._next_received(private)
@@ -348,13 +387,17 @@ class Channel:
         except asyncio.CancelledError:
             self._unclaimed.append(coming)
             raise
-        return self._claimed(coming, bool(done))
+        return self._claimed(coming, bool(done), due)
 
-    def _claimed(self, coming: Future[Acquired], done: bool) -> Acquired:
+    def _claimed(self, coming: Future[Acquired], done: bool, due: _Due) -> Acquired:
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout(f"no array arrived in channel {self._name!r} in time", 4, "CHANNEL_EMPTY")
+        raise self._nothing_came(due)
+
+    def _nothing_came(self, due: _Due) -> BrokerTimeout:
+        what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {due.seconds:g} s"
+        return BrokerTimeout(f"{what}: send one in another process, or pass a larger timeout=", 4, _EMPTY)
 
     def _next_received(self, private: bool) -> Future[Acquired]:
         """An array that was received for a cancelled task, or the next one."""

@@ -99,7 +99,8 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
             child.kill()
             child.wait()
     if not is_ready:
-        raise BrokerUnavailable(f"the broker was started and did not get ready; its last output: {_tail(record)}", code=14)
+        what = f"the broker was started in {directory} and did not get ready within {READY_SECONDS:g} s"
+        raise BrokerUnavailable(f"{what}; its last output says why: {_tail(record)}", code=14)
     return child
 
 

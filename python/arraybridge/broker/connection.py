@@ -144,7 +144,19 @@ class Connection:
         try:
             return call(self.core())
         except _core.StatusError as status:
-            raise from_status(status) from None
+            raise self.error_of(status) from None
+
+    def error_of(self, status: _core.StatusError) -> BrokerError:
+        """The error of a refused call; names the address if no daemon answers there."""
+        error = from_status(status)
+        address = self._latest_address
+        listening = True
+        if status.code == UNAVAILABLE and address is not None:
+            with contextlib.suppress(OSError):  # no descriptor is left for the question
+                listening = discovery.is_listening(address)
+        if not listening:
+            error.message = f"{error.message}: {address!r}; {discovery.way_to_start(str(address), self._asked, self._start)}"
+        return error
 
     def put(
         self, name: str, views: Sequence[_core.View], options: _core.PutOptions
@@ -223,7 +235,7 @@ class Connection:
         try:
             told = self.core().outcome(error.code or _DEADLINE_EXCEEDED, error.message, error.reason, error.request, wait_s)
         except _core.StatusError as status:
-            raise from_status(status) from None
+            raise self.error_of(status) from None
         share, why_not = told
         return share, None if why_not is None else from_status(why_not)
 
@@ -249,7 +261,7 @@ class Connection:
         if not gone:
             if status.reason in _ASK_AGAIN:
                 return
-            raise from_status(status) from None
+            raise self.error_of(status) from None
         with self._lock:
             if self.known_core is core:
                 self.known_core = None

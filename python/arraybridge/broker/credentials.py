@@ -28,7 +28,7 @@ def stated(token: str | None) -> str:
     except UnicodeEncodeError:
         raise InvalidRequest("the token cannot be encoded as UTF-8") from None
     if size > _BYTES_MAX:
-        raise InvalidRequest(f"the token has {size} bytes; at most {_BYTES_MAX} are allowed")
+        raise InvalidRequest(f"the token has {size} bytes: pass a token of at most {_BYTES_MAX}")
     return token
 
 

@@ -25,6 +25,7 @@ from arraybridge.errors import BrokerUnavailable, exhausted_by
 Start = Literal["auto", "never", "private"]
 
 SYSTEM_DIRECTORY: Final = "/run/arraybridge"
+_START: Final = 'run `arraybridged`, pass the address of a broker, or use start="auto", which starts one'
 _log = logging.getLogger("arraybridge")
 
 
@@ -71,12 +72,29 @@ def _found(address: str | None, start: Start) -> Found:
     if own.refusal:
         raise BrokerUnavailable(f"no broker is running, and none can be started: {own.refusal}", code=14)
     if start == "never":
-        raise BrokerUnavailable('no broker is running, and start="never" forbids to start one', code=14)
+        none = f'no broker is running in {own.path} or {SYSTEM_DIRECTORY}, and start="never" forbids to start one'
+        raise BrokerUnavailable(f"{none}: {_START}", code=14)
     return _start_embedded()
 
 
+def way_to_start(address: str, asked: str | None, start: Start) -> str:
+    """The remedy if no daemon answers at an address.
+
+    Args:
+        asked, start: as in `find`, which found the address.
+    """
+    if start == "private":
+        return 'this private broker has ended with its shares: make a new Broker(start="private")'
+    directory = Path(address).parent if address.endswith(".sock") else Path(address)
+    there = f"start one there with `arraybridged --directory {directory}`"
+    if asked is None and not os.environ.get("ARRAYBRIDGE_ADDRESS"):
+        return there
+    other = "unset $ARRAYBRIDGE_ADDRESS" if asked is None else "pass no address"
+    return f"{there}, or {other}: Broker() finds or starts one"
+
+
 def is_listening(address: str | Path) -> bool:
-    """True if a daemon accepts connections at this directory or socket."""
+    """True if a daemon accepts connections at this directory or socket. Does not wait if its queue is full."""
     try:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError as error:
@@ -85,8 +103,11 @@ def is_listening(address: str | Path) -> bool:
             raise
         raise lack from error
     with made as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(_socket_of(Path(address))))
+        except BlockingIOError:
+            return True
         except OSError:
             return False
     return True
@@ -107,8 +128,12 @@ def _standing() -> Path | None:
             continue
         if is_listening(directory):
             return directory
-        raise BrokerUnavailable("the system's broker does not answer on its socket; see arraybridgectl doctor", code=14)
+        silent = f"the system's broker does not answer on its socket in {directory}"
+        raise BrokerUnavailable(f"{silent}: `arraybridgectl doctor` looks for the cause", code=14)
     return None
+
+
+_OTHER_DIRECTORY: Final = "remove it, or set $XDG_RUNTIME_DIR to a directory of this user with mode 0700"
 
 
 class _Own(NamedTuple):
@@ -133,9 +158,10 @@ def _own_directory() -> _Own:
     except FileNotFoundError:
         return _Own(path, usable=False)
     except OSError as error:
-        return _Own(path, usable=False, refusal=f"the directory for this user's broker, {path}: {error.strerror}")
+        what = f"the directory for this user's broker, {path}: {error.strerror}; {_OTHER_DIRECTORY}"
+        return _Own(path, usable=False, refusal=what)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        what = f"the directory for this user's broker, {path}, belongs to another user or is open to others"
+        what = f"the directory for this user's broker, {path}, belongs to another user or is open to others; {_OTHER_DIRECTORY}"
         return _Own(path, usable=False, refusal=what)
     return _Own(path, usable=True)
 
@@ -147,10 +173,11 @@ def _made_own_directory() -> Path:
     except FileExistsError:
         pass  # it exists and is not a directory; reported below
     except OSError as error:
-        raise BrokerUnavailable(f"the directory for this user's broker could not be created, {path}: {error.strerror}", code=14) from error
+        what = f"the directory for this user's broker could not be created, {path}: {error.strerror}; {_OTHER_DIRECTORY}"
+        raise BrokerUnavailable(what, code=14) from error
     own = _own_directory()
     if not own.usable:
-        raise BrokerUnavailable(own.refusal or "the directory for this user's broker was removed", code=14)
+        raise BrokerUnavailable(own.refusal or f"the directory for this user's broker, {path}, was removed: call again", code=14)
     return own.path
 
 
@@ -179,7 +206,8 @@ def _start_private() -> Found:
 
 def _check_allowed() -> None:
     if os.environ.get("ARRAYBRIDGE_START") == "never":
-        raise BrokerUnavailable("no broker is running, and ARRAYBRIDGE_START=never forbids to start one", code=14)
+        none = "no broker is running, and ARRAYBRIDGE_START=never forbids to start one"
+        raise BrokerUnavailable(f"{none}: run `arraybridged`, or unset $ARRAYBRIDGE_START", code=14)
 
 
 @contextlib.contextmanager
@@ -189,7 +217,8 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         while not _lock_now(descriptor):
             if time.monotonic() > deadline:
-                raise BrokerUnavailable("another process has been starting the broker for too long", code=14)
+                what = f"another process has been starting the broker for more than {child.READY_SECONDS:g} s ({path})"
+                raise BrokerUnavailable(f"{what}: call again, or end that process", code=14)
             time.sleep(0.02)
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core
@@ -49,7 +50,7 @@ class Publication(NamedTuple):
             InvalidRequest: an invalid name, tree or metadata.
         """
         if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidRequest("a name must be a non-empty str; None lets the broker choose one")
+            raise InvalidRequest(f"a name must be a non-empty str, not {reprlib.repr(name)}; None lets the broker choose one")
         check_text(name or "", "a name")
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):

@@ -9,7 +9,8 @@ from arraybridge import autograph
 from arraybridge.arguments import check_text
 from arraybridge.broker import discovery
 from arraybridge.broker.connection import UNAVAILABLE, Connection
-from arraybridge.errors import BrokerUnavailable, InvalidRequest
+from arraybridge.broker.facts import table_of
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, printable
 
 
 class Session:
@@ -49,8 +50,19 @@ class Session:
 
     def __repr__(self) -> str:
         address = self._connection.address
-        at = f"at {address}" if address else "not connected"
+        at = f"at {printable(address)}" if address else "not connected"
         return f"<{type(self).__name__} namespace {self.namespace!r}, {at}>"
+
+    def _repr_html_(self) -> str:
+        asked, start = self._connection.asked
+        address = self._connection.address
+        at = address or ("not connected" if asked is None else f"not connected, to {asked}")
+        return table_of(type(self).__name__, [
+            ("namespace", self.namespace),
+            ("address", at),
+            ("start", start),
+            ("timeout_s", self.timeout_s),
+        ])  # fmt: skip
 
     def close(self) -> None:
         """Ends the connection, and a private broker. Arrays stay valid; the next call connects again.

@@ -6,20 +6,26 @@ reading it there acquires it on that process's own connection.
 
 from __future__ import annotations
 
-import html
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.arguments import Access, check_text
-from arraybridge.arrays.devices import HOST
+from arraybridge.arrays.devices import HOST, named
+from arraybridge.broker.facts import table_of
 from arraybridge.convert.source import Held
-from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedArray, printable
+from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import namespace_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import ShareInfo, View
     from arraybridge.broker.broker import Broker
+
+
+_SHOWN_MAX: Final = 16  # arrays in a notebook
 
 
 class ArraySpec(NamedTuple):
@@ -61,17 +67,20 @@ def record_from(fields: tuple[Any, ...]) -> Record:
         InvalidRequest: another version of this package pickled it.
     """
     if len(fields) != len(Record._fields):
-        raise InvalidRequest("this share was pickled by another version of arraybridge")
+        what = f"a Share with {len(fields)} facts was pickled by another version of arraybridge, this one has {len(Record._fields)}"
+        raise InvalidRequest(f"{what}: install the same version in both processes")
     return Record(*fields)
 
 
 class Share(Held):
-    """A published, immutable, named array or tree of arrays.
+    """A published, immutable, named array or tree of arrays, of one generation of its name.
+
+    Consumers of DLPack, such as `torch.from_dlpack(share)`, get a copy-on-write mapping of its one array.
 
     Example:
-        share = broker.put(array, "frame")
-        share.to("torch")            # the newest bytes of this very share
-        torch.from_dlpack(share)     # the same, copy-on-write
+        >>> share = broker.put(np.arange(3), "counts")
+        >>> share.to("torch")
+        tensor([0, 1, 2])
     """
 
     __slots__ = ("__weakref__", "_address", "_broker", "_record")
@@ -208,23 +217,36 @@ class Share(Held):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:3])
-        more = ", ..." if len(self._record.arrays) > 3 else ""
-        return f"<Share {self.name!r} generation {self.generation}: {arrays}{more}, {self.nbytes} bytes>"
+        where = f"on {named(self.device)}, {self._own_bytes()} bytes"
+        return f"<Share {self.name!r} generation {self.generation}: {self._arrays_text(3)} {where}>"
 
     def __rich_repr__(self) -> Any:
         yield self.name
         yield "generation", self.generation
         yield "arrays", [(_short(spec.dtype), spec.shape) for spec in self.specs]
+        yield "device", named(self.device)
         yield "nbytes", self.nbytes
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{index}</td><td>{html.escape(printable(_short(spec.dtype)))}</td><td>{spec.shape}</td></tr>"
-            for index, spec in enumerate(self.specs)
-        )
-        head = f"<b>{html.escape(printable(self.name))}</b>, generation {self.generation}, {self.nbytes} bytes"
-        return f"<div>{head}<table><tr><th></th><th>dtype</th><th>shape</th></tr>{rows}</table></div>"
+        broker = "a broker" if self._address is None else f"the broker at {self._address}"
+        return table_of(f"Share {self.name}", [
+            ("generation", self.generation),
+            ("arrays", self._arrays_text(_SHOWN_MAX)),
+            ("device", named(self.device)),
+            ("bytes", f"{self._own_bytes()}, in the broker's memory {self.nbytes}"),
+            ("namespace", self.namespace),
+            ("held by", broker),
+        ])  # fmt: skip
+
+    def _own_bytes(self) -> int:
+        """The bytes of the arrays alone. The broker's memory is used in multiples of 256."""
+        return sum(math.prod(shape) * bits * lanes // 8 for _, (_, bits, lanes), shape, *_ in self._record.arrays)
+
+    def _arrays_text(self, most: int) -> str:
+        """The dtypes and shapes of the first arrays."""
+        shown = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:most])
+        more = len(self._record.arrays) - most
+        return f"{shown} and {more} more" if more > 0 else shown
 
     def _only(self) -> None:
         if len(self._record.arrays) != 1 or self._record.structure:
@@ -273,8 +295,20 @@ def reference_of(name: str | Share, namespace: str) -> tuple[str, int, int, byte
     if not isinstance(name, Share):
         raise InvalidRequest(f"a share must be named by a non-empty str or a Share, not by {name!r}")
     if name.namespace != namespace:
-        raise InvalidRequest(f"the share is of namespace {name.namespace!r}, this Broker of {namespace!r}: use another Broker")
+        what = f"the share {name.name!r} is of namespace {name.namespace!r}, this Broker of {namespace!r}"
+        raise InvalidRequest(f"{what}: use share.to(framework), or Broker(namespace={name.namespace!r})")
     return "", name.id, name.generation, name.broker_id
+
+
+@contextlib.contextmanager
+def named_in_errors(share: str | Share) -> Iterator[None]:
+    """Adds the name of a Share to the broker's error, which has its id alone."""
+    try:
+        yield
+    except ShareNotFound as error:
+        if isinstance(share, Share):
+            error.at(f"share {share.name!r}")
+        raise
 
 
 def _short(dtype: str) -> str:

@@ -27,6 +27,7 @@ Kind = Literal[
     "allocate", "publish", "acquire", "release", "withdraw", "session_begin", "session_end", "refusal", "quota"
 ]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
+_NO_EVENT: Final = "NO_EVENT"
 
 
 class Event(NamedTuple):
@@ -77,7 +78,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         for kind in wanted:
             check_word(kind, "a kind of event", KINDS)
         if not isinstance(names, str):
-            raise InvalidRequest(f"names must be a str, the prefix of names, not {type(names).__name__}")
+            raise InvalidRequest(f"names must be a str, the prefix of names, not {names!r}")
         check_text(names, "the prefix of names")
         self._broker = broker
         self._kinds: Final = wanted
@@ -124,7 +125,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout("no event occurred in time", 4, "NO_EVENT")
+        raise self._nothing_occurred(timeout)
 
     async def anext(self, timeout: float | None = None) -> Event:
         """`next` for an event loop. An event that arrives for a cancelled task is kept for the next call."""
@@ -138,7 +139,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise BrokerTimeout("no event occurred in time", 4, "NO_EVENT")
+        raise self._nothing_occurred(timeout)
 
     def __iter__(self) -> Watch:
         return self
@@ -193,7 +194,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             self._reset()
         with self._lock:
             if self._closed:
-                raise WatchClosed("this watch was closed", 5, "WATCH_NOT_OPEN")
+                raise self._was_closed()
             if not self._open:
                 connection = self._broker._connection
                 self._open.append(connection.ask(lambda core: core.open_watch(self._kinds, self._names)))
@@ -204,8 +205,21 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             return Event(*self._opened().next(timeout))
         except _core.StatusError as status:
             if self._closed:
-                raise WatchClosed("this watch was closed", 5, "WATCH_NOT_OPEN") from None
+                raise self._was_closed() from None
+            if status.reason == _NO_EVENT:
+                raise self._nothing_occurred(timeout) from None
             raise from_status(status) from None
+
+    def _was_closed(self) -> WatchClosed:
+        return WatchClosed(f"{self._text()} was closed here: make a new one with Broker.watch", 5, "WATCH_NOT_OPEN")
+
+    def _nothing_occurred(self, timeout: float | None) -> BrokerTimeout:
+        what = f"{self._text()} received no event within {timeout:g} s"
+        return BrokerTimeout(f"{what}: pass a larger timeout=, or watch more kinds= or names=", 4, _NO_EVENT)
+
+    def _text(self) -> str:
+        of = f" of {', '.join(self._kinds)}" if self._kinds else ""
+        return f"the watch{of} in namespace {self._broker.namespace!r}"
 
     def _next_event(self) -> Future[Event]:
         """The request of a cancelled task, or a new one."""

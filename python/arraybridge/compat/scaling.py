@@ -54,7 +54,7 @@ def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") 
     if _dtype_name(array.dtype, memory_type) == name:
         return array
     if not has_dtype(memory_type, name):
-        raise UnsupportedDtype(memory_type, memory_type, "scale", f"{memory_type} has no dtype {name} in its present configuration")
+        raise _without(name, memory_type, memory_type)
     values = values_of(array, memory_type)
     result = _scaled(values, numpy_adapter.dtype_of(name), scaling, memory_type)
     return brought(result, memory_type, device_of(array))
@@ -76,7 +76,7 @@ def _scaled_to(memory_type: str, array: Any, target_dtype: object, scaling: Scal
     """An ndarray's values as an array of a framework without arrays on the host: on its first device."""
     name = _dtype_name(target_dtype, memory_type)
     if not has_dtype(memory_type, name):
-        raise UnsupportedDtype("numpy", memory_type, "scale", f"{memory_type} has no dtype {name} in its present configuration")
+        raise _without(name, "numpy", memory_type)
     return brought(scale_dtype(array, name, scaling=scaling), memory_type, None)
 
 
@@ -86,7 +86,7 @@ def _of(memory_type: MemoryType) -> Callable[..., Any]:
         if found == "numpy" and devices.CPU not in named(memory_type).caps().devices:
             return _scaled_to(memory_type, array, target_dtype, scaling)
         if found is not None and found != memory_type:
-            raise InvalidMemoryType(found, memory_type, "scale", f"the array is {found}, not {memory_type}")
+            raise InvalidMemoryType(found, memory_type, "scale", f"the array is {found}, not {memory_type}: use scale_dtype")
         return scale_dtype(array, target_dtype, scaling=scaling)
 
     scale.__name__ = scale.__qualname__ = f"scale_{memory_type}"
@@ -100,6 +100,11 @@ def _of(memory_type: MemoryType) -> Callable[..., Any]:
 SCALING_FUNCTIONS: Final = MappingProxyType({each.value: _of(each) for each in MemoryType})
 
 
+def _without(name: str, source: str, memory_type: str) -> UnsupportedDtype:
+    reason = f"{memory_type} has no dtype {name} in its present configuration: scale to another dtype, or an ndarray"
+    return UnsupportedDtype(source, memory_type, "scale", reason)
+
+
 def _dtype_name(dtype: object, memory_type: str) -> str:
     name = planner.dtype_name(dtype)
     if name not in CODES and dtype is not None:  # None, of which NumPy makes float64, is excluded
@@ -109,7 +114,8 @@ def _dtype_name(dtype: object, memory_type: str) -> str:
         except (TypeError, ValueError):
             pass
     if name not in CODES:
-        raise UnsupportedDtype(memory_type, memory_type, "scale", f"not a numeric dtype: {dtype!r}")
+        reason = f"not a numeric dtype: {dtype!r}; use a name such as 'uint8' or 'float32'"
+        raise UnsupportedDtype(memory_type, memory_type, "scale", reason)
     return name
 
 

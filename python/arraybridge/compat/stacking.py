@@ -9,7 +9,7 @@ from arraybridge import adapters, autograph, planner
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
-from arraybridge.arrays.classes import detect_memory_type, memory_type_named
+from arraybridge.arrays.classes import FRAMEWORKS, MEMORY_TYPES, detect_memory_type, memory_type_named
 from arraybridge.compat.scaling import scale_dtype
 from arraybridge.convert.memory import brought, converted, device_of, values_of
 from arraybridge.errors import MemoryConversionError, UnsupportedDtype
@@ -40,7 +40,7 @@ def stack_slices(
     memory_type = _wanted(memory_type, target_type)
     slices = list(slices)
     if not slices:
-        raise ValueError("Cannot stack empty list of slices")
+        raise ValueError("Cannot stack empty list of slices: pass at least one 2D array")
     shapes = [_shape(each, number) for number, each in enumerate(slices)]
     for number, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -75,7 +75,8 @@ def unstack_slices(
     """
     shape = tuple(getattr(array, "shape", ()))
     if detect_memory_type(array) is None or len(shape) != 3:
-        raise ValueError(f"Array must be 3D, of one of the six frameworks: this is {_named(array)} of shape {shape}")
+        six = ", ".join(FRAMEWORKS[: len(MEMORY_TYPES)])
+        raise ValueError(f"Array must be 3D, of one of the frameworks {six}: this is {_named(array)} of shape {shape}")
     whole = converted(array, None, _wanted(memory_type, None), gpu_id, trees=False)
     slices = [whole[number] for number in range(int(shape[0]))]
     if copy:
@@ -134,11 +135,12 @@ class Planes(NamedTuple):
 def _restacked(results: Sequence[Any], memory_type: str, where: int | None) -> Any:
     lengths = {len(each) if isinstance(each, tuple) else None for each in results}
     if len(lengths) > 1:
-        raise ValueError(f"the slices have different numbers of results: {sorted(map(str, lengths))}")
+        numbers = sorted(map(str, lengths))
+        raise ValueError(f"the slices have different numbers of results: {numbers}; return as many for each slice")
     if lengths in (set(), {None}):
         return stack_slices(results, memory_type, where)
     if lengths == {0}:
-        raise ValueError("an empty tuple has no result to stack")
+        raise ValueError("an empty tuple has no result to stack: return at least one array for each slice")
     stack = stack_slices([each[0] for each in results], memory_type, where)
     return (stack, *([each[more] for each in results] for more in range(1, len(results[0]))))
 
@@ -175,7 +177,7 @@ def _common(dtypes: Sequence[Any], memory_type: str) -> Any:
     try:
         return ensure_module("numpy").result_type(*dtypes)
     except TypeError as error:
-        reason = f"no common dtype for {sorted({str(dtype) for dtype in dtypes})}"
+        reason = f"no common dtype for {sorted({str(dtype) for dtype in dtypes})}: convert the slices to one dtype first"
         raise UnsupportedDtype("slices", memory_type, "place", reason) from error
 
 

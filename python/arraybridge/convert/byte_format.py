@@ -191,7 +191,7 @@ def _short(dtype: str) -> str:
 
 
 def _refused(why: str) -> InvalidRequest:
-    return InvalidRequest(f"not the bytes of one array (to_bytes, safetensors): {why}")
+    return InvalidRequest(f"not the bytes of one array, as to_bytes makes them, or safetensors: {why}")
 
 
 autograph.mark_module(__name__)

@@ -11,6 +11,7 @@ decides, as in Broker.convert.
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
@@ -20,7 +21,7 @@ from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
 from arraybridge.arrays import devices
-from arraybridge.arrays.classes import detect_memory_type, framework_of, memory_type_named
+from arraybridge.arrays.classes import detect_memory_type, framework_of, memory_type_named, unreadable
 from arraybridge.convert import shortcut, sparse, tree, ways
 from arraybridge.convert.passing import passed
 from arraybridge.convert.source import Source, on_host, plain, source_of
@@ -32,7 +33,6 @@ from arraybridge.errors import (
     DeviceUnavailable,
     FrameworkNotAvailable,
     InvalidDevice,
-    InvalidMemoryType,
     InvalidRequest,
     MemoryConversionError,
     SourceTypeMismatch,
@@ -135,6 +135,11 @@ def convert_memory(
         InvalidRequest: no such route, or a tree without any array.
         MemoryConversionError: the base of all of them; itself: a framework refused.
         For a tree the message begins with the path of the array, for example ['a'][3].
+
+    Example:
+        >>> tensor = convert_memory(np.arange(3), "numpy", "torch", gpu_id=None)
+        >>> tensor.tolist()
+        [0, 1, 2]
     """
     return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
 
@@ -267,7 +272,7 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     said = kind if source_type is None else str(source_type)
     wanted = memory_type_named(target_type, said)
     if source_type is None and found is None and not readable(data):
-        raise InvalidMemoryType(said, wanted, "detect", f"Unknown memory type for {kind}")
+        raise unreadable(data, wanted)
     # Objects of several arrays belong to a framework, too; its adapter describes them.
     if source_type is not None and memory_type_named(source_type) not in (found, framework_of(type(data))):
         reason = f"the data is {kind}, not {said}; source_type=None detects it"
@@ -366,7 +371,8 @@ def _ordinal(gpu_id: object, names: _Names) -> int | None:
     except TypeError:
         number = -1
     if number < 0:
-        raise InvalidDevice(*names, "device", f"Invalid GPU device ID: {gpu_id!r}")
+        reason = f"gpu_id={reprlib.repr(gpu_id)} is not the number of a GPU: pass 0, 1, ... in CUDA's order, or None for the CPU"
+        raise InvalidDevice(*names, "device", reason)
     return number
 
 

@@ -149,7 +149,7 @@ def _step_text(step: Any) -> str:
 class _Writer(_Walk):
     """Writes the structure."""
 
-    too_deep = f"a tree may be nested {DEPTH_MAX} deep"
+    too_deep = f"a tree may be nested {DEPTH_MAX} deep: put the inner parts as shares of their own"
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -190,7 +190,8 @@ class _Writer(_Walk):
             node = self.below(("value",), self.node, value)
             if len(self.leaves) == before:
                 return node
-        raise InvalidRequest(f"the value of {member} is not a plain value: a reader without its class could not read it")
+        what = f"the value of {member} is not a plain value, so that a reader without its class could not read it"
+        raise InvalidRequest(f"{what}: give the member a plain value, or put the value of another field")
 
     def _leaf(self, leaf: Any) -> int:
         self.leaves.append(self._read(leaf))
@@ -298,7 +299,7 @@ def _no_constant(word: str) -> float:
 class _Converter(_Walk):
     """Makes a tree of the same classes with other arrays."""
 
-    too_deep = f"a tree may be nested {DEPTH_MAX} deep"
+    too_deep = f"a tree may be nested {DEPTH_MAX} deep: convert the inner parts alone"
 
     def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any]) -> None:
         super().__init__()

@@ -1,0 +1,23 @@
+"""Facts are the (name, value) pairs that an object shows of itself in a notebook, as an HTML table.
+
+Names and dtypes come from other processes, so all texts are escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from arraybridge.errors import printable
+
+Facts = Sequence[tuple[str, object]]
+
+
+def table_of(title: str, facts: Facts) -> str:
+    """The HTML table of these facts, below a title."""
+    rows = "".join(f"<tr><td>{_escaped(name)}</td><td>{_escaped(value)}</td></tr>" for name, value in facts)
+    return f"<div><b>{_escaped(title)}</b><table>{rows}</table></div>"
+
+
+def _escaped(value: object) -> str:
+    return html.escape(printable(str(value)))

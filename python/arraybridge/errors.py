@@ -211,7 +211,6 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 _REMEDIES: dict[str, str] = {
     "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
     "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
-    "CHANNEL_ENDED": "open the channel again for the next stream",
     "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
     "CHANNEL_NOT_OPEN": "make a new one with Broker.channel",
     "DEVICE_TOO_SMALL": "put less at once, or raise the capacity of the broker's memory",
@@ -220,10 +219,8 @@ _REMEDIES: dict[str, str] = {
     "NAMESPACE_READ_ONLY": "use another namespace=, or let the operator add the user to its access list",
     "NAME_DID_NOT_COME": "check the name and the namespace= of the process that puts it, or pass a larger wait=",
     "NAME_TAKEN": "pass replace=True to publish its next generation, or another name",
-    "NO_RECEIVER": "queued arrays were dropped: send again after another process has opened the channel as a receiver",
     "QUOTA_EXCEEDED": "withdraw shares, drop arrays that were read from the broker, or raise this limit",
     "QUOTA_TOO_SMALL": "put less at once, or raise this limit",
-    "SENDER_DIED": "the stream is incomplete: start the sender again, and open the channel again",
     "SHARE_GONE": "it was withdrawn or replaced: get its name, which means the newest generation",
     "SHARE_NOT_FOUND": "Broker.list() has the names that exist, and get(wait=seconds) waits for a new one",
     "TOO_LARGE": "pass less, or raise this limit of the broker",

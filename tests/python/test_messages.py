@@ -109,9 +109,9 @@ def full(scene: Scene) -> None:
         sender.send(scene.array, timeout=0.02)
 
 
-def after_receivers(scene: Scene) -> None:
+def after_receivers(scene: Scene, complete: bool = True) -> None:
     sender, receiver = scene.ends("left")
-    receiver.close()
+    receiver.close() if complete else receiver.abandon()
     sender.send(scene.array)
 
 
@@ -438,12 +438,14 @@ ROWS = [
     Row("an empty channel", errors.BrokerTimeout, lambda s: s.broker.channel("empty").receive(timeout=0.02),
         "no array arrived", "channel 'empty'.* within 0.02 s", "send one.*larger timeout="),
     Row("a full channel", errors.BrokerTimeout, full, "is full", "channel 'full'.*2", "larger timeout= or capacity=", "CHANNEL_FULL"),
-    Row("a channel without receivers", errors.PeerGone, after_receivers,
-        "no receiver any more", "channel 'left'", "send again after", "NO_RECEIVER"),
+    Row("a channel that its receivers have closed", errors.ChannelClosed, after_receivers,
+        "no receiver any more", "channel 'left'", "next send queues for the next receiver", "NO_RECEIVER"),
+    Row("a receiver that is gone", errors.PeerGone, lambda s: after_receivers(s, False),
+        "gave it up after 0 shares", "channel 'left'", "next send queues for the next receiver", "RECEIVER_ABANDONED"),
     Row("a sender that is gone", errors.PeerGone, lambda s: after_senders(s, False),
-        "ended without closing", "channel 'over'", "start the sender again", "SENDER_DIED"),
+        "gave it up before its stream was complete", "channel 'over'", "next receive waits for the senders", "SENDER_ABANDONED"),
     Row("a stream that has ended", errors.ChannelClosed, lambda s: after_senders(s, True),
-        "has ended", "channel 'over'", "open the channel again", "CHANNEL_ENDED"),
+        "has ended", "channel 'over'", "next receive waits for the next stream", "CHANNEL_ENDED"),
     Row("a closed channel", errors.ChannelClosed, lambda s: closed(s).receive(),
         "was closed here", "channel 'closed'", "make a new one with Broker.channel", "CHANNEL_NOT_OPEN"),
     Row("a capacity without an end", errors.ChannelClosed, lambda s: s.broker.channel("unopened").capacity,

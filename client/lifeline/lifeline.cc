@@ -43,7 +43,7 @@ Status ConnectFailed(const std::string& address, int error) {
   if (error == EACCES || error == EPERM) return PermissionDenied("the broker's socket may not be used by this user");
   if (error == EAGAIN) return DeadlineExceeded("the broker did not accept the connection in time");
   return Unavailable("no broker answers at '", address, "': ", std::strerror(error),
-                     ". arraybridged --directory DIR starts one, and $ARRAYBRIDGE_ADDRESS=DIR names it to clients");
+                     "; arraybridged --directory DIR starts one for $ARRAYBRIDGE_ADDRESS=DIR");
 }
 
 // A process may have closed its standard descriptors. Output that it writes to them must not reach the broker.

@@ -155,7 +155,9 @@ class Connection:
             with contextlib.suppress(OSError):  # no descriptor is left for the question
                 listening = discovery.is_listening(address)
         if not listening:
-            error.message = f"{error.message}: {address!r}; {discovery.way_to_start(str(address), self._asked, self._start)}"
+            what = error.message.partition("; arraybridged --directory")[0]  # the client's remedy, for programs in C++
+            where = "" if repr(address) in what else f": {address!r}"
+            error.message = f"{what}{where}; {discovery.way_to_start(str(address), self._asked, self._start)}"
         return error
 
     def put(

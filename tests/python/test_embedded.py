@@ -16,7 +16,7 @@ import pytest
 from processes import environment, run_client, start_daemon, stop_daemon
 
 import arraybridge
-from arraybridge import BrokerUnavailable, _bin
+from arraybridge import BrokerTimeout, BrokerUnavailable, _bin
 from arraybridge.broker import child, discovery
 
 USE = """
@@ -148,6 +148,15 @@ def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
     with arraybridge.Broker(start="never") as consumer:
         assert consumer.get("a").tolist() == [0, 1, 2]
     wait_for_end(daemon)
+
+
+def test_a_wait_in_vain_says_that_this_process_started_the_broker(runtime):
+    with arraybridge.Broker() as starts:
+        with pytest.raises(BrokerTimeout, match=r"This process started this broker \d+ s ago"):
+            starts.get("nobody", wait=0.05)
+        with arraybridge.Broker() as joins, pytest.raises(BrokerTimeout) as late:
+            joins.get("nobody", wait=0.05)
+    assert "started this broker" not in str(late.value)
 
 
 def test_it_survives_its_starter_while_others_are_connected(runtime):

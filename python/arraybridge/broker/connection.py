@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
@@ -149,6 +150,10 @@ class Connection:
     def error_of(self, status: _core.StatusError) -> BrokerError:
         """The error of a refused call; names the address if no daemon answers there."""
         error = from_status(status)
+        found = self._found
+        if status.reason == "NAME_DID_NOT_COME" and found is not None and found.embedded and found.started is not None:
+            age = time.monotonic() - found.started
+            error.message += f". This process started this broker {age:.0f} s ago: the name may be at another one"
         address = self._latest_address
         listening = True
         if status.code == UNAVAILABLE and address is not None:

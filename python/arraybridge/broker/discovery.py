@@ -35,6 +35,7 @@ class Found(NamedTuple):
     address: str
     embedded: bool  # may be started again after it has ended
     end: Callable[[], None] | None  # ends a private broker
+    started: float | None = None  # when this process started it, as time.monotonic has it
 
 
 def find(address: str | None, start: Start) -> Found:
@@ -185,11 +186,13 @@ def _start_embedded() -> Found:
     _check_allowed()
     directory = _made_own_directory()
     # A second process waits here, and finds the daemon of the first.
+    started = None
     with _locked(directory / "embedded.lock"):
         if not is_listening(directory):
             child.start(directory)
+            started = time.monotonic()
             _log.info("started an embedded broker")
-    return Found(str(directory), embedded=True, end=None)
+    return Found(str(directory), embedded=True, end=None, started=started)
 
 
 def _start_private() -> Found:

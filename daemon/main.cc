@@ -186,8 +186,9 @@ class Ending {
     sessions_ = now.sessions;
     sessions_total_ = now.sessions_total;
     // A consumer may still be importing its framework.
-    const bool awaited = now.unread_shares > 0;
-    return Clock::now() - in_use_ >= (awaited ? std::max(config_.exit_when_idle, config_.linger) : config_.exit_when_idle);
+    const auto patience =
+        now.unread_shares > 0 ? std::max(config_.exit_when_idle, config_.linger) : config_.exit_when_idle;
+    return Clock::now() - in_use_ >= patience;
   }
 
   const Config& config_;

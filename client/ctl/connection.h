@@ -17,9 +17,9 @@
 
 namespace arraybridge::ctl {
 
-// Finds the broker that `address` (empty: not given) and the environment name: a directory with sockets, or a unix://
-// or tcp:// URI. Without an argument: FindAddress. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the
-// socket in such a directory.
+// Finds the broker that `address` (empty: not given) names: a directory with sockets, or a unix:// or tcp:// URI.
+// Without an address: FindAddress. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the socket
+// in such a directory.
 Result<std::string> FindBroker(const std::string& address, const std::string& socket = "broker.sock");
 
 // Returns a channel over a connected socket. UNAVAILABLE: no process listens there. PERMISSION_DENIED: this user must

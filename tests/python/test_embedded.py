@@ -140,7 +140,7 @@ def test_it_ends_when_idle_after_its_starter_was_killed(runtime):
 
 
 def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
-    monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1min")
+    monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1m")
     run_client("import arraybridge, numpy; arraybridge.Broker().put(numpy.arange(3), 'a')")
     [daemon] = daemons_of(runtime)
     time.sleep(1)

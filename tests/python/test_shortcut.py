@@ -203,7 +203,7 @@ def test_each_short_way_is_counted(here: arraybridge.Broker) -> None:
 
 def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broker) -> None:
     pytest.importorskip("torch")
-    roads = here._delivery._shortcuts._roads
+    routes = here._delivery._shortcuts._routes
     array, stop, wrong = aligned((4, 4)), threading.Event(), []
 
     def converts() -> None:
@@ -217,7 +217,7 @@ def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broke
         thread.start()
     for _ in range(2000):
         here.convert(array, "torch", copy=False)
-        roads.clear()
+        routes.clear()
     stop.set()
     for thread in threads:
         thread.join()
@@ -234,8 +234,8 @@ def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be
         made = here.convert(tensor, "numpy", copy=copy)
         assert address_of(made) == address_of(tensor)
         assert not made.flags.writeable
-    roads = here._delivery._shortcuts._roads
-    (road,) = (road for (kind, *_), road in roads.items() if kind is type(tensor))
+    routes = here._delivery._shortcuts._routes
+    (road,) = (road for (kind, *_), road in routes.items() if kind is type(tensor))
     assert road[0] is adapters.named("tensorflow").straight("numpy")
 
 
@@ -254,7 +254,7 @@ def test_a_private_road_that_fails_later_costs_no_conversion(
 def test_nothing_that_tables_hold_can_hurt() -> None:
     array = np.zeros(3)
     key, view = (np.ndarray, "x"), _core.wrap(array)
-    for roads in (
+    for routes in (
         {}, {key: None}, {key: (1,)}, {key: (_core.wrap, None, None, None)}, {key: (_core.wrap, None, None, {})},
         {key: (len, None, None, {})}, {key: (_core.wrap, None, None, {view.traits: 3})},
         {key: (_core.wrap, int, None, {})}, {key: (_core.wrap, None, None, {view.traits: (1, len, iter([]))})},
@@ -263,7 +263,7 @@ def test_nothing_that_tables_hold_can_hurt() -> None:
         {key: (_core.wrap, None, None, {view.traits: (1, None, object())})},
         {key: (lambda _: (1, 2, 3), None, None, {})}, {key: (lambda _: (1, []), None, None, {})},
     ):  # fmt: skip
-        assert _core.shortcut(roads, array, "x") is None  # type: ignore[arg-type]
+        assert _core.shortcut(routes, array, "x") is None  # type: ignore[arg-type]
     assert _core.shortcut({(list, "x"): (_core.wrap, None, None, {})}, [], "x") is None
     assert _core.shortcut({}, array, []) is None, "a wish that nothing can look up"
     with pytest.raises(TypeError, match="takes tables"):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIES = [
     ("def withdraw(self, name: str, id: int = 0,", "def withdraw(self, title: str, id: int = 0,", "Core.withdraw"),
     ("def close(self, complete: bool = True)", "def close(self, complete: bool = False)", "ChannelEnd.close"),
-    ("def receive(self, private: bool = False,", "def receive(self, private: bool,", "ChannelEnd.receive"),
+    ("self, private: bool = False, timeout_s", "self, private: bool, timeout_s", "ChannelEnd.receive"),
     ("def settle(self) -> None: ...", "def settle(self, soon: bool) -> None: ...", "Core.settle"),
     ("    def flush(self) -> None: ...\n", "", "Core.flush"),
     ("def named(self, dtype: str,", "def named(self, kind: str,", "View.named"),

@@ -50,7 +50,7 @@ def _pipe() -> tuple[int, int]:
 def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     """Starts a daemon in a session (and so a process group) of its own, and returns when it is ready.
 
-    It inherits only the descriptors in `keep`. $ARRAYBRIDGE_LINGER ("5min", "0s"): how long it stays without sessions
+    It inherits only the descriptors in `keep`. $ARRAYBRIDGE_LINGER ("5m", "0s"): how long it stays without sessions
     while named arrays are unread.
 
     Raises:

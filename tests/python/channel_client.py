@@ -54,7 +54,8 @@ def send_and_hang(broker, name, count):
 
 
 def receive_and_hang(broker, name):
-    array = broker.channel(name).receive()
+    channel = broker.channel(name)
+    array = channel.receive()
     print(number_of(array), flush=True)
     time.sleep(600)
 

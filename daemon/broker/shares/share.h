@@ -30,7 +30,6 @@ struct Share {
   std::shared_ptr<const std::string> maker_client;  // the maker's name for itself
   std::string note;                                 // the maker's note on how the bytes came
   std::chrono::steady_clock::time_point born;
-  bool unread = false;  // counts in Shares::unread
   uint64_t leases = 0;
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then
@@ -38,6 +37,7 @@ struct Share {
   uint64_t awaiting = 0;         // leases, of these, that were granted before the fence was done
   Session* fenced_by = nullptr;  // the maker, while `fenced` of that session has the share
   bool withdrawn = false;
+  bool unread = false;  // counts in Shares::unread
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
   bool retired = false;                 // its catalogue entry is retired
   std::unique_ptr<History> history;     // null: never read by a call

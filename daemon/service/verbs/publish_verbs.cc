@@ -115,12 +115,11 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
 
 bool PublishVerbs::ServeQueued(SessionId session, std::optional<std::string_view> ns) {
   if (!broker_.has_queues()) return false;
-  // Another thread may serve the entries first, which has the same effect.
-  const std::vector<OpenQueue> pending = broker_.PendingQueues(session, ns);
-  for (const OpenQueue& each : pending) {
+  for (const OpenQueue& each : broker_.PendingQueues(session, ns)) {
     ServePublishes(each, session_queue::Format::kSlots, SessionQueue::Others::kDefer);
   }
-  return !pending.empty();
+  // Also if nothing was pending: another thread may have served a queue since the caller looked.
+  return true;
 }
 
 void PublishVerbs::AnnounceName(SessionId maker, std::string_view ns, std::string_view name) {

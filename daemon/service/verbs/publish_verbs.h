@@ -41,8 +41,9 @@ class PublishVerbs {
   // Serves at most `most` unwaited publishes and returns their number. Cuts a session that wrote an invalid entry.
   // `others`: whether other requests may run between them.
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
-  // Serves the unwaited publishes in the queues of this namespace, or of all of the user's namespaces: a name exists as
-  // soon as its request is in a queue. False: no queue had any.
+  // Serves the unwaited publishes in the queues of this namespace, or of all namespaces of the user: a name exists from
+  // the moment at which its request stands in a queue. True: a name that was missing before this call may exist now.
+  // False: no session has a queue.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
   // The share with this name is complete: serves the requests that wait for it.
   void AnnounceName(SessionId maker, std::string_view ns, std::string_view name);

@@ -29,8 +29,7 @@ std::string FindAddress(const std::string& socket) {
   const std::string runtime = RuntimeDirectory();
   std::string temporary = Environment("TMPDIR");
   if (temporary.empty()) temporary = "/tmp";
-  const std::string own =
-      runtime.empty() ? Concat(temporary, "/arraybridge-", ::getuid()) : Concat(runtime, "/arraybridge");
+  std::string own = runtime.empty() ? Concat(temporary, "/arraybridge-", ::getuid()) : Concat(runtime, "/arraybridge");
   if (IsOwn(own) && HasSocket(own, socket)) return own;
   if (std::string system(kSystemDirectory); HasSocket(system, socket)) return system;
   const std::string shared = Environment("NVIDIA_DRA_LOCAL_IPC_DIR");

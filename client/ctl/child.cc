@@ -11,6 +11,7 @@ namespace arraybridge::ctl {
 
 Result<int> RunChild(std::vector<std::string> words) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t process = 0;

@@ -39,7 +39,7 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-std::string Or(std::string said, const char* variable) { return said.empty() ? Environment(variable) : said; }
+std::string Or(const std::string& said, const char* variable) { return said.empty() ? Environment(variable) : said; }
 
 Result<std::string> ReadFile(const std::string& path, std::string_view flag, std::string_view variable) {
   if (path.empty()) return InvalidArgument("over TCP ", flag, " (or $", variable, ") must name a file");

@@ -135,7 +135,7 @@ Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Dead
     mutex_.lock();
     return writable;
   }
-  const Status waited = ReadUntilRoom(queue, slots, *deadline);
+  Status waited = ReadUntilRoom(queue, slots, *deadline);
   if (waited.ok() || waited.code() == Code::kCancelled) return waited;
   return DeadlineExceeded("the broker did not take the request in time");
 }

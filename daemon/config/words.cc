@@ -20,7 +20,7 @@ Result<std::string> ReadOneOf(std::string_view text, const std::vector<std::stri
 }
 
 Result<uint64_t> ReadNumberIn(std::string_view text, uint64_t least, uint64_t most, std::string_view right) {
-  const auto number = ReadNumber(text);
+  auto number = ReadNumber(text);
   if (number.ok() && *number >= least && *number <= most) return number;
   return InvalidArgument("'", text, "' is not ", right);
 }

@@ -74,7 +74,7 @@ class UsedMemory final : public DeferredRelease {
 
 // Never destroyed: arrays may outlive other static objects.
 const std::shared_ptr<Reclaimer>& TheReclaimer() {
-  static auto* const reclaimer = new std::shared_ptr<Reclaimer>(Reclaimer::Make([](Reclaimer::Batch) {}));
+  static auto* const reclaimer = new std::shared_ptr<Reclaimer>(Reclaimer::Make([](const Reclaimer::Batch&) {}));
   return *reclaimer;
 }
 

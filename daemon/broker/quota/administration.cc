@@ -23,7 +23,7 @@ Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKe
   const auto key = state.namespaces.MeantBy(of);
   if (!key.ok()) return key.status();
   state.arenas.because = FreeCause::kAdmin;
-  const auto withdrawn = state.shares.Withdraw(state.namespaces.Find(*key), key->name, keys, nullptr);
+  auto withdrawn = state.shares.Withdraw(state.namespaces.Find(*key), key->name, keys, nullptr);
   state.arenas.because = FreeCause::kRelease;
   return withdrawn;
 }

@@ -74,8 +74,9 @@ class Bencher {
 
   Status Add(Row row, const std::function<Status()>& once) {
     auto timed = Time(std::move(row), wishes_, once);
-    if (timed.ok()) rows_.push_back(*std::move(timed));
-    return timed.status();
+    if (!timed.ok()) return timed.status();
+    rows_.push_back(*std::move(timed));
+    return Ok();
   }
 
   // A name that is unique on this host, with a lifetime in case the command is killed.
@@ -111,7 +112,7 @@ class Bencher {
     if (!share.ok()) return share.status();
     const ShareRef ref{.name = share->name};
     for (const auto& [how, broker] : {std::pair{"by a call", &*caller}, {"without a call", &*holder}}) {
-      AB_RETURN_IF_ERROR(Add({"acquire", how, kSmall}, [&] { return broker->Acquire(ref).status(); }));
+      AB_RETURN_IF_ERROR(Add({"acquire", how, kSmall}, [&, by = broker] { return by->Acquire(ref).status(); }));
     }
     return maker->Withdraw(ref);
   }

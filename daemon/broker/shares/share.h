@@ -37,7 +37,7 @@ struct Share {
   uint64_t awaiting = 0;         // leases, of these, that were granted before the fence was done
   Session* fenced_by = nullptr;  // the maker, while `fenced` of that session has the share
   bool withdrawn = false;
-  bool unread = false;  // counts in Shares::unread
+  bool unread = false;                  // counts in Shares::unread
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
   bool retired = false;                 // its catalogue entry is retired
   std::unique_ptr<History> history;     // null: never read by a call

@@ -4,7 +4,7 @@ Errors of the broker are raised as StatusError(code, message, reason, request); 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 dlpack_version: Final[tuple[int, int]]
 
@@ -260,6 +260,15 @@ def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, 
             plans), and plans from View.traits to (plan, show or None, count). A `read` may also return (result, key of
             its plan).
     """
+
+class GetMethod:
+    """Broker.get: calls `function` unless the share is found without a call to the daemon. A Broker's attribute `_fast` is
+    (connection, forms, note, granted): `known_core` of the connection, from a framework's name to the last two arguments of
+    `try_acquire`, what is called with a plan, and what is called with a share that has none and the framework.
+    """
+
+    def __new__(cls, function: Any, /) -> Self: ...
+    def __call__(self, *arguments: Any, **options: Any) -> Any: ...
 
 def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
     """The result for a share that is found without a call, and its plan; None: `core.acquire` is needed.

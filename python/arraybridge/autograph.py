@@ -25,5 +25,7 @@ def mark_module(name: str) -> None:
             continue
         for each in (member, *(vars(member).values() if isinstance(member, type) else ())):
             function: Any = getattr(each, "__func__", each)  # of a classmethod or staticmethod
-            if isinstance(function, FunctionType):
+            wrapped = getattr(function, "__wrapped__", function)  # of a method in C
+            if isinstance(wrapped, FunctionType):
+                unconverted(wrapped)
                 unconverted(function)

@@ -121,6 +121,8 @@ py::object InfoOf(Share share, bool waited) {
   return Own(NewShareInfo(std::make_shared<Share>(std::move(share))));
 }
 
+PyTypeObject* g_core_type = nullptr;  // set once, under the import lock
+
 class Core {
  public:
   Core(std::string address, std::string ns, double timeout_s, std::string client, bool catalogue, std::string token,
@@ -449,8 +451,9 @@ void AddCore(py::module_& module) {
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())
       .def("close", &WatchEnd::Close);
-  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
+  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
+  g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());
+  core.def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
@@ -480,7 +483,11 @@ void AddCore(py::module_& module) {
 }
 
 std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private) {
-  return py::cast<Core&>(py::handle(core)).TryAcquire(name, map_private);
+  // An object of the class itself needs no search for the class, which takes as long as the rest of a lookup.
+  if (Py_TYPE(core) != g_core_type) return py::cast<Core&>(py::handle(core)).TryAcquire(name, map_private);
+  auto* const instance = reinterpret_cast<py::detail::instance*>(core);
+  auto* const its = static_cast<Core*>(instance->get_value_and_holder().value_ptr());
+  return its == nullptr ? std::nullopt : its->TryAcquire(name, map_private);  // null: made without __init__
 }
 
 }  // namespace arraybridge::python

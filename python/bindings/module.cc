@@ -6,6 +6,7 @@
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/share_info.h"
+#include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
 
 namespace {
@@ -57,7 +58,7 @@ PyMethodDef g_functions[] = {
 
 PYBIND11_MODULE(_core, module) {
   if (ab::InternExchangeNames() < 0 || ab::AddViewType(module.ptr()) < 0 || ab::AddShareInfoType(module.ptr()) < 0 ||
-      PyModule_AddFunctions(module.ptr(), g_functions) < 0)
+      ab::AddGetMethodType(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
   // Created without the GIL, because it waits for a query in progress.

@@ -7,6 +7,7 @@
 #include "python/bindings/exchange.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/share_info.h"
+#include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
 
 namespace arraybridge::python {
@@ -25,15 +26,6 @@ PyObject* KeyOf(PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
   PyTuple_SET_ITEM(key, 0, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(array))));
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(key, i + 1, Py_NewRef(wishes[i]));
   return key;
-}
-
-// A tuple of `size` that a table has under this key, as a new reference, because another thread may clear the table.
-// nullptr, possibly without an error.
-Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
-  if (!PyDict_CheckExact(table) || key == nullptr) return nullptr;
-  PyObject* entry = PyDict_GetItemWithError(table, key);
-  if (entry == nullptr || !PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != size) return nullptr;
-  return Ref(Py_NewRef(entry));
 }
 
 // The fields of shortcut.py's Route.
@@ -62,13 +54,16 @@ struct Route {
   PyObject* const plans;
 };
 
+bool Count(const Ref& decided) {
+  PyObject* const count = PyTuple_GET_ITEM(decided.get(), 2);
+  if (!PyIter_Check(count)) return false;
+  const Ref counted(PyIter_Next(count));
+  return counted != nullptr;
+}
+
 // Returns the result and its plan, and counts it.
 PyObject* Answer(const Ref& decided, const Ref& found) {
-  if (found == nullptr) return nullptr;
-  PyObject* const count = PyTuple_GET_ITEM(decided.get(), 2);
-  if (!PyIter_Check(count)) return nullptr;
-  const Ref counted(PyIter_Next(count));
-  if (counted == nullptr) return nullptr;
+  if (found == nullptr || !Count(decided)) return nullptr;
   return PyTuple_Pack(2, found.get(), PyTuple_GET_ITEM(decided.get(), 0));
 }
 
@@ -141,14 +136,21 @@ Ref DecidedOf(const Acquired& acquired, PyObject* plans) {
   return Entry(plans, number.get(), 3);
 }
 
-PyObject* Shown(const Ref& decided, View view) {
+Ref Shown(const Ref& decided, View view) {
   const Ref object(NewView(std::move(view)));
   if (object == nullptr) return nullptr;
-  return Answer(decided, Ref(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), object.get())));
+  return Ref(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), object.get()));
 }
 
-// ((ShareInfo, [View, ...]), None), as returned by Core.acquire.
-PyObject* AsFound(Acquired acquired) {
+// The bytes of a name that the fast path looks up; nothing for other objects.
+std::optional<std::string_view> NameOf(PyObject* name) {
+  if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_COMPACT_ASCII(name)) return std::nullopt;
+  return std::string_view(reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(name)),
+                          static_cast<size_t>(PyUnicode_GET_LENGTH(name)));
+}
+
+// (ShareInfo, [View, ...]), as returned by Core.acquire.
+PyObject* FoundOf(Acquired acquired) {
   const Ref views(PyList_New(static_cast<Py_ssize_t>(acquired.views.size())));
   if (views == nullptr) return nullptr;
   for (size_t i = 0; i < acquired.views.size(); ++i) {
@@ -158,31 +160,43 @@ PyObject* AsFound(Acquired acquired) {
   }
   const Ref share(NewShareInfo(std::move(acquired.share)));
   if (share == nullptr) return nullptr;
-  const Ref found(PyTuple_Pack(2, share.get(), views.get()));
-  return found == nullptr ? nullptr : PyTuple_Pack(2, found.get(), Py_None);
+  return PyTuple_Pack(2, share.get(), views.get());
 }
 
 }  // namespace
 
+Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size) {
+  if (!PyDict_CheckExact(table) || key == nullptr) return nullptr;
+  PyObject* entry = PyDict_GetItemWithError(table, key);
+  if (entry == nullptr || !PyTuple_CheckExact(entry) || PyTuple_GET_SIZE(entry) != size) return nullptr;
+  return Ref(Py_NewRef(entry));
+}
+
+bool MayGoOn() {
+  if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyErr_Clear();
+  return true;
+}
+
+Held AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans) {
+  const auto text = NameOf(name);
+  auto acquired = text.has_value() ? TryAcquire(core, *text, map_private) : std::nullopt;
+  if (!acquired.has_value()) return {};
+  const Ref decided(DecidedOf(*acquired, plans));
+  if (decided == nullptr && PyErr_Occurred() != nullptr) return {};
+  if (decided == nullptr) return {Ref(FoundOf(*std::move(acquired))), nullptr};
+  Ref shown = Shown(decided, std::move(acquired->views[0]));
+  if (shown == nullptr || !Count(decided)) return {};
+  return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
+}
+
 PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count != 4) return PyErr_Format(PyExc_TypeError, "try_acquire takes a Core, a name, private, and plans");
-    PyObject* const name = arguments[1];
-    if (!PyUnicode_CheckExact(name) || !PyUnicode_IS_COMPACT_ASCII(name)) Py_RETURN_NONE;
-    const std::string_view text(reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(name)),
-                                static_cast<size_t>(PyUnicode_GET_LENGTH(name)));
-    auto acquired = TryAcquire(arguments[0], text, arguments[2] == Py_True);
-    if (!acquired.has_value()) Py_RETURN_NONE;
-    const Ref decided(DecidedOf(*acquired, arguments[3]));
-    if (decided == nullptr) {
-      if (PyErr_Occurred() != nullptr) return nullptr;
-      return AsFound(*std::move(acquired));
-    }
-    PyObject* const shown = Shown(decided, std::move(acquired->views[0]));
-    if (shown != nullptr) return shown;
-    // The full path reports the error. KeyboardInterrupt and SystemExit are passed on.
-    if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
-    PyErr_Clear();
+    const Held held = AcquireAs(arguments[0], arguments[1], arguments[2] == Py_True, arguments[3]);
+    if (held.result != nullptr)
+      return PyTuple_Pack(2, held.result.get(), held.plan == nullptr ? Py_None : held.plan.get());
+    if (!MayGoOn()) return nullptr;
     Py_RETURN_NONE;
   });
 }
@@ -191,10 +205,7 @@ PyObject* Shortcut(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count < 2) return PyErr_Format(PyExc_TypeError, "shortcut takes tables, an array, and wishes");
     PyObject* const taken = Taken(arguments[0], arguments[1], arguments + 2, count - 2);
-    if (taken != nullptr) return taken;
-    // The full path reports the error. KeyboardInterrupt and SystemExit are passed on.
-    if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
-    PyErr_Clear();
+    if (taken != nullptr || !MayGoOn()) return taken;
     Py_RETURN_NONE;
   });
 }

@@ -7,10 +7,11 @@ maker and the daemon have ended.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
@@ -43,6 +44,12 @@ _ONLY_ONCE = (
     "a capsule can be read only once, and a plan would consume it: plan for asdlpack(capsule), or convert it with explain=True"
 )
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
+_F = TypeVar("_F")
+
+
+def _quick(function: _F) -> _F:
+    """`get`, answered in C where no call to the daemon is needed."""
+    return cast(_F, functools.update_wrapper(_core.GetMethod(function), cast(Any, function)))
 
 
 class Broker(Session):
@@ -76,7 +83,8 @@ class Broker(Session):
         direct_channels: bool = True,
     ) -> None:
         super().__init__(address, namespace, start, timeout_s, token, direct_channels)
-        self._delivery = Delivery(self._connection)
+        delivery = self._delivery = Delivery(self._connection)
+        self._fast = self._connection, delivery.short, delivery.note, delivery.granted_as  # for _core.GetMethod
         references.remember(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -239,6 +247,7 @@ class Broker(Session):
     def get(
         self, name: str | Share, framework: str, *, explain: bool = ..., **wishes: Unpack[GetWishes],
     ) -> Any: ...  # fmt: skip
+    @_quick
     def get(
         self,
         name: str | Share,

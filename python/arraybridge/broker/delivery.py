@@ -163,6 +163,10 @@ class Delivery:
         self._note(info, plans, wanted)
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
+    def granted_as(self, acquired: Acquired, framework: str) -> Any:
+        """A share as arrays of this framework, without other options."""
+        return self.granted(acquired, Wanted.of(framework))
+
     def all_granted(self, found: Sequence[Acquired], wanted: Wanted) -> list[Any]:
         """Each share in this form, in their order."""
         results: list[Any] = []

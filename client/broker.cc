@@ -61,6 +61,7 @@ class Broker::Core : public ForkParticipant {
   std::optional<Acquired> TryAcquire(const ShareRef& ref, MapMode mode) const;
   // Acquires all shares or none, in as many requests as needed.
   Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
+  Result<uint64_t> Withdraw(const std::string& request, std::span<const ShareRef> refs);
   // Makes room for the arrays on `device`, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -292,9 +293,9 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
   }
 }
 
-Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity) {
+Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   const Deadline deadline = core_->Timeout();
-  const std::string request = codec::EncodeOpenChannel(core_->options().ns, name, role, capacity);
+  const std::string request = codec::EncodeOpenChannel(core_->options().ns, name, role, options);
   for (bool again = true;; again = false) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
@@ -329,26 +330,34 @@ Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
   return core_->connection()->OutcomeOf(failed, steady_clock::now() + timeout);
 }
 
-Status Broker::Withdraw(const ShareRef& ref) {
-  const Deadline deadline = core_->Timeout();
-  const std::string request = codec::EncodeWithdraw(core_->options().ns, {&ref, 1});
+// Returns the number of shares.
+Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<const ShareRef> refs) {
+  const Deadline deadline = Timeout();
   for (bool again = true;; again = false) {
-    auto session = core_->connection()->Connected(deadline);
+    auto session = connection()->Connected(deadline);
     if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckLife(**session, {&ref, 1}));
+    AB_RETURN_IF_ERROR(CheckLife(**session, refs));
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
-      const auto returned = answer.ok() ? codec::DecodeReturned(answer->payload) : answer.status();
-      if (self && returned.ok()) self->written().Return(*returned);
+      const auto withdrawn = answer.ok() ? codec::DecodeWithdrawn(answer->payload) : answer.status();
+      if (self && withdrawn.ok()) self->written().Return(withdrawn->returned);
     };
     auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
-    const auto returned = codec::DecodeReturned(answer->payload);
-    if (!returned.ok()) return returned.status();
-    (*session)->written().Return(*returned);
-    return Ok();
+    const auto withdrawn = codec::DecodeWithdrawn(answer->payload);
+    if (!withdrawn.ok()) return withdrawn.status();
+    (*session)->written().Return(withdrawn->returned);
+    return withdrawn->shares;
   }
+}
+
+Status Broker::Withdraw(const ShareRef& ref) {
+  return core_->Withdraw(codec::EncodeWithdraw(core_->options().ns, {&ref, 1}), {&ref, 1}).status();
+}
+
+Result<uint64_t> Broker::DrainChannel(const std::string& name, bool remove) {
+  return core_->Withdraw(codec::EncodeDrainChannel(core_->options().ns, name, remove), {});
 }
 
 Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {

@@ -19,6 +19,14 @@ struct ab_broker {
 struct ab_array {
   std::vector<arraybridge::View> views;
   std::optional<arraybridge::Placement> placement;  // of an array made by ab_empty
+  std::shared_ptr<const arraybridge::Share> share;  // of other arrays
+  arraybridge::Sent sent;
+};
+
+struct ab_channel {
+  arraybridge::Broker& broker;
+  arraybridge::Channel channel;
+  arraybridge::PeerDeath on_peer_death;
 };
 
 namespace {
@@ -36,6 +44,11 @@ std::string& Message() {
   return message;
 }
 
+std::string& Reason() {
+  thread_local std::string reason;
+  return reason;
+}
+
 // The latest timeout error of a call on this thread.
 Status& TimedOut() {
   thread_local Status status;
@@ -45,6 +58,7 @@ Status& TimedOut() {
 ab_code Told(const Status& status) {
   if (status.code() == arraybridge::Code::kDeadlineExceeded) TimedOut() = status;
   Message() = status.ok() ? std::string() : status.message();
+  Reason() = status.reason();
   return static_cast<ab_code>(status.code());
 }
 
@@ -63,6 +77,9 @@ ab_code Guarded(Work work) noexcept {
 // The sizes of the structs in the first version of the header.
 constexpr size_t kOptionsBytesMin = offsetof(ab_options, token);
 constexpr size_t kViewBytesMin = sizeof(ab_view);
+constexpr size_t kContentBytesMin = sizeof(ab_content);
+constexpr size_t kInfoBytesMin = sizeof(ab_info);
+constexpr size_t kChannelOptionsBytesMin = sizeof(ab_channel_options);
 
 Status CheckSize(size_t size, size_t least, const char* what) {
   constexpr size_t kMost = 4096;  // larger than any future struct, so not a valid size
@@ -126,6 +143,44 @@ Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   return options;
 }
 
+std::string BytesOf(const void* bytes, size_t count) {
+  return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), count);
+}
+
+// The content's arrays in broker memory: copied there, or born there.
+Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_content& content) {
+  if (content.array != nullptr) {
+    if (content.array->placement) return *content.array->placement;
+    return InvalidArgument("content.array is not of ab_empty: pass its views");
+  }
+  if (content.views == nullptr && content.count > 0) return InvalidArgument("content.views is NULL");
+  std::vector<View> views;
+  // An older program's views are shorter than this library's.
+  const auto* next = reinterpret_cast<const std::byte*>(content.views);
+  for (size_t i = 0; i < content.count; ++i) {
+    const auto* const given = reinterpret_cast<const ab_view*>(next);
+    auto view = ViewOf(given);
+    if (!view.ok()) return InvalidArgument("content.views[", i, "]: ", view.status().message());
+    views.push_back(*std::move(view));
+    next += given->size;
+  }
+  if (views.empty()) return InvalidArgument("content has no arrays");
+  return broker.Place(views);
+}
+
+ab_array* ArrayOf(arraybridge::Acquired acquired) {
+  auto made = std::make_unique<ab_array>();
+  made->views = std::move(acquired.views);
+  made->share = std::move(acquired.share);
+  made->sent = std::move(acquired.sent);
+  return made.release();
+}
+
+std::optional<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms) {
+  if (timeout_ms < 0) return std::nullopt;
+  return std::chrono::milliseconds(timeout_ms);
+}
+
 Status Publish(arraybridge::Broker& broker, const arraybridge::Placement& placement, const char* name, int replace) {
   arraybridge::Broker::PublishOptions options;
   options.name = name;
@@ -136,6 +191,7 @@ Status Publish(arraybridge::Broker& broker, const arraybridge::Placement& placem
 }  // namespace
 
 const char* ab_message() { return Message().c_str(); }
+const char* ab_reason() { return Reason().c_str(); }
 
 ab_code ab_connect(const ab_options* options, ab_broker** broker) {
   return Guarded([&]() -> Status {
@@ -196,12 +252,106 @@ ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** 
     options.wait = std::chrono::milliseconds(wait_ms);
     auto acquired = broker->broker.Acquire(wanted, options);
     if (!acquired.ok()) return acquired.status();
-    auto made = std::make_unique<ab_array>();
-    made->views = std::move(acquired->views);
-    *array = made.release();
+    *array = ArrayOf(*std::move(acquired));
     return Ok();
   });
 }
+
+ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* content, int replace) {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckName(name));
+    const auto known = Known(content, kContentBytesMin, "content");
+    if (!known.ok()) return known.status();
+    const auto placed = Placed(broker->broker, *known);
+    if (!placed.ok()) return placed.status();
+    arraybridge::Broker::PublishOptions options;
+    options.name = name;
+    options.replace = replace != 0;
+    options.structure = BytesOf(known->structure, known->structure_bytes);
+    options.metadata = BytesOf(known->metadata, known->metadata_bytes);
+    return broker->broker.Publish(*placed, options).status();
+  });
+}
+
+ab_code ab_info_of(const ab_array* array, ab_info* info) {
+  return Guarded([&]() -> Status {
+    if (info == nullptr) return InvalidArgument("info is NULL");
+    const size_t size = info->size;
+    AB_RETURN_IF_ERROR(CheckSize(size, kInfoBytesMin, "info"));
+    if (array->share == nullptr) return InvalidArgument("the array is of ab_empty: nothing is known of it yet");
+    const arraybridge::Share& share = *array->share;
+    const arraybridge::Sent& sent = array->sent;
+    std::memset(info, 0, size);  // clears fields of a newer header, which are unknown here
+    *info = {size,
+             share.name.c_str(),
+             sent.sender ? 0 : share.generation,
+             share.structure.data(),
+             share.structure.size(),
+             share.metadata.data(),
+             share.metadata.size(),
+             sent.sequence,
+             sent.stream,
+             sent.time_ns,
+             sent.sender ? sent.sender->process_id : 0,
+             sent.sender ? sent.sender->client.c_str() : ""};
+    return Ok();
+  });
+}
+
+ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const ab_channel_options* options,
+                        ab_channel** channel) {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckName(name));
+    if (channel == nullptr) return InvalidArgument("channel is NULL");
+    if (role != AB_SENDER && role != AB_RECEIVER) {
+      return InvalidArgument("role ", role, " is neither AB_SENDER (1) nor AB_RECEIVER (2)");
+    }
+    const auto known = options == nullptr ? Result<ab_channel_options>(ab_channel_options{})
+                                          : Known(options, kChannelOptionsBytesMin, "options");
+    if (!known.ok()) return known.status();
+    if (known->mode < AB_AS_IS || known->mode > AB_LATEST) {
+      return InvalidArgument("mode ", known->mode, " is none: there are AB_AS_IS (0) to AB_LATEST (3)");
+    }
+    const arraybridge::ChannelOptions said{
+        known->capacity, static_cast<arraybridge::ChannelMode>(known->mode),
+        known->drop_oldest != 0 ? arraybridge::OnSlow::kDropOldest : arraybridge::OnSlow::kBlock, known->replay};
+    auto opened = broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), said);
+    if (!opened.ok()) return opened.status();
+    const auto death = known->wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
+    *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, *std::move(opened), death}).release();
+    return Ok();
+  });
+}
+
+ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_ms) {
+  return Guarded([&]() -> Status {
+    const auto known = Known(content, kContentBytesMin, "content");
+    if (!known.ok()) return known.status();
+    const auto placed = Placed(channel->broker, *known);
+    if (!placed.ok()) return placed.status();
+    return channel->channel.Send(*placed, {.structure = BytesOf(known->structure, known->structure_bytes),
+                                           .metadata = BytesOf(known->metadata, known->metadata_bytes),
+                                           .timeout = TimeoutOf(timeout_ms),
+                                           .on_peer_death = channel->on_peer_death});
+  });
+}
+
+ab_code ab_receive(ab_channel* channel, int64_t timeout_ms, ab_array** array) {
+  return Guarded([&]() -> Status {
+    if (array == nullptr) return InvalidArgument("array is NULL");
+    auto received =
+        channel->channel.Receive({.timeout = TimeoutOf(timeout_ms), .on_peer_death = channel->on_peer_death});
+    if (!received.ok()) return received.status();
+    *array = ArrayOf(*std::move(received));
+    return Ok();
+  });
+}
+
+ab_code ab_close_channel(ab_channel* channel) {
+  return Guarded([&] { return channel->channel.Close(); });
+}
+
+void ab_drop_channel(ab_channel* channel) { std::unique_ptr<ab_channel>(channel).reset(); }
 
 size_t ab_count(const ab_array* array) { return array->views.size(); }
 

@@ -53,6 +53,7 @@ Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& optio
       role_(role),
       id_(opened.channel),
       capacity_(opened.capacity),
+      mode_(opened.mode),
       forks_(ForkGeneration()),
       seen_notice_(opened.seen_notice) {}
 
@@ -215,6 +216,7 @@ Status Channel::End::Close(bool complete) {
 
 const std::string& Channel::name() const { return end_->name(); }
 uint64_t Channel::capacity() const { return end_->capacity(); }
+ChannelMode Channel::mode() const { return end_->mode(); }
 Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
 Result<Acquired> Channel::Receive(const ReceiveOptions& options) { return end_->Receive(options); }
 Status Channel::Close() { return end_->Close(true); }

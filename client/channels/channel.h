@@ -31,6 +31,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
 
   const std::string& name() const { return name_; }
   uint64_t capacity() const { return capacity_; }
+  ChannelMode mode() const { return mode_; }
 
   Status Send(const Placement& placement, const SendOptions& options);
   Result<Acquired> Receive(const ReceiveOptions& options);
@@ -56,7 +57,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   // Asks for a direct channel before a call, once that is worth it; does not wait.
   void PrefetchDirect() AB_EXCLUDES(mutex_);
   void HandleDirect(Result<Answer> answer) AB_EXCLUDES(mutex_);
-  void MapDirect(std::vector<UniqueFd> files) AB_REQUIRES(mutex_);
+  void MapDirect(std::vector<UniqueFd> files, Sender sender) AB_REQUIRES(mutex_);
   // `ended`: the DirectProducer or DirectConsumer that has ended, or that this end does not use any more; nothing
   // happens if another thread has left it already. `tell`: the broker is to revoke it.
   void LeaveDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
@@ -83,6 +84,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   const Role role_;
   const uint64_t id_;
   const uint64_t capacity_;
+  const ChannelMode mode_;
   const uint64_t forks_;  // of the process in which it was opened
   std::atomic<bool> closed_{false};
   std::atomic<uint64_t> seen_notice_;  // the last notice that a caller has got

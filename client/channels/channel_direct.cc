@@ -33,7 +33,7 @@ bool KnownToBeMapped(Session& session, WrittenArena& arena, Deadline deadline) {
 void Channel::End::PrefetchDirect() {
   {
     const MutexLock lock(mutex_);
-    if (!options_.direct_channels || asked_ || ++calls_ < ask_with_) return;
+    if (!options_.direct_channels || mode_ > ChannelMode::kQueue || asked_ || ++calls_ < ask_with_) return;
     asked_ = true;
   }
   const std::weak_ptr<End> weak = weak_from_this();
@@ -49,7 +49,8 @@ void Channel::End::HandleDirect(Result<Answer> answer) {
   if (answer.ok()) {
     std::vector<UniqueFd> files = std::move(answer->more);
     files.insert(files.begin(), std::move(answer->descriptor));
-    return MapDirect(std::move(files));
+    auto sender = codec::DecodeDirectSender(answer->payload);
+    return MapDirect(std::move(files), sender.ok() ? *std::move(sender) : Sender{});
   }
   asked_ = false;
   ask_with_ = calls_ + pause_;
@@ -57,7 +58,7 @@ void Channel::End::HandleDirect(Result<Answer> answer) {
 }
 
 // If this process cannot map it, it does not ask again.
-void Channel::End::MapDirect(std::vector<UniqueFd> files) {
+void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
   auto pages = DirectPages::Map(role_ == Role::kSender, files);
   if (!pages.ok()) return;
   std::unique_ptr<DirectPages> mapped = *std::move(pages);
@@ -65,7 +66,7 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files) {
   if (role_ == Role::kSender) {
     producer_ = std::make_shared<DirectProducer>(std::move(mapped), session_->lifeline(), session_->written());
   } else {
-    consumer_ = std::make_shared<DirectConsumer>(std::move(mapped));
+    consumer_ = std::make_shared<DirectConsumer>(std::move(mapped), std::move(sender));
     consumer_->NoteCalls(received_);
   }
   if (producer_) session_->direct_producers().Add(producer_);
@@ -177,11 +178,13 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions
       arena = session_->read().Find(of.arena, of.generation);
       return arena != nullptr;
     };
-    switch (consumer->Take(session_->lifeline(), received, maps, &entry)) {
+    uint64_t sequence = 0;
+    switch (consumer->Take(session_->lifeline(), received, maps, &entry, &sequence)) {
       case DirectConsumer::Outcome::kTaken: {
         auto taken = TakeSent(*session_, consumer, entry, std::move(arena), options_.ns, name_, options.mode);
         // An entry with a malformed description is lost, and the entries after it are not.
         if (!taken.ok()) return taken.status();
+        taken->sent = consumer->SentOf(entry, sequence);
         return taken;
       }
       case DirectConsumer::Outcome::kByCalls:

@@ -55,6 +55,7 @@ CommandLine::CommandLine() {
   DeclareTop();
   DeclareTokens();
   DeclareShares();
+  DeclareChannels();
   DeclareFiles();
   DeclareWatch();
   DeclareShell();
@@ -256,6 +257,27 @@ void CommandLine::DeclareShares() {
   withdraw_ = add("withdraw", "withdraw a share from its name", Withdraw);
   withdraw_->add_flag("--admin", anybodys_, "any user's share, through the administration socket");
   withdraw_uid_ = withdraw_->add_option("--uid", asked_.uid, "of this user; implies --admin");
+}
+
+void CommandLine::DeclareChannels() {
+  auto* const channel = app_.add_subcommand("channel", "list, show, drain and remove channels");
+  channel->require_subcommand(1);
+  Add(*channel, "ls", "list channels, as ls channels does",
+      [this](Connection& connection, const Options& options, std::ostream& out) {
+        listed_.what = "channels";
+        return Ls(connection, options, listed_, out);
+      });
+  using ChannelCommand = Status (*)(Connection&, const Options&, const ChannelArgument&, std::ostream&);
+  const auto add = [&](const char* name, const char* help, ChannelCommand asks) {
+    auto* const one =
+        Add(*channel, name, help, [this, asks](Connection& connection, const Options& options, std::ostream& out) {
+          return asks(connection, options, channel_, out);
+        });
+    one->add_option("CHANNEL", channel_.name, "its name, in the namespace of -n or in 'default'")->required();
+  };
+  add("show", "print a channel, its ends and its rate", ShowChannel);
+  add("drain", "drop what is queued; a channel without an open end goes", DrainChannel);
+  add("rm", "remove a channel without an open end, and what is queued in it", RemoveChannel);
 }
 
 void CommandLine::DeclareFiles() {

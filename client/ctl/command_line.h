@@ -46,6 +46,7 @@ class CommandLine {
   void DeclareLs();
   void DeclareTop();
   void DeclareShares();
+  void DeclareChannels();
   void DeclareFiles();
   void DeclareWatch();
   void DeclareAdministration();
@@ -83,6 +84,7 @@ class CommandLine {
   bool batch_ = false;
 
   ShareArgument share_;
+  ChannelArgument channel_;
   bool anybodys_ = false;
   CLI::App* withdraw_ = nullptr;
   CLI::Option* withdraw_uid_ = nullptr;

@@ -103,6 +103,18 @@ Status Trace(Connection& connection, const Options& options, const ShareArgument
 Status Explain(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
 Status Withdraw(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out);
 
+// A channel in the namespace of the options, or in "default".
+struct ChannelArgument {
+  std::string name;
+  std::chrono::milliseconds interval{500};  // over which rates are measured
+};
+// Prints the channel, its ends, and how many shares pass in a second.
+Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
+// Drops what is queued in the channel.
+Status DrainChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
+// As DrainChannel; the channel goes. FAILED_PRECONDITION: an end is open.
+Status RemoveChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
+
 struct WatchWishes {
   std::vector<std::string> kinds;  // empty: all kinds
   std::string name_prefix;

@@ -10,7 +10,7 @@ void DirectConsumer::NoteCalls(uint64_t received) {
 
 // The entry is copied before `calls` is loaded: so a share that its producer sent by a call before it is counted.
 DirectConsumer::Outcome DirectConsumer::Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps,
-                                             direct_channel::Entry* entry) {
+                                             direct_channel::Entry* entry, uint64_t* sequence) {
   const MutexLock lock(mutex_);
   if (!pages_->stands()) return Outcome::kEnded;
   const bool copied = reader_.Copy(*entry) != 0;
@@ -20,6 +20,7 @@ DirectConsumer::Outcome DirectConsumer::Take(Lifeline& lifeline, uint64_t receiv
   if (header.bit >= direct_channel::kReturnBits) return Outcome::kMalformed;
   if (!maps(header)) return Outcome::kLacksArena;
   reader_.Take();
+  *sequence = pages_->control().sequence + reader_.taken() + received;
   if (pages_->Pass()) return Outcome::kTaken;
   if (!pages_->AwaitRevoked(lifeline)) return Outcome::kEnded;
   // If the broker has published the entry, the share comes by a call.

@@ -18,8 +18,9 @@ namespace arraybridge {
 // Thread-safe.
 class DirectConsumer {
  public:
-  explicit DirectConsumer(std::unique_ptr<DirectPages> pages)
+  explicit DirectConsumer(std::unique_ptr<DirectPages> pages, Sender sender = {})
       : pages_(std::move(pages)),
+        sender_(std::make_shared<const Sender>(std::move(sender))),
         page_(*static_cast<direct_channel::ConsumerPage*>(pages_->own())),
         reader_(page_.progress, producer_page().progress,
                 direct_channel::SlotsOf(producer_page(), pages_->capacity())) {}
@@ -37,10 +38,13 @@ class DirectConsumer {
   // what stands there.
   enum class Outcome : uint8_t { kTaken, kEmpty, kByCalls, kLacksArena, kMalformed, kEnded };
   using MapsArena = std::function<bool(const direct_channel::Header&)>;
-  // Copies the next entry into `entry`; its range is this caller's until Return. `maps`: whether this process maps the
-  // arena in which it lies.
-  Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry)
-      AB_EXCLUDES(mutex_);
+  // Copies the next entry into `entry`; its range is this caller's until Return. `received`: shares received by calls.
+  // `maps`: whether this process maps the arena in which it lies. `sequence`: of the share in its channel.
+  Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry,
+               uint64_t* sequence) AB_EXCLUDES(mutex_);
+  Sent SentOf(const direct_channel::Entry& entry, uint64_t sequence) const {
+    return {sequence, pages_->control().stream, direct_channel::HeaderOf(entry).time_ns, sender_};
+  }
   // Waits until there may be an entry. `received`: as for Take.
   Status AwaitEntry(uint64_t received, const DirectWait& how) {
     return pages_->Wait([this, received] { return MayTake(received); }, how);
@@ -59,6 +63,7 @@ class DirectConsumer {
   bool MayTake(uint64_t received) const { return reader_.HasEntry() || calls() > received || !pages_->stands(); }
 
   const std::unique_ptr<DirectPages> pages_;
+  const std::shared_ptr<const Sender> sender_;
   direct_channel::ConsumerPage& page_;
   mutable Mutex mutex_;
   spsc::Reader<direct_channel::Format> reader_;  // under `mutex_`, but for HasEntry

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "client/arenas/placement_range.h"
+#include "proto/boundary/boot_time.h"
 
 namespace arraybridge {
 namespace {
@@ -66,7 +67,8 @@ DirectProducer::Outcome DirectProducer::Put(const std::shared_ptr<Placement::Ran
   written_.HoldForBroker(*range->arena, range->offset);
   range->left_direct.store(&sent_[bit].left, std::memory_order_release);
   direct_channel::Entry entry;
-  const direct_channel::Header header{0, range->arena->id, range->arena->generation, range->offset, range->size, bit};
+  const direct_channel::Header header{0,   range->arena->id, range->arena->generation, range->offset, range->size,
+                                      bit, BootTime()};
   writer_.Write({entry.data(), direct_channel::Encode(header, description, entry)});
   if (pages_->Pass()) return Outcome::kSent;
   // If no process can say what counted, the range goes with the connection.

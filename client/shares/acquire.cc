@@ -1,5 +1,7 @@
 #include "client/shares/acquire.h"
 
+#include <algorithm>
+
 #include "client/memory/cuda/cuda_fence.h"
 #include "client/memory/layout.h"
 #include "client/shares/lease.h"
@@ -19,6 +21,12 @@ void GiveBackLate(Session& session, const Result<Answer>& answer) {
 }
 
 namespace {
+
+// Generations count anew in each run of the broker.
+uint64_t NewerThan(const Session& session, const ShareRef& ref) {
+  const bool other = !ref.broker_id.empty() && ref.broker_id != session.server().info.broker_id;
+  return other ? 0 : ref.newer_than;
+}
 
 Result<std::vector<std::shared_ptr<Lease>>> Own(Session& session, const codec::Grants& grants) {
   std::vector<std::shared_ptr<Lease>> leases;
@@ -348,7 +356,7 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer
   if (!views.ok()) return views.status();
   session.direct_producers().Count();
   const Share* const share = &(*known)->share;
-  return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)};
+  return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views), {}};
 }
 
 std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode) {
@@ -357,6 +365,7 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
   if (!hold) return std::nullopt;
   const catalogue::Facts facts = catalogue::Read(hold.record());
   if (ref.generation != 0 && ref.generation != facts.generation) return std::nullopt;
+  if (facts.generation <= NewerThan(session, ref)) return std::nullopt;
   auto arena = session.read().Find(facts.arena);
   if (!arena) return std::nullopt;
   auto known = DecodeKnown(session, facts, *arena, ns, ref.name);
@@ -367,12 +376,18 @@ std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const 
   auto views = ViewsOf(*known, *lease, mode);
   if (!views.ok()) return std::nullopt;
   const Share* const share = &known->share;
-  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views)};
+  return Acquired{std::shared_ptr<const Share>(std::move(known), share), *std::move(views), {}};
 }
 
 Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std::span<const ShareRef> refs,
                                       MapMode mode, const AcquireWaits& waits, std::string_view note) {
   session.hazards().Prefetch(ns);
+  std::vector<ShareRef> of_this_run;
+  if (std::ranges::any_of(refs, [&](const ShareRef& ref) { return ref.newer_than != NewerThan(session, ref); })) {
+    of_this_run.assign(refs.begin(), refs.end());
+    for (ShareRef& ref : of_this_run) ref.newer_than = NewerThan(session, ref);
+    refs = of_this_run;
+  }
   // The session owns the lifeline and therefore outlives its handlers.
   const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
@@ -416,7 +431,8 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
     auto views = ViewsOf(**known, lease, mode);
     if (!views.ok()) return views.status();
     const Share* const share = &(*known)->share;
-    acquired.push_back({std::shared_ptr<const Share>(*std::move(known), share), *std::move(views)});
+    acquired.push_back(
+        {std::shared_ptr<const Share>(*std::move(known), share), *std::move(views), grants->shares[i].sent});
   }
   return acquired;
 }

@@ -76,6 +76,11 @@ struct Returned {
   friend bool operator==(const Returned&, const Returned&) = default;
 };
 
+struct Withdrawn {
+  uint64_t shares = 0;
+  std::vector<Returned> returned;
+};
+
 struct Allocate {
   std::string_view ns;
   Device device;
@@ -136,6 +141,7 @@ struct DescribedShare {
 struct Grant {
   uint64_t lease = 0;
   std::string_view share;  // encoded; decoded only if these bytes are not in the cache
+  Sent sent{};             // of a share that came from a channel
 };
 
 struct Grants {
@@ -147,6 +153,7 @@ struct OpenedChannel {
   uint64_t channel = 0;
   uint64_t capacity = 0;
   uint64_t seen_notice = 0;
+  ChannelMode mode{};
 };
 
 struct Release {
@@ -190,7 +197,9 @@ std::string EncodeHazardPageMapped(std::string_view ns);
 std::string EncodeQueueMapped();
 std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares, uint64_t timeout_ms,
                           bool final_only = false, std::string_view note = {}, uint64_t fence_timeout_ms = 0);
-std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity);
+std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role,
+                              const ChannelOptions& options);
+std::string EncodeDrainChannel(std::string_view ns, std::string_view name, bool remove);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke = false);
 // `number`: of the direct channel, from its control block.
@@ -222,8 +231,9 @@ Result<uint64_t> DecodeWatch(std::string_view message);
 Result<std::vector<Event>> DecodeEvents(std::string_view message);
 Result<Handle> DecodeExported(std::string_view message);
 Result<Released> DecodeReleased(std::string_view message);
-// Decodes a WithdrawResponse.
-Result<std::vector<Returned>> DecodeReturned(std::string_view message);
+// The sender of a direct channel, in the answer to EncodeBrowseDirect.
+Result<Sender> DecodeDirectSender(std::string_view message);
+Result<Withdrawn> DecodeWithdrawn(std::string_view message);
 Result<Listed> DecodeListed(std::string_view message);
 Result<Stats> DecodeStats(std::string_view message);
 // The status in an Error message. Always an error, even if `code` is unknown or the message does not parse.

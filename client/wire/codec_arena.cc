@@ -58,9 +58,10 @@ Result<Released> DecodeReleased(std::string_view message) {
   });
 }
 
-Result<std::vector<Returned>> DecodeReturned(std::string_view message) {
-  return Decode<wire::WithdrawResponse>(
-      message, [](const auto& said) -> Result<std::vector<Returned>> { return ReturnedOf(said.returned); });
+Result<Withdrawn> DecodeWithdrawn(std::string_view message) {
+  return Decode<wire::WithdrawResponse>(message, [](const auto& said) -> Result<Withdrawn> {
+    return Withdrawn{said.withdrawn, ReturnedOf(said.returned)};
+  });
 }
 
 }  // namespace arraybridge::codec

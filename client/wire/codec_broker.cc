@@ -57,6 +57,9 @@ Stats StatsOf(const wire::GetStatsResponse& said) {
               .pinned_bytes = said.pinned_bytes,
               .channels = said.channels,
               .queued_shares = said.queued_shares,
+              .channel_sent_total = said.channel_sent_total,
+              .channel_received_total = said.channel_received_total,
+              .channel_dropped_total = said.channel_dropped_total,
               .watchers = said.watchers,
               .events_dropped_total = said.events_dropped_total};
   for (const wire::DeviceInfo& device : said.devices) {
@@ -83,7 +86,13 @@ Result<Opened> DecodeOpened(std::string_view message) {
 
 Result<OpenedChannel> DecodeOpenedChannel(std::string_view message) {
   return Decode<wire::OpenChannelResponse>(message, [](const auto& said) -> Result<OpenedChannel> {
-    return OpenedChannel{said.channel, said.capacity, said.seen_notice};
+    return OpenedChannel{said.channel, said.capacity, said.seen_notice, static_cast<ChannelMode>(said.mode)};
+  });
+}
+
+Result<Sender> DecodeDirectSender(std::string_view message) {
+  return Decode<wire::BrowseResponse>(message, [](const auto& said) -> Result<Sender> {
+    return Sender{said.sender_process_id, std::string(said.sender)};
   });
 }
 

@@ -12,6 +12,7 @@ std::vector<wire::ShareRef> RefsOf(std::span<const ShareRef> shares) {
     if (share.id != 0) ref.id = share.id;
     if (share.id == 0) ref.name = share.name;
     ref.generation = share.generation;
+    ref.newer_than = share.newer_than;
   }
   return refs;
 }
@@ -126,9 +127,19 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
                                            .fence_timeout_ms = fence_timeout_ms});
 }
 
-std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role, uint64_t capacity) {
-  return wire::Encode(wire::OpenChannelRequest{
-      .namespace_ = ns, .name = name, .role = static_cast<wire::OpenChannelRequest::Role>(role), .capacity = capacity});
+std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role,
+                              const ChannelOptions& options) {
+  return wire::Encode(wire::OpenChannelRequest{.namespace_ = ns,
+                                               .name = name,
+                                               .role = static_cast<wire::OpenChannelRequest::Role>(role),
+                                               .capacity = options.capacity,
+                                               .mode = static_cast<wire::ChannelMode>(options.mode),
+                                               .drop_oldest = options.on_slow == OnSlow::kDropOldest,
+                                               .replay = options.replay});
+}
+
+std::string EncodeDrainChannel(std::string_view ns, std::string_view name, bool remove) {
+  return wire::Encode(wire::WithdrawRequest{.namespace_ = ns, .channel = name, .remove = remove});
 }
 
 std::string EncodeCloseChannel(uint64_t channel, bool complete) {

@@ -33,6 +33,11 @@ bool FenceIsSound(const DescribedShare& described) {
          described.fence.event.size() == kEventBytes;
 }
 
+Sent SentOf(const wire::Sent& said) {
+  return {said.sequence, said.stream, said.time_ns,
+          std::make_shared<const Sender>(Sender{said.process_id, std::string(said.client)})};
+}
+
 Result<DescribedShare> DescribedOf(const wire::Share& said) {
   DescribedShare described;
   if (said.handle) {
@@ -79,7 +84,9 @@ Result<Grants> DecodeGrants(std::string_view message) {
   return Decode<wire::AcquireResponse>(message, [](const auto& said) -> Result<Grants> {
     Grants grants;
     grants.shares.reserve(said.shares.size());
-    for (const wire::LeasedShare& leased : said.shares) grants.shares.push_back({leased.lease, leased.share});
+    for (const wire::LeasedShare& leased : said.shares) {
+      grants.shares.push_back({leased.lease, leased.share, leased.sent ? SentOf(*leased.sent) : Sent{}});
+    }
     grants.descriptor_arena = said.descriptor_arena;
     return grants;
   });

@@ -108,13 +108,17 @@ class Broker {
 
   // Channels (channel_verbs.cc). Only the session that opened an end can use it; others get CHANNEL_NOT_OPEN.
   // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
-  // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max. FAILED_PRECONDITION:
-  // the channel was opened with another capacity.
+  // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max, or the
+  // terms contradict each other. FAILED_PRECONDITION, CHANNEL_CAPACITY or CHANNEL_MODE: the channel has other terms.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
   // `how`: kClosed or kAbandoned. Returns the channel: waits of other sessions on it may be over.
   Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, EndedHow how);
   // The channel of an open end. FAILED_PRECONDITION, WRONG_END: the end has the other role.
-  Result<ChannelId> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
+  Result<ChannelPlace> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
+  std::vector<ChannelEndId> ReceiversOf(ChannelId channel) const;
+  // Drops what is queued; a channel without an open end goes. NOT_FOUND, CHANNEL_NOT_FOUND. FAILED_PRECONDITION:
+  // CHANNEL_IS_DIRECT; with `remove` CHANNEL_IN_USE, if an end is open.
+  Result<DrainedChannel> DrainChannel(SessionId session, std::string_view ns, std::string_view name, bool remove);
   // Refuses with the notice that follows the notice `seen`, if there is one for this end now (channels/notices.h). For
   // a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED, SENDER_ABANDONED. For a sender: FAILED_PRECONDITION,
   // NO_RECEIVER; ABORTED, RECEIVER_DIED, RECEIVER_ABANDONED.
@@ -125,7 +129,7 @@ class Broker {
   Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, uint64_t seen, bool with_descriptor);
   // The answer with these received shares did not reach the session: the next Receive of any session returns them.
   // Returns the channels of these leases.
-  std::vector<ChannelId> PutBack(SessionId session, std::span<const uint64_t> leases);
+  std::vector<ChannelId> PutBack(SessionId session, std::span<const Received> undelivered);
 
   // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, if the session has no right
   // to it, whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
@@ -169,7 +173,7 @@ class Broker {
   // Publish if an entry stands there, a Receive while the channel's queue is empty.
   // The files of the direct channel for an end, in the order of direct_channel::File; the first request makes it.
   // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
-  Result<std::vector<UniqueFd>> ExportDirectChannel(SessionId session, ChannelEndId end);
+  Result<ExportedDirectChannel> ExportDirectChannel(SessionId session, ChannelEndId end);
   // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
   // NOT_FOUND: the direct channel with this number has ended.
   Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number);

@@ -68,8 +68,11 @@ struct PublishCall {
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
   uint64_t seen_notice = 0;  // of the channel, by the caller (channels/notices.h)
-  bool from_direct = false;  // the share was on the channel's direct channel, which is ending
-  std::string note;          // how the bytes came; shown in events
+  // The share was an entry of the channel's direct channel, which is ending.
+  bool from_direct = false;
+  uint64_t entry = 0;         // its number there, from 1
+  uint64_t sent_time_ns = 0;  // when it was sent, CLOCK_BOOTTIME
+  std::string note;           // how the bytes came; shown in events
 };
 
 struct PublishedShare {
@@ -84,6 +87,7 @@ struct ShareKey {
   std::string_view name;  // if `id` is 0
   ShareId id{};
   uint64_t generation = 0;  // 0: the newest
+  uint64_t newer_than = 0;  // with a name: only a share of a greater generation
 };
 
 // The result of Acquire for one share. Strings are shared with the broker, not copied.
@@ -93,6 +97,13 @@ struct LeasedShare {
   Handle handle;  // without a descriptor
   Immutability immutability{};
   Fence fence;
+  ChannelEndId receiver{};  // the end of a channel that received it
+};
+
+// A share that the end of a channel has received.
+struct Received {
+  LeaseId lease{};
+  ChannelEndId receiver{};
 };
 
 struct AcquiredShares {
@@ -116,7 +127,7 @@ struct OpenChannelCall {
   std::string_view ns;
   std::string_view name;
   ChannelRole role{};
-  uint64_t capacity = 0;  // shares; 0: the capacity that the channel has
+  ChannelTerms terms;
 };
 
 struct OpenedChannel {
@@ -124,6 +135,24 @@ struct OpenedChannel {
   ChannelId channel{};
   uint64_t capacity = 0;
   uint64_t seen_notice = 0;  // the last notice that is not for this end
+  ChannelMode mode{};
+};
+
+struct ExportedDirectChannel {
+  std::vector<UniqueFd> files;
+  uint64_t sender_process_id = 0;
+  std::shared_ptr<const std::string> sender;  // its name for display; may be null
+};
+
+struct DrainedChannel {
+  ChannelId channel{};
+  uint32_t shares = 0;  // that were dropped
+};
+
+// The channel of an end, and where its requests wait.
+struct ChannelPlace {
+  ChannelId channel{};
+  bool own_queue = false;  // a receiver of a broadcast does not wait behind others
 };
 
 // The handle that a session would get if it acquired the share now.

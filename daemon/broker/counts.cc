@@ -45,6 +45,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.dying_arenas = arenas.dying_count();
   snapshot.sessions_total = sessions.total();
   snapshot.unread_shares = shares.unread;
+  snapshot.channel_totals = channels.totals();
   snapshot.publishes_total = shares.publishes_total;
   snapshot.acquires_total = shares.acquires_total;
   snapshot.withdrawals_total = shares.withdrawals_total;

@@ -66,11 +66,25 @@ std::string TokenBefore(const Channels& channels, typename Channels::const_itera
 }
 
 ChannelRow RowOf(const Channel& channel) {
-  ChannelRow row{channel.ns()->name(), channel.name(),      channel.ns()->uid(),
-                 channel.capacity(),   channel.queued(),    channel.queued_bytes(),
-                 channel.senders(),    channel.receivers(), channel.direct != nullptr && channel.direct->open,
-                 channel.stream()};
-  if (channel.queued() > 0) row.oldest = Age(channel.front().born, Clock::now());
+  ChannelRow row{.ns = channel.ns()->name(),
+                 .name = channel.name(),
+                 .uid = channel.ns()->uid(),
+                 .capacity = channel.capacity(),
+                 .queued = channel.queued(),
+                 .queued_bytes = channel.queued_bytes(),
+                 .senders = channel.senders(),
+                 .receivers = channel.receivers(),
+                 .direct = channel.direct != nullptr && channel.direct->open,
+                 .stream = channel.stream(),
+                 .terms = channel.terms(),
+                 .totals = channel.totals(),
+                 .ends = {}};
+  row.terms.mode = channel.mode();
+  if (channel.queued() > 0) row.oldest = Age(channel.oldest().born, Clock::now());
+  if (!row.direct) return row;
+  const DirectChannel::Counted counted = channel.direct->pages->counted();
+  row.totals.sent += counted.sent;
+  row.totals.received += counted.taken;
   return row;
 }
 
@@ -111,10 +125,20 @@ uint64_t BytesOf(const NamespaceRow& row) {
          BytesOf(row.uid, row.quota_bytes, row.charged_bytes, row.shares, row.share_bytes);
 }
 
+uint64_t BytesOfAll(const std::vector<ChannelRow::End>& ends) {
+  uint64_t bytes = 0;
+  for (const ChannelRow::End& end : ends) {
+    bytes += kRowBytes + (end.client == nullptr ? 0 : end.client->size()) +
+             BytesOf(Number(end.session), end.process_id, end.shares, end.waiting, end.dropped);
+  }
+  return bytes;
+}
+
 uint64_t BytesOf(const ChannelRow& row) {
   return kRowBytes + row.ns.size() + row.name.size() +
          BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers) +
-         BytesOf(row.stream, UINT64_MAX);
+         BytesOf(row.stream, UINT64_MAX, row.terms.replay, row.totals.sent, row.totals.received, row.totals.dropped) +
+         BytesOfAll(row.ends);
 }
 
 // Collects the rows of a page while they fit.
@@ -321,6 +345,25 @@ Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter
   return page;
 }
 
+std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const Session* asker) const {
+  std::vector<ChannelRow::End> ends;
+  ends.reserve(channel.members().size());
+  for (const Channel::Member& member : channel.members()) {
+    const Session* const its = sessions.Find(member.session);
+    if (its == nullptr) continue;  // it is being closed
+    ChannelRow::End& end = ends.emplace_back();
+    end.role = member.role;
+    end.shares = its->ends.at(member.end).shares;
+    end.waiting = member.role == ChannelRole::kReceiver ? channel.waiting(member) : 0;
+    end.dropped = member.dropped;
+    if (asker != nullptr && asker->peer.uid != its->peer.uid) continue;
+    end.session = member.session;
+    end.process_id = its->peer.process_id;
+    end.client = its->client;
+  }
+  return ends;
+}
+
 // Ordered by the owner of the namespace, the namespace, then by name. The token is "uid:" and PlaceIn.
 Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
@@ -340,7 +383,12 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
     auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();
     for (; at != channels.end(); ++at) {
       const bool wanted = at->first.starts_with(filter.name_prefix);
-      if (++visits > kVisitsMax || (wanted && !room.Add(RowOf(*at->second)))) {
+      const auto row = [&] {
+        ChannelRow made = RowOf(*at->second);
+        if (filter.ends) made.ends = state.EndsOf(*at->second, after->asker);
+        return made;
+      };
+      if (++visits > kVisitsMax || (wanted && !room.Add(row()))) {
         page.next = TokenBefore(channels, at, ns->first);
         return page;
       }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/broker/channels/channel_terms.h"
 #include "daemon/broker/ids.h"
 #include "proto/boundary/handle.h"
 
@@ -25,6 +26,15 @@ inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
 inline constexpr uint32_t kFirstSubject = 0xFFF00000;
 constexpr bool IsSubject(uint32_t uid) { return uid >= kFirstSubject; }
 
+// How a share came into its channel.
+struct SentFacts {
+  uint64_t sequence = 0;
+  uint64_t stream = 0;
+  uint64_t time_ns = 0;  // CLOCK_BOOTTIME
+  uint64_t process_id = 0;
+  std::shared_ptr<const std::string> client;  // may be null
+};
+
 // Properties of a share that do not change after it is published. The broker and all answers about the share use the
 // same object.
 struct ShareFacts {
@@ -34,6 +44,7 @@ struct ShareFacts {
   uint64_t generation = 0;
   std::string description;  // from the maker; opaque to the broker
   bool unnamed = false;
+  std::unique_ptr<const SentFacts> sent;  // null: it was not sent into a channel
 };
 
 struct DeviceFacts {
@@ -86,6 +97,7 @@ struct ListFilter {
   bool everybody = false;  // an administrator asks: rows of all users
   std::string ns;          // empty: all
   std::string name_prefix;
+  bool ends = false;     // channels with their ends
   SessionId session{};   // 0: any
   size_t page_size = 0;  // REQUIRES: > 0
   // Size limit of the page's rows as encoded. The first row is included whatever its size.
@@ -172,6 +184,18 @@ struct ChannelRow {
   bool direct = false;                 // both ends use a direct channel; its entries are not counted
   uint64_t stream = 0;                 // the number of the stream that runs, or of the last one
   std::chrono::milliseconds oldest{};  // since the first of the waiting shares was sent
+  ChannelTerms terms;
+  ChannelTotals totals;
+  struct End {
+    ChannelRole role{};
+    SessionId session{};
+    uint64_t process_id = 0;                    // 0: not for the caller to know, and no client
+    std::shared_ptr<const std::string> client;  // may be null
+    uint64_t shares = 0;
+    uint64_t waiting = 0;
+    uint64_t dropped = 0;
+  };
+  std::vector<End> ends;  // if the filter asks for them
 };
 struct ChannelPage {
   std::vector<ChannelRow> rows;
@@ -179,6 +203,7 @@ struct ChannelPage {
 };
 
 struct Snapshot {
+  ChannelTotals channel_totals;
   uint64_t unread_shares = 0;  // with a name, and not read by a call yet
   uint64_t sessions = 0;
   uint64_t leases = 0;

@@ -62,6 +62,7 @@ struct Broker::State {
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
+  SentFacts SentBy(const Session& sender, Channel& channel, const PublishCall& call) const AB_REQUIRES(mutex);
 
   // Acquiring (acquire.cc). Exports the one arena of these leases for which the session had no descriptor.
   Status ExportDescriptor(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
@@ -79,6 +80,7 @@ struct Broker::State {
   // `asker`: the session that asks, which does not see other users' processes; null: the administration.
   ShareRow RowOf(const Share& share, Clock::time_point now, const Session* asker) const AB_REQUIRES(mutex);
   OfferRow OfferTo(const Session& session, const Share& share) const AB_REQUIRES(mutex);
+  std::vector<ChannelRow::End> EndsOf(const Channel& channel, const Session* asker) const AB_REQUIRES(mutex);
   // Counts all tables. The caller counts the hazard slots in these pages.
   void Count(Snapshot* counted, std::vector<std::shared_ptr<HazardPage>>* pages) const AB_EXCLUDES(mutex);
 

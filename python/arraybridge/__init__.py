@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         supports_dlpack,
     )
     from arraybridge.broker import Broker
-    from arraybridge.broker.channel import Channel, Received
-    from arraybridge.broker.share import ArraySpec, Listed, Outcome, Share
+    from arraybridge.broker.channel import Channel, Received, Sender
+    from arraybridge.broker.share import ArraySpec, Got, Listed, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
     from arraybridge.compat.cleanup import *  # noqa: F403
     from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
@@ -86,6 +86,7 @@ __all__ = [
     "Event",
     "EventsLost",
     "FrameworkNotAvailable",
+    "Got",
     "InvalidDevice",
     "InvalidMemoryType",
     "InvalidRequest",
@@ -101,6 +102,7 @@ __all__ = [
     "Plan",
     "Received",
     "Record",
+    "Sender",
     "Share",
     "ShareExists",
     "ShareNotFound",
@@ -151,8 +153,8 @@ _HOMES = {
         "_core": "View",
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
         "broker": "Broker",
-        "broker.channel": "Channel Received",
-        "broker.share": "ArraySpec Listed Outcome Share",
+        "broker.channel": "Channel Received Sender",
+        "broker.share": "ArraySpec Got Listed Outcome Share",
         "broker.watch": "Event Watch",
         "compat.cleanup": (
             "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "

@@ -123,6 +123,8 @@ class ShareInfo:
     structure: Final[bytes]
     metadata: Final[bytes]
     unnamed: Final[bool]
+    # Of what was received from a channel: sequence, stream, nanoseconds of CLOCK_BOOTTIME, the sender's process and name.
+    sent: Final[tuple[int, int, int, int, str] | None]
 
 @final
 class ChannelEnd:
@@ -197,8 +199,11 @@ class Core:
         wait_s: float = 0.0,
         broker_id: bytes = b"",
         note: str = "",
+        newer_than: int = 0,
     ) -> tuple[ShareInfo, list[View]]:
-        """broker_id: the run of the broker that the id belongs to; NOT_FOUND in another run."""
+        """broker_id: the run of the broker that the id belongs to; NOT_FOUND in another run. newer_than: with a name, only
+        a share of a greater generation.
+        """
     def acquire_many(
         self,
         wishes: Sequence[tuple[str, int, int, bytes]],
@@ -218,8 +223,12 @@ class Core:
         """For a StatusError with these attributes: the published share (if it was a publish) and no error, or the
         reason why nothing was executed. Waits for the broker's answer, then raises the same error again.
         """
-    def open_channel(self, name: str, sends: bool, capacity: int = 0) -> ChannelEnd:
-        """capacity: 0: as stated by the other ends."""
+    def open_channel(
+        self, name: str, sends: bool, capacity: int = 0, mode: str = "", drop_oldest: bool = False, replay: int = 0
+    ) -> ChannelEnd:
+        """capacity: 0, and mode: "", are as stated by the other ends. mode: queue, broadcast or latest."""
+    def drain_channel(self, name: str, remove: bool = False) -> int:
+        """Drops what is queued. Returns the number of arrays."""
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
         """kinds: empty: all. ValueError: there is no such kind."""
     def list(self, prefix: str = "") -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from arraybridge.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from arraybridge.broker.progress import Progress
+    from arraybridge.broker.share import Share
     from arraybridge.convert.ways import Way
 
 Access = Literal["safe", "shared"]
@@ -37,6 +38,7 @@ class GetWishes(ReadWishes, total=False):
 
     wait: float | None
     access: Access
+    newer_than: int | Share | None
 
 
 class ConvertWishes(Wishes, total=False):

@@ -193,6 +193,9 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 _BY_REASON: dict[str, type[BrokerError]] = {
     "CHANNEL_CAPACITY": InvalidRequest,
     "CHANNEL_ENDED": ChannelClosed,
+    "CHANNEL_IN_USE": InvalidRequest,
+    "CHANNEL_MODE": InvalidRequest,
+    "CHANNEL_NOT_FOUND": InvalidRequest,
     "CHANNEL_NOT_OPEN": ChannelClosed,
     "DESCRIPTOR_LIMIT": OutOfDescriptors,
     "NO_RECEIVER": ChannelClosed,
@@ -212,6 +215,8 @@ _REMEDIES: dict[str, str] = {
     "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
     "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
     "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
+    "CHANNEL_MODE": "pass the channel's mode, on_slow and replay, or None; Channel.drain() removes a channel without open ends",
+    "CHANNEL_NOT_FOUND": "send into it first, or check the name and the namespace=",
     "CHANNEL_NOT_OPEN": "make a new one with Broker.channel",
     "DEVICE_TOO_SMALL": "put less at once, or raise the capacity of the broker's memory",
     "DRAINING": "call again when the broker has been started again",

@@ -188,8 +188,8 @@ class Core {
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
-                    std::string broker_id, std::string note) {
-    const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
+                    std::string broker_id, std::string note, uint64_t newer_than) {
+    const ShareRef ref{std::move(name), id, generation, std::move(broker_id), newer_than};
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
                                          Milliseconds(wait_s, "wait_s"), std::move(note)};
     Acquired acquired = Ask([&] { return broker_.Acquire(ref, options); });
@@ -198,14 +198,14 @@ class Core {
   }
 
   std::optional<Acquired> TryAcquire(std::string_view name, bool map_private) {
-    const ShareRef ref{std::string(name), 0, 0, {}};
+    const ShareRef ref{std::string(name), 0, 0, {}, 0};
     return broker_.TryAcquire(ref, map_private ? MapMode::kPrivate : MapMode::kShared);
   }
 
   py::list AcquireMany(const std::vector<Wish>& wishes, bool map_private, double wait_s, std::string note) {
     std::vector<ShareRef> refs;
     refs.reserve(wishes.size());
-    for (const auto& [name, id, generation, broker_id] : wishes) refs.push_back({name, id, generation, broker_id});
+    for (const auto& [name, id, generation, broker_id] : wishes) refs.push_back({name, id, generation, broker_id, 0});
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
                                          Milliseconds(wait_s, "wait_s"), std::move(note)};
     std::vector<Acquired> acquired = Ask([&] { return broker_.AcquireMany(refs, options); });
@@ -236,11 +236,16 @@ class Core {
     return py::make_tuple(std::move(share), outcome.status.ok() ? py::object(py::none()) : ErrorOf(outcome.status));
   }
 
-  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity);
+  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode, bool drop_oldest,
+                   uint64_t replay);
   auto OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix);
 
+  uint64_t DrainChannel(const std::string& name, bool remove) {
+    return Ask([&] { return broker_.DrainChannel(name, remove); });
+  }
+
   void Withdraw(std::string name, uint64_t id, uint64_t generation, std::string broker_id) {
-    const ShareRef ref{std::move(name), id, generation, std::move(broker_id)};
+    const ShareRef ref{std::move(name), id, generation, std::move(broker_id), 0};
     Ask([&] { return broker_.Withdraw(ref); });
   }
 
@@ -279,6 +284,9 @@ class Core {
     out["pinned_bytes"] = stats.pinned_bytes;
     out["channels"] = stats.channels;
     out["queued_shares"] = stats.queued_shares;
+    out["channel_sent_total"] = stats.channel_sent_total;
+    out["channel_received_total"] = stats.channel_received_total;
+    out["channel_dropped_total"] = stats.channel_dropped_total;
     out["watchers"] = stats.watchers;
     out["events_dropped_total"] = stats.events_dropped_total;
     out["pending_fences"] = stats.pending_fences;
@@ -345,7 +353,7 @@ class ChannelEnd {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
                                           OnDeath(waits)};
     Acquired acquired = Ask([&] { return channel_.Receive(options); });
-    py::object share = Own(NewShareInfo(std::move(acquired.share)));
+    py::object share = Own(NewShareInfo(std::move(acquired.share), std::move(acquired.sent)));
     return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
   }
   void Close(bool complete) {
@@ -406,10 +414,20 @@ struct DeleteWithoutGil {
   }
 };
 
+ChannelMode ModeNamed(const std::string& name) {
+  if (name.empty()) return ChannelMode::kAsIs;
+  if (name == "queue") return ChannelMode::kQueue;
+  if (name == "broadcast") return ChannelMode::kBroadcast;
+  if (name == "latest") return ChannelMode::kLatest;
+  throw py::value_error("there is no channel mode '" + name + "'");
+}
+
 // Defined here, because its return type is declared after Core.
-auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity) {
+auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
+                       bool drop_oldest, uint64_t replay) {
   const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
-  Channel channel = Ask([&] { return broker_.OpenChannel(name, role, capacity); });
+  const ChannelOptions options{capacity, ModeNamed(mode), drop_oldest ? OnSlow::kDropOldest : OnSlow::kBlock, replay};
+  Channel channel = Ask([&] { return broker_.OpenChannel(name, role, options); });
   return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
 }
 
@@ -464,14 +482,16 @@ void AddCore(py::module_& module) {
       .def("publish", &Core::Publish, arg("placement"), arg("name") = "", arg("options") = py::none())
       .def("put", &Core::Put, arg("name"), arg("views"), arg("options"))
       .def("acquire", &Core::Acquire, arg("name"), arg("id") = 0, arg("generation") = 0, arg("private") = false,
-           arg("wait_s") = 0.0, arg("broker_id") = py::bytes(), arg("note") = "")
+           arg("wait_s") = 0.0, arg("broker_id") = py::bytes(), arg("note") = "", arg("newer_than") = 0)
       .def("acquire_many", &Core::AcquireMany, arg("wishes"), arg("private") = false, arg("wait_s") = 0.0,
            arg("note") = "")
       .def("note", &Core::Note, arg("info"), arg("note"))
       .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
            arg("broker_id") = py::bytes())
       .def("outcome", &Core::OutcomeOf, arg("code"), arg("message"), arg("reason"), arg("request"), arg("timeout_s"))
-      .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0)
+      .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0, arg("mode") = "",
+           arg("drop_oldest") = false, arg("replay") = 0)
+      .def("drain_channel", &Core::DrainChannel, arg("name"), arg("remove") = false)
       .def("open_watch", &Core::OpenWatch, arg("kinds"), arg("prefix") = "")
       .def("list", &Core::List, arg("prefix") = "")
       .def("stats", &Core::GetStats)

@@ -97,6 +97,21 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+// As a function is: by its qualified name.
+PyObject* Reduce(PyObject* self, PyObject*) { return PyObject_GetAttrString(self, "__qualname__"); }
+
+PyObject* Repr(PyObject* self) {
+  const Ref name(PyObject_GetAttrString(self, "__qualname__"));
+  if (name != nullptr) return PyUnicode_FromFormat("<function %U at %p>", name.get(), self);
+  PyErr_Clear();
+  return PyUnicode_FromFormat("<%s object at %p>", Py_TYPE(self)->tp_name, self);
+}
+
+PyMethodDef g_methods[] = {
+    {"__reduce__", Reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyMemberDef g_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(GetMethodObject, call), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(GetMethodObject, attributes), READONLY, nullptr},
@@ -125,6 +140,8 @@ int AddGetMethodType(PyObject* module) {
       {Py_tp_traverse, Slot(Traverse)},
       {Py_tp_clear, Slot(Clear)},
       {Py_tp_dealloc, Slot(Dealloc)},
+      {Py_tp_repr, Slot(Repr)},
+      {Py_tp_methods, g_methods},
       {Py_tp_members, g_members},
       {Py_tp_getset, g_properties},
       {0, nullptr},

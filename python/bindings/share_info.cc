@@ -2,6 +2,7 @@
 
 #include <new>
 #include <string>
+#include <utility>
 
 #include "python/bindings/python_owner.h"
 #include "python/bindings/view.h"
@@ -12,6 +13,7 @@ namespace {
 
 struct ShareInfoObject {
   PyObject_HEAD std::shared_ptr<const Share> share;
+  Sent sent;
 };
 
 PyTypeObject* g_share_info_type = nullptr;  // set once, under the import lock
@@ -21,6 +23,7 @@ const Share& Self(PyObject* self) { return *reinterpret_cast<ShareInfoObject*>(s
 void Dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   reinterpret_cast<ShareInfoObject*>(self)->share.~shared_ptr();
+  reinterpret_cast<ShareInfoObject*>(self)->sent.~Sent();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -71,6 +74,13 @@ PyObject* Enforced(PyObject* self, void*) {
 PyObject* Structure(PyObject* self, void*) { return Bytes(Self(self).structure); }
 PyObject* Metadata(PyObject* self, void*) { return Bytes(Self(self).metadata); }
 PyObject* Unnamed(PyObject* self, void*) { return PyBool_FromLong(Self(self).unnamed); }
+PyObject* SentOf(PyObject* self, void*) {
+  const Sent& sent = reinterpret_cast<ShareInfoObject*>(self)->sent;
+  if (sent.sender == nullptr) Py_RETURN_NONE;
+  return Py_BuildValue("(KKKKN)", static_cast<unsigned long long>(sent.sequence),
+                       static_cast<unsigned long long>(sent.stream), static_cast<unsigned long long>(sent.time_ns),
+                       static_cast<unsigned long long>(sent.sender->process_id), Text(sent.sender->client));
+}
 
 PyGetSetDef g_attributes[] = {
     {"id", Id, nullptr, "within one life of the broker", nullptr},
@@ -86,6 +96,8 @@ PyGetSetDef g_attributes[] = {
     {"structure", Structure, nullptr, nullptr, nullptr},
     {"metadata", Metadata, nullptr, nullptr, nullptr},
     {"unnamed", Unnamed, nullptr, nullptr, nullptr},
+    {"sent", SentOf, nullptr, "(sequence, stream, time_ns, process_id, client) of a share from a channel, or None",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -111,10 +123,11 @@ const Share* ShareOf(PyObject* object) {
   return nullptr;
 }
 
-PyObject* NewShareInfo(std::shared_ptr<const Share> share) {
+PyObject* NewShareInfo(std::shared_ptr<const Share> share, Sent sent) {
   PyObject* self = g_share_info_type->tp_alloc(g_share_info_type, 0);
   if (self == nullptr) return nullptr;
   new (&reinterpret_cast<ShareInfoObject*>(self)->share) std::shared_ptr<const Share>(std::move(share));
+  new (&reinterpret_cast<ShareInfoObject*>(self)->sent) Sent(std::move(sent));
   return self;
 }
 

@@ -13,7 +13,8 @@ namespace arraybridge::python {
 
 int AddShareInfoType(PyObject* module);
 // A new reference; nullptr with a Python error.
-PyObject* NewShareInfo(std::shared_ptr<const Share> share);
+// `sent`: how the share came into the channel from which it was received.
+PyObject* NewShareInfo(std::shared_ptr<const Share> share, Sent sent = {});
 
 // Borrowed; nullptr with a Python error if it is not a ShareInfo.
 const Share* ShareOf(PyObject* object);

@@ -158,7 +158,7 @@ PyObject* FoundOf(Acquired acquired) {
     if (view == nullptr) return nullptr;
     PyList_SET_ITEM(views.get(), static_cast<Py_ssize_t>(i), view);
   }
-  const Ref share(NewShareInfo(std::move(acquired.share)));
+  const Ref share(NewShareInfo(std::move(acquired.share), std::move(acquired.sent)));
   if (share == nullptr) return nullptr;
   return PyTuple_Pack(2, share.get(), views.get());
 }

@@ -125,12 +125,48 @@ def test_channels_are_listed(listed: Listed) -> None:
     assert 0 <= int(row.pop("OLDEST")) < 60_000
     assert row == {
         "NAMESPACE": "elsewhere", "CHANNEL": "frames", "SENDERS": "1", "RECEIVERS": "0", "QUEUED": "1", "CAPACITY": "3",
-        "SIZE": "1000", "STREAM": "1", "DIRECT": "no", "UID": str(os.getuid()),
+        "SIZE": "1000", "STREAM": "1", "DIRECT": "no", "UID": str(os.getuid()), "SENT": "1", "RATE": "0.0/s", "DROPPED": "0",
+        "MODE": "queue", "RECEIVED": "0", "REPLAY": "0",
     }  # fmt: skip
     assert [row["CHANNEL"] for row in listed.rows("channels", "--all", "--sort", "queued")] == ["other", "frames"]
     assert listed.rows("channels", "--owner", os.getuid() + 1) == []
     refused = listed.ls("channels", "--pid", 1)
     assert (refused.returncode, "channels cannot be selected by --pid" in refused.stderr) == (USAGE, True)
+
+
+def test_one_channel_is_shown_drained_and_removed(listed: Listed, daemon: Daemon) -> None:
+    def ctl(*arguments: object, form: str = "table") -> subprocess.CompletedProcess[str]:
+        command = [CTL, "-H", daemon.directory, "-o", form, "channel", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    sends = listed.first.call("OpenChannel", namespace="default", name="frames", role="SENDER", mode=2, replay=2, drop_oldest=True)
+    receives = listed.second.call("OpenChannel", namespace="default", name="frames", role="RECEIVER", capacity=1)
+    assert (receives.capacity, receives.mode) == (1, 2)
+    for _ in range(3):
+        listed.first.publish("", bytes(512), channel=sends.channel)
+    shown = ctl("show", "frames")
+    words = {line.split()[0]: " ".join(line.split()[1:]) for line in shown.stdout.splitlines() if line.strip()}
+    assert (words["mode"], words["replay"], words["capacity"]) == ("broadcast, drop oldest", "2", "1")
+    assert words["sent"].startswith("3, ") and (words["received"], words["dropped"]) == ("0", "2")
+    assert words["queued"].startswith("2, ")
+    assert f"process {os.getpid()}, session {listed.first.opened.session}, sent 3" in words["sender"]
+    assert words["receiver"].endswith("received 0, waiting 1, missed 2")
+    ends = json.loads(ctl("show", "frames", form="json").stdout)["ends"]
+    assert [end.get("dropped") for end in ends] == [None, "2"]
+
+    assert ctl("ls").stdout.split() == listed.ls("channels").stdout.split()
+    assert ctl("drain", "frames").stdout == "dropped 2 queued arrays\n"
+    refused = ctl("rm", "frames")
+    assert refused.returncode != 0 and "has 1 senders and 1 receivers" in refused.stderr
+    for session, end in (listed.first, sends), (listed.second, receives):
+        session.call("CloseChannel", channel=end.channel)
+    missing = ctl("show", "frames")
+    assert missing.returncode != 0 and "namespace 'default' has no channel 'frames'" in missing.stderr
+    left = listed.first.call("OpenChannel", namespace="default", name="left", role="SENDER")
+    listed.first.publish("", bytes(512), channel=left.channel)
+    listed.first.call("CloseChannel", channel=left.channel)
+    assert ctl("rm", "left").stdout == "removed; dropped 1 queued arrays\n"
+    assert listed.json("channels")["channels"] == []
 
 
 def test_channels_with_the_longest_names_are_paged(daemon: Daemon, open_session: Callable[..., Session]) -> None:

@@ -39,7 +39,7 @@ void Decode(uint8_t message, std::string_view bytes) {
     case 5:
       return (void)codec::DecodeExported(bytes);
     case 6:
-      return (void)codec::DecodeReturned(bytes);
+      return (void)codec::DecodeWithdrawn(bytes);
     case 7: {
       const auto listed = codec::DecodeListed(bytes);
       if (!listed.ok()) return;

@@ -88,7 +88,7 @@ class Stream {
         direct_(*DirectChannel::Create(capacity, 1)),
         hostile_(MapDirect(*direct_, DirectEnd::kProducer)),
         taken_(std::make_shared<DirectConsumer>(MapDirect(*direct_, DirectEnd::kConsumer))) {
-    direct_->Open(0);
+    direct_->Open(0, 0, 1);
   }
   ~Stream() {
     Revoke();
@@ -165,7 +165,8 @@ class Stream {
       if ((how & 2) != 0) Revoke();
       return arena != nullptr;
     };
-    const auto outcome = taken_->Take(client_.session->lifeline(), received_, maps, &entry);
+    uint64_t sequence = 0;
+    const auto outcome = taken_->Take(client_.session->lifeline(), received_, maps, &entry, &sequence);
     const bool ended = outcome == DirectConsumer::Outcome::kEnded;
     const bool taken = outcome == DirectConsumer::Outcome::kTaken;
     AB_CHECK(ended || !revoked_before);
@@ -213,7 +214,7 @@ class Stream {
   // Ends the direct channel as Verbs::EndDirectChannel does: takes each entry once, and no more than the channel's
   // capacity.
   void Revoke() {
-    const auto take = [&](const direct_channel::Entry& entry) {
+    const auto take = [&](const direct_channel::Entry& entry, uint64_t /*number*/) {
       const direct_channel::Header header = direct_channel::HeaderOf(entry);
       AB_CHECK(header.description_bytes <= direct_channel::Format::kDescriptionBytesMax);
       AB_CHECK(header.bit < direct_channel::kReturnBits);

@@ -42,7 +42,7 @@ class Stream {
         direct_(*DirectChannel::Create(capacity, 1)),
         sent_(MapDirect(*direct_, DirectEnd::kProducer), session_->lifeline(), session_->written()),
         hostile_(MapDirect(*direct_, DirectEnd::kConsumer)) {
-    direct_->Open(0);
+    direct_->Open(0, 0, 1);
     Handle handle;
     handle.arena = 1;
     handle.generation = 7;
@@ -186,7 +186,7 @@ class Stream {
   void Revoke() {
     if (revoked_) return;
     uint64_t entries = 0;
-    const auto take = [&](const direct_channel::Entry& entry) {
+    const auto take = [&](const direct_channel::Entry& entry, uint64_t /*number*/) {
       AB_CHECK(++entries <= capacity_);
       const direct_channel::Header header = direct_channel::HeaderOf(entry);
       const uint64_t index = std::stoull(std::string(direct_channel::DescriptionOf(entry)));

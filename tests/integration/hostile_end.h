@@ -31,7 +31,7 @@ class HostileEnd {
     hello.client = "hostile";
     Call(Verb::kOpenSession, codec::Encode(hello));
     const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
-    const Answer opened = Call(Verb::kOpenChannel, codec::EncodeOpenChannel("default", channel, role, 0));
+    const Answer opened = Call(Verb::kOpenChannel, codec::EncodeOpenChannel("default", channel, role, {}));
     end_ = codec::DecodeOpenedChannel(opened.payload)->channel;
   }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import pydoc
 from collections.abc import Iterator
 from typing import Any
@@ -108,6 +110,8 @@ def test_the_method_looks_like_the_function_that_it_wraps():
     assert method.__doc__ == method.__wrapped__.__doc__ and method.__name__ == "get"
     assert method.__qualname__ == "Broker.get" and method.__module__ == "arraybridge.broker.broker"
     assert "get(self, name" in pydoc.plain(pydoc.render_doc(arraybridge.Broker))
+    assert pickle.loads(pickle.dumps(method)) is method and copy.deepcopy(method) is method
+    assert repr(method).startswith("<function Broker.get at ")
     with pytest.raises(TypeError, match="missing"):
         method()
     with pytest.raises(TypeError):

@@ -189,11 +189,11 @@ def test_metadata_travels_with_what_is_sent(address, request, direct_channels):
             sends.send({"a": np.ones(1)}, metadata=b"second")
             sends.send(np.zeros(2))
             sends.send(np.zeros(2), metadata=b"x" * 16_384)
-            first = receives.receive(metadata=True)
+            first = receives.receive(info=True)
             assert type(first) is arraybridge.Received and first.metadata == b"\0first" and first.array.tolist() == [0, 1, 2]
-            array, metadata = receives.receive(metadata=True, explain=True)
+            array, metadata, *_ = receives.receive(info=True, explain=True)
             assert metadata == b"second" and array.plan.zero_copy and array.array["a"].tolist() == [1]
-            assert next(receives.receiver(metadata=True)).metadata == b""
+            assert next(receives.receiver(info=True)).metadata == b""
             assert receives.receive().tolist() == [0, 0]
             with pytest.raises(InvalidRequest, match=r"metadata.*limits\.metadata_bytes_max"):
                 sends.send(np.zeros(2), metadata=b"x" * 16_385)
@@ -206,8 +206,8 @@ def test_metadata_travels_with_what_is_sent(address, request, direct_channels):
                 receives.open("receiver")
                 await sends.asend(np.zeros(1), metadata=b"a")
                 await sends.asend(np.zeros(1), metadata=b"b")
-                one = await receives.areceive(metadata=True)
-                other = await anext(receives.receiver(metadata=True))
+                one = await receives.areceive(info=True)
+                other = await anext(receives.receiver(info=True))
                 return one.metadata, other.metadata
 
         assert asyncio.run(both()) == (b"a", b"b")

@@ -64,9 +64,9 @@ class Scene:
         share.withdraw()
         return share
 
-    def ends(self, name: str, capacity: int | None = None) -> tuple[arraybridge.Channel, arraybridge.Channel]:
+    def ends(self, name: str, capacity: int | None = None, **wishes: Any) -> tuple[arraybridge.Channel, arraybridge.Channel]:
         """The two open ends of a channel: sender and receiver."""
-        return self.broker.channel(name, capacity).open("sender"), self.broker.channel(name).open("receiver")
+        return self.broker.channel(name, capacity, **wishes).open("sender"), self.broker.channel(name).open("receiver")
 
     def nowhere(self) -> Broker:
         return Broker(self.directory / "nowhere", start="never")
@@ -452,6 +452,15 @@ ROWS = [
         "no end", "channel 'unopened'", "open, send and receive open one"),
     Row("another capacity", errors.InvalidRequest, lambda s: (s.ends("four", 4), s.broker.channel("four", 2).open("sender")),
         "was opened with a capacity of 4", "channel 'four'.*not 2", "pass this number", "CHANNEL_CAPACITY"),
+    Row("another mode", errors.InvalidRequest,
+        lambda s: (s.ends("newest", None, mode="latest"), s.broker.channel("newest", mode="broadcast").open("sender")),
+        "has mode latest", "channel 'newest'.*not broadcast, block, replay 0", "pass the channel's mode", "CHANNEL_MODE"),
+    Row("an unknown mode", errors.InvalidRequest, lambda s: s.broker.channel("odd", mode="every"),
+        "mode must be", "'every'", "'queue', 'broadcast', 'latest'"),
+    Row("a replay without a broadcast", errors.InvalidRequest, lambda s: s.broker.channel("odd", replay=2),
+        "on_slow and replay are for", "mode=None", "mode='broadcast'"),
+    Row("a channel that is not there", errors.InvalidRequest, lambda s: s.broker.channel("nowhere").drain(),
+        "has no channel", "'nowhere'", "send into it first", "CHANNEL_NOT_FOUND"),
     Row("a capacity above the limit", errors.InvalidRequest, lambda s: s.broker.channel("large", 99).open("sender"),
         "a channel of 99 shares", "limits.channel_capacity_max is 8", "pass this number"),
     Row("a capacity of 0", errors.InvalidRequest, lambda s: s.broker.channel("none", 0),

@@ -82,7 +82,8 @@ def test_a_channel_shows_its_ends(broker: Broker) -> None:
     channel.open("sender").open("receiver")
     assert repr(channel).endswith(", sender and receiver, capacity 16>")
     assert facts(channel) == {
-        "namespace": broker.namespace, "state": "sender and receiver", "capacity": "16", "broker": broker.address
+        "namespace": broker.namespace, "state": "sender and receiver", "capacity": "16", "broker": broker.address,
+        "mode": "as stated by other ends, else queue",
     }  # fmt: skip
     channel.close()
     assert repr(channel).endswith(", closed>") and facts(channel)["state"] == "closed"

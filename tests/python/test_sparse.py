@@ -170,7 +170,7 @@ def test_gradients_stay_with_their_tensor(broker):
 def test_channels_carry_it(broker):
     with broker.channel("matrices") as sends:
         sends.send({"m": scipy_sparse.csr_array(DENSE)}, metadata=b"first")
-        got = broker.channel("matrices").receive("torch", metadata=True)
+        got = broker.channel("matrices").receive("torch", info=True)
     assert got.metadata == b"first" and (dense(got.array["m"]) == DENSE).all()
 
 

@@ -1,5 +1,8 @@
 #include "client/ctl/output/columns.h"
 
+#include <array>
+#include <cstdio>
+
 #include "client/ctl/output/print.h"
 #include "proto/boundary/result.h"
 
@@ -190,8 +193,35 @@ Kind<DeviceInfo> DeviceKind() {
   return kind;
 }
 
-Kind<ChannelInfo> ChannelKind() {
+std::string ModeName(const ChannelInfo& channel) {
+  switch (channel.mode()) {
+    case v1::CHANNEL_MODE_BROADCAST:
+      return channel.drop_oldest() ? "broadcast, drop oldest" : "broadcast";
+    case v1::CHANNEL_MODE_LATEST:
+      return "latest";
+    case v1::CHANNEL_MODE_QUEUE:
+      return "queue";
+    default:
+      return "not stated";
+  }
+}
+
+std::string RateText(double per_second) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), per_second < 10 ? "%.1f/s" : "%.0f/s", per_second);
+  return text.data();
+}
+
+Kind<ChannelInfo> ChannelKind(std::shared_ptr<const ChannelRates> rates) {
   using Row = ChannelInfo;
+  const auto rate = [rates = std::move(rates)](const Row& row) {
+    if (rates == nullptr) return Cell();
+    const auto found = rates->find(RateKey(row));
+    if (found == rates->end()) return Cell();
+    Cell cell = Cell::Text(RateText(found->second));
+    cell.number = static_cast<uint64_t>(10 * found->second);
+    return cell;
+  };
   Kind<Row> kind{
       ListRequest::CHANNELS,
       [](ListResponse* answer) { return answer->mutable_channels(); },
@@ -203,7 +233,12 @@ Kind<ChannelInfo> ChannelKind() {
        Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Number(row.capacity()); }),
        Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
        Shown<Row>("OLDEST", [](const Row& row) { return row.queued() > 0 ? Cell::Age(row.oldest_ms()) : Cell(); }),
+       Shown<Row>("SENT", [](const Row& row) { return Cell::Number(row.sent()); }), Shown<Row>("RATE", rate),
+       Shown<Row>("DROPPED", [](const Row& row) { return Cell::Number(row.dropped()); }),
+       Shown<Row>("MODE", [](const Row& row) { return Cell::Text(ModeName(row)); }),
        Shown<Row>("STREAM", [](const Row& row) { return Cell::Number(row.stream()); }),
+       Wide<Row>("RECEIVED", [](const Row& row) { return Cell::Number(row.received()); }),
+       Wide<Row>("REPLAY", [](const Row& row) { return Cell::Number(row.replay()); }),
        Shown<Row>("DIRECT", [](const Row& row) { return Cell::Text(row.direct() ? "yes" : "no"); }),
        Wide<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); })}};
   kind.owner = [](const Row& row) { return row.shared() ? std::nullopt : std::optional(row.uid()); };

@@ -5,8 +5,11 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
@@ -60,7 +63,13 @@ Kind<v1::SessionInfo> SessionKind();
 Kind<v1::LeaseInfo> LeaseKind();
 Kind<v1::NamespaceInfo> NamespaceKind();
 Kind<v1::DeviceInfo> DeviceKind();
-Kind<v1::ChannelInfo> ChannelKind();
+// Shares sent in a second, by the namespace's owner, namespace and channel.
+using ChannelRates = std::map<std::tuple<uint32_t, std::string, std::string>, double>;
+inline ChannelRates::key_type RateKey(const v1::ChannelInfo& row) { return {row.uid(), row.namespace_(), row.name()}; }
+// `rates`: null: unknown.
+Kind<v1::ChannelInfo> ChannelKind(std::shared_ptr<const ChannelRates> rates = nullptr);
+std::string ModeName(const v1::ChannelInfo& channel);
+std::string RateText(double per_second);
 
 // Calls `act` with the kind called `what`, or with shares for any other word.
 template <class Act>

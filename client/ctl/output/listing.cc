@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <ostream>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "client/ctl/output/columns.h"
@@ -19,6 +22,8 @@
 
 namespace arraybridge::ctl {
 namespace {
+
+using std::chrono::steady_clock;
 
 // The sums of one group of rows.
 struct Group {
@@ -263,7 +268,52 @@ Status CheckSelection(const Selection& selection) {
   return WithKind(selection.what, [&](const auto& kind) { return CheckAgainst(kind, selection); });
 }
 
+namespace {
+
+// Reads all channels twice.
+Result<std::shared_ptr<const ChannelRates>> MeasureRates(const Options& options, const AskPage& ask) {
+  constexpr std::chrono::milliseconds kInterval{300};
+  using Counted = std::map<ChannelRates::key_type, std::pair<uint64_t, steady_clock::time_point>>;
+  const auto count = [&]() -> Result<Counted> {
+    Counted counted;
+    v1::ListRequest request;
+    request.set_kind(v1::ListRequest::CHANNELS);
+    request.set_namespace_(options.ns);
+    do {
+      v1::ListResponse page;
+      AB_RETURN_IF_ERROR(ask(request, &page));
+      for (const auto& row : page.channels()) {
+        counted[RateKey(row)] = {row.sent(), steady_clock::now()};
+      }
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    return counted;
+  };
+  const auto before = count();
+  if (!before.ok()) return before.status();
+  auto rates = std::make_shared<ChannelRates>();
+  if (before->empty()) return std::shared_ptr<const ChannelRates>(std::move(rates));
+  std::this_thread::sleep_for(std::min(kInterval, options.timeout / 4));
+  const auto after = count();
+  if (!after.ok()) return after.status();
+  for (const auto& [name, now] : *after) {
+    const auto then = before->find(name);
+    if (then == before->end() || now.first < then->second.first) continue;
+    const std::chrono::duration<double> passed = now.second - then->second.second;
+    (*rates)[name] = static_cast<double>(now.first - then->second.first) / passed.count();
+  }
+  return std::shared_ptr<const ChannelRates>(std::move(rates));
+}
+
+}  // namespace
+
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out) {
+  if (selection.what == "channels" && !IsJson(options)) {
+    AB_RETURN_IF_ERROR(CheckAgainst(ChannelKind(), selection));
+    auto rates = MeasureRates(options, ask);
+    if (!rates.ok()) return rates.status();
+    return PrintPages(ChannelKind(*std::move(rates)), selection, options, ask, out);
+  }
   return WithKind(selection.what, [&](const auto& kind) -> Status {
     AB_RETURN_IF_ERROR(CheckAgainst(kind, selection));
     return PrintPages(kind, selection, options, ask, out);

@@ -41,6 +41,7 @@ class Placement {
 struct Acquired {
   std::shared_ptr<const Share> share;  // never null
   std::vector<View> views;             // one for each of share->arrays; read-only if kShared, copy-on-write if kPrivate
+  Sent sent{};                         // of a share that was received from a channel
 };
 
 }  // namespace arraybridge

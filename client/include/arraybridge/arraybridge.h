@@ -32,6 +32,8 @@ enum {
   AB_PERMISSION_DENIED = 7,
   AB_RESOURCE_EXHAUSTED = 8,
   AB_FAILED_PRECONDITION = 9,
+  AB_ABORTED = 10,
+  AB_OUT_OF_RANGE = 11,
   AB_INTERNAL = 13,
   AB_UNAVAILABLE = 14
 };
@@ -69,6 +71,8 @@ typedef struct ab_view {
 
 /* Why the last call of this thread failed; valid until its next one. Never NULL. */
 AB_API const char* ab_message(void);
+/* The same in one word, for programs: "CHANNEL_ENDED", "NAME_TAKEN"; "" if there is none. */
+AB_API const char* ab_reason(void);
 
 /* `options` may be NULL. Nothing is asked of the daemon yet. AB_INVALID_ARGUMENT: also of a token's file that cannot be
  * read, or holds none. */
@@ -95,6 +99,73 @@ AB_API size_t ab_count(const ab_array* array);
 AB_API ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view);
 /* NULL is nothing to do. */
 AB_API void ab_drop(ab_array* array);
+
+/* Several arrays, and bytes of the user with them: what ab_put_content and ab_send take. `structure` describes the tree
+ * of the arrays, as docs/writing-a-client.md encodes it; without one Python reads one array, or a list. */
+typedef struct ab_content {
+  size_t size;           /* sizeof(ab_content) */
+  const ab_view* views;  /* of host memory; copied */
+  size_t count;          /* of `views` */
+  const ab_array* array; /* instead of `views`: one of ab_empty, which is not copied and not written any more */
+  const void* structure; /* may be NULL */
+  size_t structure_bytes;
+  const void* metadata; /* may be NULL; at most 16,384 bytes, unless the daemon is configured otherwise */
+  size_t metadata_bytes;
+} ab_content;
+
+AB_API ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* content, int replace);
+
+/* What is known of arrays that ab_get or ab_receive returned. What it points to is the array's. */
+typedef struct ab_info {
+  size_t size; /* sizeof(ab_info) */
+  const char* name;
+  uint64_t generation; /* 0: of a channel */
+  const void* structure;
+  size_t structure_bytes;
+  const void* metadata;
+  size_t metadata_bytes;
+  /* Of a channel; 0 otherwise. */
+  uint64_t sequence;         /* 1: the first array that was ever sent into the channel */
+  uint64_t stream;           /* in which it was sent */
+  uint64_t sent_ns;          /* when: CLOCK_BOOTTIME */
+  uint64_t sender_process;   /* in the daemon's PID namespace; 0: unknown */
+  const char* sender_client; /* its name for display; "" if it has none */
+} ab_info;
+
+/* Fills `info`, whose `size` is set. AB_INVALID_ARGUMENT: the array is of ab_empty. */
+AB_API ab_code ab_info_of(const ab_array* array, ab_info* info);
+
+/* One end of a channel (docs/channels.md). Its calls may run on several threads. */
+typedef struct ab_channel ab_channel;
+
+enum { AB_SENDER = 1, AB_RECEIVER = 2 };
+/* AB_AS_IS: as other ends state it, else a queue. */
+enum { AB_AS_IS = 0, AB_QUEUE = 1, AB_BROADCAST = 2, AB_LATEST = 3 };
+
+typedef struct ab_channel_options {
+  size_t size;           /* sizeof(ab_channel_options) */
+  uint64_t capacity;     /* the most queued arrays; 0: as other ends state it, else 16 */
+  int32_t mode;          /* AB_AS_IS, ... */
+  int32_t drop_oldest;   /* AB_BROADCAST: 1: a slow receiver misses the oldest; 0: senders wait for it */
+  uint64_t replay;       /* AB_BROADCAST: a new receiver gets so many of the last arrays */
+  int32_t wait_for_lost; /* 1: ab_send and ab_receive go on waiting when peers are lost; 0: AB_ABORTED, once */
+} ab_channel_options;
+
+/* `options` may be NULL. AB_FAILED_PRECONDITION: the channel has another capacity or mode. REQUIRES: `broker` is
+ * disconnected only after ab_drop_channel. */
+AB_API ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const ab_channel_options* options,
+                               ab_channel** channel);
+/* Waits for room; less than 0: without a limit. AB_DEADLINE_EXCEEDED: none came in time. AB_FAILED_PRECONDITION,
+ * AB_ABORTED: the last receiver has closed, or is lost; nothing was sent, and the next call goes on. */
+AB_API ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_ms);
+/* The next arrays, read-only and not copied. Waits for them; less than 0: without a limit. AB_DEADLINE_EXCEEDED:
+ * nothing came in time. AB_OUT_OF_RANGE: the senders have closed the stream. AB_ABORTED: a sender is lost. The next
+ * call goes on. */
+AB_API ab_code ab_receive(ab_channel* channel, int64_t timeout_ms, ab_array** array);
+/* Closes the end in order. Calls that wait on it return. */
+AB_API ab_code ab_close_channel(ab_channel* channel);
+/* Frees it, and gives it up if it was not closed. NULL is nothing to do. REQUIRES: no call uses it. */
+AB_API void ab_drop_channel(ab_channel* channel);
 
 /* The name is free; who has the arrays keeps them. */
 AB_API ab_code ab_withdraw(ab_broker* broker, const char* name);

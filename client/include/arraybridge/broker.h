@@ -40,11 +40,14 @@ struct Stats {
   uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
            waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
            refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
-  uint64_t hazard_slots = 0;   // hazard slots in use: shares held without a call
-  uint64_t pinned_bytes = 0;   // of withdrawn shares that only hazard slots keep
-  uint64_t channels = 0;       // open channels
-  uint64_t queued_shares = 0;  // sent and not yet received
-  uint64_t watchers = 0;       // open watches
+  uint64_t hazard_slots = 0;            // hazard slots in use: shares held without a call
+  uint64_t pinned_bytes = 0;            // of withdrawn shares that only hazard slots keep
+  uint64_t channels = 0;                // open channels
+  uint64_t queued_shares = 0;           // sent and not yet received
+  uint64_t channel_sent_total = 0;      // those in a direct channel count when it ends
+  uint64_t channel_received_total = 0;  // by each receiver
+  uint64_t channel_dropped_total = 0;   // missed by receivers, or drained
+  uint64_t watchers = 0;                // open watches
   uint64_t events_dropped_total = 0;
   uint64_t capacity_bytes = 0, allocated_bytes = 0, cached_bytes = 0, quarantined_bytes = 0;  // summed over devices
 };
@@ -192,7 +195,13 @@ class Broker {
   // number of queued shares. The first opener that states one determines it; 0 states none (the default is 16).
   // FAILED_PRECONDITION, CHANNEL_CAPACITY: the channel has another capacity. RESOURCE_EXHAUSTED: the broker's limits of
   // channels and of open ends.
-  Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0);
+  Result<Channel> OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options);
+  Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0) {
+    return OpenChannel(name, role, ChannelOptions{.capacity = capacity});
+  }
+  // Drops what is queued in a channel of this namespace; a channel without an open end goes. Returns the number of
+  // shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
+  Result<uint64_t> DrainChannel(const std::string& name, bool remove = false);
 
   struct WatchOptions {
     std::vector<EventKind> kinds{};  // empty: all

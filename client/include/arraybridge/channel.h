@@ -31,6 +31,23 @@
 
 namespace arraybridge {
 
+// The receivers that see a share. kQueue: one of them. kBroadcast: all that are open when it is sent, and later ones as
+// `replay` says; there is one copy of the bytes. kLatest: a broadcast in which each receiver gets the newest share, and
+// no sender waits. Senders of the last two are not told of their receivers' ends.
+enum class ChannelMode : uint8_t { kAsIs, kQueue, kBroadcast, kLatest };
+// If a receiver of a broadcast has `capacity` shares to receive: kBlock: senders wait. kDropOldest: it misses the
+// oldest.
+enum class OnSlow : uint8_t { kBlock, kDropOldest };
+
+// How a channel is opened. The first end that states a capacity, or a mode, sets it. FAILED_PRECONDITION of other ends:
+// CHANNEL_CAPACITY, CHANNEL_MODE.
+struct ChannelOptions {
+  uint64_t capacity = 0;  // the maximum number of queued shares, in a broadcast for each receiver; 0: as it is, or 16
+  ChannelMode mode = ChannelMode::kAsIs;  // kAsIs: as it is, or kQueue from the first share on
+  OnSlow on_slow = OnSlow::kBlock;        // with kBroadcast
+  uint64_t replay = 0;                    // with kBroadcast: a new receiver gets so many of the last shares
+};
+
 // An end of the other role is lost, by death or because it gave up: kTell ends the call with ABORTED, kWait goes on.
 enum class PeerDeath : uint8_t { kTell, kWait };
 
@@ -42,6 +59,8 @@ class Channel {
   const std::string& name() const;
   // The maximum number of queued shares.
   uint64_t capacity() const;
+  // As it was when this end opened; kAsIs: no end had stated one.
+  ChannelMode mode() const;
 
   struct SendOptions {
     std::string structure{};
@@ -62,9 +81,9 @@ class Channel {
     std::optional<std::chrono::milliseconds> timeout{};
     PeerDeath on_peer_death = PeerDeath::kTell;
   };
-  // Receives the oldest share that no receiver has taken. DEADLINE_EXCEEDED, CHANNEL_EMPTY: none in time. OUT_OF_RANGE,
-  // ABORTED: the stream has ended, or a sender is lost (above). Other errors as Send. A share that arrives after
-  // CANCELLED is kept for the next call.
+  // Receives the oldest share that no receiver has taken, or in a broadcast that this one has not. DEADLINE_EXCEEDED,
+  // CHANNEL_EMPTY: none in time. OUT_OF_RANGE, ABORTED: the stream has ended, or a sender is lost (above). Other errors
+  // as Send. A share that arrives after CANCELLED is kept for the next call.
   Result<Acquired> Receive(const ReceiveOptions& options);
 
   // Closes this end in order: a sender has sent all that it will send, a receiver wants no more. Calls that wait on

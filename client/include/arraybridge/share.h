@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,28 @@ struct Share {
   bool unnamed = false;
 };
 
+struct Sender {
+  uint64_t process_id = 0;  // in the broker's PID namespace; 0: unknown
+  std::string client;       // its name for display
+};
+
+// How a share came into the channel from which it was received.
+struct Sent {
+  uint64_t sequence = 0;  // the first share that was ever sent into the channel has 1; 0: it came from no channel
+  uint64_t stream = 0;    // the stream in which it was sent
+  uint64_t time_ns = 0;   // when: nanoseconds of CLOCK_BOOTTIME, as the sender's process tells in a direct channel
+  std::shared_ptr<const Sender> sender{};  // null only if it came from no channel
+};
+
 // Refers to a share by name or by id.
 struct ShareRef {
   std::string name{};  // used if `id` is 0
   uint64_t id = 0;
   uint64_t generation = 0;  // 0: the newest
-  std::string broker_id{};  // with an id: its run of the broker; NOT_FOUND in any other run. Empty: the present run
+  // The run of the broker that the id, or newer_than, belongs to; empty: the present run. In another run an id is
+  // NOT_FOUND, and every generation is newer.
+  std::string broker_id{};
+  uint64_t newer_than = 0;  // with a name: only a share of a greater generation, which an Acquire waits for
 };
 
 }  // namespace arraybridge

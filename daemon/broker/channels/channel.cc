@@ -7,18 +7,65 @@
 
 namespace arraybridge {
 
-Status Channel::Agree(uint64_t capacity) {
-  if (capacity == 0 || capacity == capacity_) return Ok();
-  if (capacity_ == 0) {
-    capacity_ = capacity;
-    return Ok();
-  }
-  return FailedPrecondition("channel '", name_, "' was opened with a capacity of ", capacity_, ", not ", capacity)
-      .Because("CHANNEL_CAPACITY")
-      .With("capacity", std::to_string(capacity_));
+namespace {
+
+std::string_view NameOf(ChannelMode mode) {
+  return mode == ChannelMode::kLatest ? "latest" : mode == ChannelMode::kBroadcast ? "broadcast" : "queue";
 }
 
-uint64_t Channel::Open(const Member& member) {
+// "broadcast, drop_oldest, replay 3"
+std::string Named(const ChannelTerms& terms) {
+  std::string named(NameOf(terms.mode));
+  if (terms.mode != ChannelMode::kBroadcast) return named;
+  return named += Concat(terms.drop_oldest ? ", drop_oldest" : ", block", ", replay ", terms.replay);
+}
+
+bool SameMode(const ChannelTerms& one, const ChannelTerms& other) {
+  return one.mode == other.mode && one.drop_oldest == other.drop_oldest && one.replay == other.replay;
+}
+
+}  // namespace
+
+Status Channel::Agree(const ChannelTerms& stated) {
+  ChannelTerms agreed = terms_;
+  agreed.mode = mode();
+  const bool says_mode = stated.mode != ChannelMode::kUnset;
+  if (says_mode && agreed.mode != ChannelMode::kUnset && !SameMode(agreed, stated)) {
+    return FailedPrecondition("channel '", name_, "' has mode ", Named(agreed), ", not ", Named(stated),
+                              agreed.mode == ChannelMode::kQueue
+                                  ? ": a channel whose ends state no mode is a queue from "
+                                    "its first array on"
+                                  : "")
+        .Because("CHANNEL_MODE")
+        .With("mode", std::string(NameOf(agreed.mode)));
+  }
+  if (stated.capacity != 0 && agreed.capacity != 0 && stated.capacity != agreed.capacity) {
+    const bool latest = stated.mode == ChannelMode::kLatest;
+    return FailedPrecondition("channel '", name_, "' was opened with a capacity of ", agreed.capacity, ", not ",
+                              stated.capacity, latest ? ", which mode latest has" : "")
+        .Because("CHANNEL_CAPACITY")
+        .With("capacity", std::to_string(agreed.capacity));
+  }
+  if (stated.capacity != 0) agreed.capacity = stated.capacity;
+  if (says_mode) agreed = {agreed.capacity, stated.mode, stated.drop_oldest, stated.replay};
+  const uint64_t capacity = agreed.capacity == 0 ? kChannelCapacityDefault : agreed.capacity;
+  if (agreed.replay > capacity) {
+    return FailedPrecondition("channel '", name_, "' cannot replay ", agreed.replay, " shares: its capacity is ",
+                              capacity)
+        .Because("CHANNEL_CAPACITY")
+        .With("capacity", std::to_string(capacity));
+  }
+  terms_ = agreed;
+  return Ok();
+}
+
+const Channel::Member* Channel::FindMember(ChannelEndId end) const {
+  const auto found = std::ranges::find(members_, end, &Member::end);
+  return found == members_.end() ? nullptr : &*found;
+}
+
+uint64_t Channel::Open(Member member) {
+  member.passed = sent_ - std::min<uint64_t>(terms_.replay, queue_.size());
   members_.push_back(member);
   if (member.role == ChannelRole::kSender) {
     if (senders_++ == 0) ++stream_;
@@ -26,13 +73,17 @@ uint64_t Channel::Open(const Member& member) {
   }
   ++receivers_;
   had_receivers_ = true;
+  const uint64_t last = to_receivers_.last();
+  // Replayed shares bring no notices of their time.
+  if (broadcasts() && senders_ > 0) return last;
   // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
   // came late still learns that the stream ended in order. It is not told of deaths before its time.
   const Notice* const newest = to_receivers_.newest();
   const bool over = senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
-  uint64_t seen = over ? newest->number - 1 : to_receivers_.last();
+  const uint64_t seen = over ? newest->number - 1 : last;
+  if (broadcasts()) return seen;
   for (const Notice* next = to_receivers_.After(0); next != nullptr; next = to_receivers_.After(next->number)) {
-    if (next->after > taken()) return std::min(seen, next->number - 1);
+    if (next->after > Passed(member)) return std::min(seen, next->number - 1);
   }
   return seen;
 }
@@ -45,7 +96,8 @@ void Channel::Close(ChannelEndId id, Notice end) {
   end.after = sent_;
   end.stream = stream_;
   if (role == ChannelRole::kReceiver) {
-    if (--receivers_ == 0) to_senders_.Add(std::move(end));
+    // The senders of a broadcast go on without receivers.
+    if (--receivers_ == 0 && !broadcasts()) to_senders_.Add(std::move(end));
     return;
   }
   end.missing = std::exchange(missing_, false);
@@ -53,49 +105,135 @@ void Channel::Close(ChannelEndId id, Notice end) {
   if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) to_receivers_.Add(std::move(end));
 }
 
-Status Channel::NoticeTo(ChannelRole role, uint64_t seen) const {
-  const bool receives = role == ChannelRole::kReceiver;
+Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) const {
+  const Member* const member = FindMember(end);
+  if (member == nullptr) return Ok();
+  const bool receives = member->role == ChannelRole::kReceiver;
+  if (!receives && broadcasts()) return Ok();
   const Notice* const next = (receives ? to_receivers_ : to_senders_).After(seen);
-  if (next == nullptr || (receives && next->after > taken())) return Ok();
+  if (next == nullptr || (receives && next->after > Passed(*member))) return Ok();
   return receives ? ToReceiver(*next, name_) : ToSender(*next, name_);
 }
 
 Status Channel::CheckSend(bool from_direct) const {
-  // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
-  if (queue_.size() < (from_direct ? 2 : 1) * capacity()) return Ok();
-  return ResourceExhausted("channel '", name_, "' is full: ", queue_.size(), " shares of ", capacity())
+  uint64_t most = 0;
+  if (!broadcasts()) {
+    // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
+    most = queue_.size() / (from_direct ? 2 : 1);
+  } else if (!terms_.drop_oldest) {
+    for (const Member& each : members_) most = std::max(most, each.role == ChannelRole::kReceiver ? waiting(each) : 0);
+  }
+  if (most < capacity()) return Ok();
+  return ResourceExhausted("channel '", name_, "' is full: ", most, " shares of ", capacity())
       .Because("CHANNEL_FULL")
       .With("capacity", std::to_string(capacity()));
 }
 
-Status Channel::CheckReceive() const {
-  if (!queue_.empty()) return Ok();
+Result<Share*> Channel::Next(ChannelEndId receiver) const {
+  const Member* const member = FindMember(receiver);
+  const uint64_t left = member == nullptr ? 0 : waiting(*member);
+  if (left > 0) return queue_[queue_.size() - left];
   return NotFound("channel '", name_, "' is empty").Because("CHANNEL_EMPTY");
+}
+
+void Channel::PassedDirectly(uint64_t sent, uint64_t more) {
+  sent_ = std::max(sent_, sent);
+  begun_ = begun_ || more > 0;
+  totals_.sent += more;
+  totals_.received += more;
+  of_all_.sent += more;
+  of_all_.received += more;
+}
+
+void Channel::Drop(uint64_t more) {
+  totals_.dropped += more;
+  of_all_.dropped += more;
 }
 
 void Channel::Push(Share& share) {
   ++sent_;
+  begun_ = true;
+  ++totals_.sent;
+  ++of_all_.sent;
   ++share.queued;
   ++queued_in_namespace_;
   queued_bytes_ += share.size;
   queue_.push_back(&share);
+  if (!terms_.drop_oldest) return;
+  for (Member& each : members_) {
+    if (each.role != ChannelRole::kReceiver || waiting(each) <= capacity()) continue;
+    ++each.passed;
+    ++each.dropped;
+    Drop(1);
+  }
 }
 
-void Channel::PushFront(Share& share) {
-  ++share.queued;
-  ++queued_in_namespace_;
-  queued_bytes_ += share.size;
-  queue_.push_front(&share);
-}
-
-void Channel::Pop() {
+void Channel::Receive(ChannelEndId receiver) {
+  ++totals_.received;
+  ++of_all_.received;
+  const auto member = std::ranges::find(members_, receiver, &Member::end);
+  if (broadcasts()) {
+    ++member->passed;
+    return;
+  }
   --queue_.front()->queued;
   --queued_in_namespace_;
   queued_bytes_ -= queue_.front()->size;
   queue_.pop_front();
 }
 
-std::deque<Share*> Channel::TakeQueue() {
+void Channel::Miss(ChannelEndId receiver) {
+  const auto member = std::ranges::find(members_, receiver, &Member::end);
+  ++member->passed;
+  ++member->dropped;
+  Drop(1);
+}
+
+void Channel::PutBack(ChannelEndId receiver, Share& share, uint64_t sequence) {
+  --totals_.received;
+  --of_all_.received;
+  if (!broadcasts()) {
+    ++share.queued;
+    ++queued_in_namespace_;
+    queued_bytes_ += share.size;
+    queue_.push_front(&share);
+    return;
+  }
+  const auto member = std::ranges::find(members_, receiver, &Member::end);
+  if (member == members_.end()) return;
+  if (member->passed == sequence && sent_ - sequence < queue_.size()) {
+    --member->passed;
+  } else {
+    ++member->dropped;
+    Drop(1);
+  }
+}
+
+std::deque<Share*> Channel::TakePassed() {
+  std::deque<Share*> passed;
+  if (!broadcasts()) return passed;
+  uint64_t keep = std::min<uint64_t>(terms_.replay, queue_.size());
+  for (const Member& each : members_) {
+    if (each.role == ChannelRole::kReceiver) keep = std::max(keep, waiting(each));
+  }
+  while (queue_.size() > keep) {
+    --queued_in_namespace_;
+    queued_bytes_ -= queue_.front()->size;
+    passed.push_back(queue_.front());
+    queue_.pop_front();
+  }
+  return passed;
+}
+
+std::deque<Share*> Channel::TakeQueue(bool drained) {
+  if (!broadcasts()) Drop(queue_.size());
+  for (Member& each : members_) {
+    if (!broadcasts() || each.role != ChannelRole::kReceiver) continue;
+    each.dropped += waiting(each);
+    Drop(waiting(each));
+    each.passed = sent_;
+  }
+  drained_ = drained_ || drained;
   queued_in_namespace_ -= queue_.size();
   queued_bytes_ = 0;
   return std::exchange(queue_, {});

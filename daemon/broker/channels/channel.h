@@ -2,6 +2,10 @@
 // receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
 // a receiver that may come back.
 //
+// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own, and a share stays
+// until all receivers are past it and it is not one of the last `replay` shares. `kLatest` is a broadcast in which each
+// receiver gets the newest share.
+//
 // A channel carries one stream after another. A stream begins when a sender opens the channel that has no sender, and
 // ends with its last sender. Notices (notices.h) tell receivers how a stream ended and which senders were lost, and
 // tell senders how their last receiver ended. docs/channels.md has the states.
@@ -16,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/broker/channels/channel_terms.h"
 #include "daemon/broker/channels/notices.h"
 #include "daemon/broker/ids.h"
 #include "proto/boundary/result.h"
@@ -28,42 +33,51 @@ struct Share;
 
 inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares
 
-enum class ChannelRole : uint8_t { kSender = 1, kReceiver = 2 };
-
 // Not thread-safe.
 class Channel {
  public:
-  // `queued_in_namespace` counts the queued shares of all channels of `ns`; both outlive the channel.
-  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, std::string name)
-      : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), name_(std::move(name)) {}
+  // `queued_in_namespace` counts the queued shares of all channels of `ns`, `of_all` what passed through any; all of
+  // them outlive the channel.
+  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, ChannelTotals& of_all, std::string name)
+      : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), of_all_(of_all), name_(std::move(name)) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   ChannelId id() const { return id_; }
   Namespace* ns() const { return ns_; }
   const std::string& name() const { return name_; }
-  uint64_t capacity() const { return capacity_ == 0 ? kChannelCapacityDefault : capacity_; }
+  uint64_t capacity() const { return terms_.capacity == 0 ? kChannelCapacityDefault : terms_.capacity; }
+  // As stated, or as its first share decided: kUnset means that the mode can still be stated.
+  ChannelMode mode() const { return terms_.mode == ChannelMode::kUnset && begun_ ? ChannelMode::kQueue : terms_.mode; }
+  const ChannelTerms& terms() const { return terms_; }
+  bool broadcasts() const { return terms_.mode > ChannelMode::kQueue; }
+  // Shares that it keeps: those that wait, and those for new receivers.
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
   struct Member {
     SessionId session{};
     ChannelEndId end{};
     ChannelRole role{};
+    // Of a broadcast's receiver: the sequence of the last share that it received or missed, and how many it missed.
+    uint64_t passed = 0;
+    uint64_t dropped = 0;
   };
   // Its open ends: at most limits.members_per_channel.
   const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // A receiver may still come for what was sent: shares are queued, or no receiver ever was.
-  bool awaits_receiver() const { return queued() > 0 || (stream_ > 0 && !had_receivers_); }
+  bool awaits_receiver() const { return queued() > 0 || (stream_ > 0 && !had_receivers_ && !drained_); }
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return stream_; }
 
-  // The first call with a number sets the capacity; 0 sets none. FAILED_PRECONDITION, CHANNEL_CAPACITY: the capacity is
-  // set to another number.
-  Status Agree(uint64_t capacity);
+  const ChannelTotals& totals() const { return totals_; }
+
+  // The first call that states the capacity, or the mode, sets it. FAILED_PRECONDITION: CHANNEL_CAPACITY, the capacity
+  // is set to another number; CHANNEL_MODE, the mode and what goes with it are others, or the first share was sent.
+  Status Agree(const ChannelTerms& stated);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
-  uint64_t Open(const Member& member);
+  uint64_t Open(Member member);
   // An end closes. `end`: what the other ends are told of it, without its position and stream. REQUIRES: it is open.
   void Close(ChannelEndId id, Notice end);
 
@@ -72,21 +86,35 @@ class Channel {
 
   // A notice that the caller has not seen, as ToReceiver or ToSender words it; OK: there is none. `seen`: the number of
   // the last notice that the caller has seen. A receiver gets a notice when the shares before it have been received.
-  Status NoticeTo(ChannelRole role, uint64_t seen) const;
+  Status NoticeTo(ChannelEndId end, uint64_t seen) const;
   // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL. `from_direct`: the share was sent before on the
   // direct channel, and has room reserved.
   Status CheckSend(bool from_direct = false) const;
-  // Whether a share can be received. NOT_FOUND, CHANNEL_EMPTY.
-  Status CheckReceive() const;
+  // The next share for this receiver. NOT_FOUND, CHANNEL_EMPTY.
+  Result<Share*> Next(ChannelEndId receiver) const;
+  // Shares that wait for it.
+  uint64_t waiting(const Member& receiver) const { return sent_ - Passed(receiver); }
+  // The oldest of all that wait. REQUIRES: queued() > 0.
+  const Share& oldest() const { return *queue_.front(); }
 
-  // Adds the share to the queue: at the end, or at the front if it was received before.
+  // The sequence of the next share.
+  uint64_t next_sequence() const { return sent_ + 1; }
+  // So many shares were sent, of which `more` passed through the direct channel, to the one receiver.
+  void PassedDirectly(uint64_t sent, uint64_t more);
+  // Adds the share to the end of the queue. Afterwards, call TakePassed.
   void Push(Share& share);
-  void PushFront(Share& share);
-  // REQUIRES: CheckReceive says OK.
-  Share& front() const { return *queue_.front(); }
-  void Pop();
-  // Takes all shares. They count as queued until their new owner changes that.
-  std::deque<Share*> TakeQueue();
+  // The receiver has received what Next says. Afterwards, call TakePassed.
+  void Receive(ChannelEndId receiver);
+  // The receiver of a broadcast goes on without what Next says. Afterwards, call TakePassed.
+  void Miss(ChannelEndId receiver);
+  // The receiver's session did not get a share that this end has received. Another receiver of a queue gets it, if this
+  // one has closed. A receiver of a broadcast misses it, if it has received later ones.
+  void PutBack(ChannelEndId receiver, Share& share, uint64_t sequence);
+  // Takes the shares that no receiver waits for and that are not kept for new ones. They count as queued until their
+  // new owner changes that.
+  std::deque<Share*> TakePassed();
+  // Takes all shares likewise; receivers miss them. `drained`: from now on the channel awaits no receiver.
+  std::deque<Share*> TakeQueue(bool drained);
 
   // The direct channel on which the one sender and the one receiver pass shares without calls; null: there is none.
   std::shared_ptr<DirectChannelRecord> direct;
@@ -94,24 +122,30 @@ class Channel {
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
-  // Shares that were received, or dropped, of all that were ever sent.
-  uint64_t taken() const { return sent_ - queue_.size(); }
+  const Member* FindMember(ChannelEndId end) const;
+  // Sequence of the last share that the receiver does not wait for.
+  uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : sent_ - queue_.size(); }
+  void Drop(uint64_t more);
 
   const ChannelId id_;
   Namespace* const ns_;
   uint64_t& queued_in_namespace_;
+  ChannelTotals& of_all_;
   const std::string name_;
-  uint64_t capacity_ = 0;  // 0: not set
+  ChannelTerms terms_;
   std::vector<Member> members_;
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
   uint64_t stream_ = 0;
   bool had_receivers_ = false;
+  bool begun_ = false;  // a share was sent
+  bool drained_ = false;
   bool missing_ = false;  // shares were lost since the last notice to receivers
-  uint64_t sent_ = 0;     // shares that were ever queued
+  uint64_t sent_ = 0;     // sequence of the last share
+  ChannelTotals totals_;
   Notices to_receivers_;
   Notices to_senders_;
-  std::deque<Share*> queue_;
+  std::deque<Share*> queue_;  // the last shares that were sent; the back has the sequence sent_
   uint64_t queued_bytes_ = 0;
 };
 

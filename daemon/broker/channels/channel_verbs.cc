@@ -1,9 +1,31 @@
 // The Broker's verbs on channels. Sending is Publish (publish.cc) with an end of a channel.
+#include <algorithm>
 #include <utility>
 
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
+namespace {
+
+// The terms that an end states, with those that its mode implies.
+Result<ChannelTerms> CheckTerms(ChannelTerms terms, const Limits& limits) {
+  const bool latest = terms.mode == ChannelMode::kLatest;
+  if (terms.capacity > limits.channel_capacity_max || terms.replay > limits.channel_capacity_max) {
+    return InvalidArgument("a channel of ", std::max(terms.capacity, terms.replay),
+                           " shares: limits.channel_capacity_max is ", limits.channel_capacity_max)
+        .Because("CHANNEL_CAPACITY");
+  }
+  if (terms.mode != ChannelMode::kBroadcast && (terms.drop_oldest || terms.replay > (latest ? 1 : 0))) {
+    return InvalidArgument("drop_oldest and replay are for channels of mode broadcast").Because("CHANNEL_MODE");
+  }
+  if (!latest) return terms;
+  if (terms.capacity > 1) {
+    return InvalidArgument("a channel of mode latest keeps 1 share, not ", terms.capacity).Because("CHANNEL_CAPACITY");
+  }
+  return ChannelTerms{.capacity = 1, .mode = terms.mode, .drop_oldest = true, .replay = 1};
+}
+
+}  // namespace
 
 Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCall& call) {
   State& state = *state_;
@@ -11,11 +33,8 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const std::string_view ns = NamespaceNameOf(call.ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", ns, limits.name_bytes_max));
   AB_RETURN_IF_ERROR(CheckName("the channel's name", call.name, limits.name_bytes_max));
-  if (call.capacity > limits.channel_capacity_max) {
-    return InvalidArgument("a channel of ", call.capacity, " shares: limits.channel_capacity_max is ",
-                           limits.channel_capacity_max)
-        .Because("CHANNEL_CAPACITY");
-  }
+  const auto terms = CheckTerms(call.terms, limits);
+  if (!terms.ok()) return terms.status();
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
@@ -31,10 +50,10 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   if (channel.members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
-  AB_RETURN_IF_ERROR(channel.Agree(call.capacity));
+  AB_RETURN_IF_ERROR(channel.Agree(*terms));
   uint64_t seen = 0;
   const ChannelEndId end = state.channels.Open(*found, channel, call.role, &seen);
-  return OpenedChannel{end, channel.id(), channel.capacity(), seen};
+  return OpenedChannel{end, channel.id(), channel.capacity(), seen, channel.mode()};
 }
 
 Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, EndedHow how) {
@@ -51,14 +70,50 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, Ende
   return channel;
 }
 
-Result<ChannelId> Broker::ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const {
+Result<ChannelPlace> Broker::ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
   const auto open = Channels::EndOf(*found, end, role);
   if (!open.ok()) return open.status();
-  return open->channel->id();
+  return ChannelPlace{open->channel->id(),
+                      role == ChannelRole::kReceiver && open->channel->mode() != ChannelMode::kQueue};
+}
+
+std::vector<ChannelEndId> Broker::ReceiversOf(ChannelId id) const {
+  std::vector<ChannelEndId> receivers;
+  const MutexLock lock(state_->mutex);
+  const Channel* const channel = state_->channels.Find(id);
+  if (channel == nullptr) return receivers;
+  for (const Channel::Member& member : channel->members()) {
+    if (member.role == ChannelRole::kReceiver) receivers.push_back(member.end);
+  }
+  return receivers;
+}
+
+Result<DrainedChannel> Broker::DrainChannel(SessionId session, std::string_view ns, std::string_view name,
+                                            bool remove) {
+  State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);
+  if (!key.ok()) return key.status();
+  Namespace* const owner = state.namespaces.Find(*key);
+  Channel* const known = owner == nullptr ? nullptr : Channels::FindIn(*owner, name);
+  if (known == nullptr) {
+    return NotFound("namespace '", NamespaceNameOf(ns), "' has no channel '", name, "'").Because("CHANNEL_NOT_FOUND");
+  }
+  Channel& channel = *known;
+  if (remove && !channel.members().empty()) {
+    return FailedPrecondition("channel '", name, "' has ", channel.senders(), " senders and ", channel.receivers(),
+                              " receivers: close them first, or drain it and leave it")
+        .Because("CHANNEL_IN_USE");
+  }
+  if (channel.direct != nullptr) return RefuseAsDirect(channel);
+  const ChannelId id = channel.id();
+  return DrainedChannel{id, static_cast<uint32_t>(state.channels.Drain(channel))};
 }
 
 Status Broker::NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const {
@@ -67,7 +122,7 @@ Status Broker::NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) cons
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
   const auto open = found->ends.find(end);
-  return open == found->ends.end() ? ChannelNotOpen() : open->second.channel->NoticeTo(open->second.role, seen);
+  return open == found->ends.end() ? ChannelNotOpen() : open->second.channel->NoticeTo(end, seen);
 }
 
 Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint64_t seen, bool with_descriptor) {
@@ -81,18 +136,24 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     const auto end = Channels::EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
-    AB_RETURN_IF_ERROR(channel.NoticeTo(ChannelRole::kReceiver, seen));
+    AB_RETURN_IF_ERROR(channel.NoticeTo(id, seen));
     if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return RefuseAsDirect(channel);
-    AB_RETURN_IF_ERROR(channel.CheckReceive());
+    const auto next = channel.Next(id);
+    if (!next.ok()) return next.status();
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
-    Share& share = channel.front();
+    Share& share = **next;
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
-      return found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"), arena.kind(),
-                                    arena.device());
+      const Status cannot = found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"),
+                                                   arena.kind(), arena.device());
+      // In a queue it stays for another receiver; a broadcast does not wait for this one.
+      if (channel.broadcasts()) channel.Miss(id), state.channels.LetPass(channel);
+      return cannot;
     }
     acquired.shares.push_back(state.leases.Grant(*found, share));
-    channel.Pop();
+    acquired.shares.back().receiver = id;
+    channel.Receive(id);
+    state.channels.LetPass(channel);
     ChannelEnd& its = found->ends.at(id);
     ++its.received;
     ++its.shares;
@@ -105,32 +166,31 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
   }
   Status exported = state.ExportDescriptor(session, block, &acquired);
   if (exported.ok()) return acquired;
-  const uint64_t lease = Number(acquired.shares.front().lease);
-  PutBack(session, {&lease, 1});
+  const Received undelivered{acquired.shares.front().lease, id};
+  PutBack(session, {&undelivered, 1});
   return exported;
 }
 
-std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const uint64_t> leases) {
+std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const Received> undelivered) {
   State& state = *state_;
   std::vector<ChannelId> put;
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return put;
-  for (const uint64_t lease : leases) {
-    const auto leased = found->leases.find(LeaseId{lease});
+  for (const auto& [lease, receiver] : undelivered) {
+    const auto leased = found->leases.find(lease);
     if (leased == found->leases.end()) continue;
-    Channel* const channel = state.channels.Find(leased->second->channel);
+    Share& share = *leased->second;
+    Channel* const channel = state.channels.Find(share.channel);
     // Not a share of a channel, or the channel has no receiver any more.
     if (channel == nullptr || channel->receivers() == 0) continue;
-    channel->PushFront(*leased->second);
-    for (const Channel::Member& member : channel->members()) {
-      if (member.session != session || member.role != ChannelRole::kReceiver) continue;
-      ChannelEnd& its = found->ends.at(member.end);
-      --its.received;
-      --its.shares;
+    channel->PutBack(receiver, share, share.facts->sent->sequence);
+    if (const auto end = found->ends.find(receiver); end != found->ends.end()) {
+      --end->second.received;
+      --end->second.shares;
     }
-    state.events.EmitRelease(*found, LeaseId{lease});
-    state.leases.End(*found, LeaseId{lease});
+    state.events.EmitRelease(*found, lease);
+    state.leases.End(*found, lease);
     put.push_back(channel->id());
   }
   return put;

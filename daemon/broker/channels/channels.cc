@@ -14,13 +14,18 @@ Channel* Channels::Find(ChannelId id) const {
   return found == all_.end() ? nullptr : found->second;
 }
 
+Channel* Channels::FindIn(const Namespace& ns, std::string_view name) {
+  const auto found = ns.channels.find(name);
+  return found == ns.channels.end() ? nullptr : found->second.get();
+}
+
 Result<Channel*> Channels::FindOrMake(Namespace& ns, std::string_view name) {
-  if (const auto known = ns.channels.find(name); known != ns.channels.end()) return known->second.get();
+  if (Channel* const known = FindIn(ns, name); known != nullptr) return known;
   if (ns.channels.size() >= config_.limits.channels_per_namespace) {
     return AtLimit("TOO_MANY_CHANNELS", "channels_per_namespace", config_.limits.channels_per_namespace);
   }
   const ChannelId id{++last_};
-  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, std::string(name));
+  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, totals_, std::string(name));
   Channel* const made = fresh.get();
   all_.emplace(id, made);
   ns.channels.emplace(std::string(name), std::move(fresh));
@@ -38,7 +43,7 @@ Status Channels::CheckRoom(const Session& session) const {
 
 ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t* seen) {
   const ChannelEndId end{++last_end_};
-  *seen = channel.Open({session.id, end, role});
+  *seen = channel.Open({.session = session.id, .end = end, .role = role});
   if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
   session.ends.emplace(end, ChannelEnd{&channel, role});
   ++session.account->channel_ends;
@@ -62,7 +67,7 @@ void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, E
   channel.Close(id, std::move(notice));
   // A receiver that died may come back for what is queued.
   const bool unwanted = end.role == ChannelRole::kReceiver && channel.receivers() == 0 && how == EndedHow::kClosed;
-  if (unwanted) DropQueued(channel);
+  Clear(unwanted && !channel.broadcasts() ? channel.TakeQueue(false) : channel.TakePassed());
   if (!channel.members().empty()) return;
   if (!channel.awaits_receiver()) return Drop(channel);
   channel.lingers_until = now + rights_.PolicyOf(channel.ns()->name()).orphan_grace;
@@ -70,21 +75,29 @@ void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, E
   flags_.sweep_wanted.store(true);
 }
 
-// Drops a few shares at once and leaves the rest to slices of the sweep.
-void Channels::DropQueued(Channel& channel) {
+uint64_t Channels::Drain(Channel& channel) {
+  const uint64_t dropped = channel.queued();
+  Clear(channel.TakeQueue(true));
+  if (channel.members().empty()) Drop(channel);
+  return dropped;
+}
+
+// Settles a few shares at once and leaves the rest to slices of the sweep.
+void Channels::Clear(std::deque<Share*> queue) {
   constexpr int kAtOnce = 8;
-  for (int i = 0; i < kAtOnce && channel.queued() > 0; ++i) {
-    Share& share = channel.front();
-    channel.Pop();
+  for (int i = 0; i < kAtOnce && !queue.empty(); ++i) {
+    Share& share = *queue.front();
+    queue.pop_front();
+    --share.queued;
     shares_.Settle(share);
   }
-  if (channel.queued() == 0) return;
-  unqueued_.push_back(channel.TakeQueue());
+  if (queue.empty()) return;
+  unqueued_.push_back(std::move(queue));
   flags_.sweep_wanted.store(true);
 }
 
 void Channels::Drop(Channel& channel) {
-  DropQueued(channel);
+  Clear(channel.TakeQueue(false));
   flags_.sweep_wanted.store(true);  // the namespace may be unused now
   if (channel.lingers_until) lingering_.erase({*channel.lingers_until, &channel});
   all_.erase(channel.id());

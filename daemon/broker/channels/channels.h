@@ -1,5 +1,5 @@
-// Channels holds all channels by number, the channels without an end that wait for a receiver, and the queues of
-// channels whose last receiver has closed.
+// Channels holds all channels by number, the channels without an end that wait for a receiver, and queues that were
+// dropped.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class Channels {
   Channels(const Config& config, const Rights& rights, Shares& shares, Flags& flags)
       : config_(config), rights_(rights), shares_(shares), flags_(flags) {}
 
-  Channel* Find(ChannelId id) const;  // null: it does not exist
+  Channel* Find(ChannelId id) const;                                   // null: it does not exist
+  static Channel* FindIn(const Namespace& ns, std::string_view name);  // likewise
   // RESOURCE_EXHAUSTED: limits.channels_per_namespace.
   Result<Channel*> FindOrMake(Namespace& ns, std::string_view name);
   // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
@@ -49,18 +50,26 @@ class Channels {
   void DropLingering(Clock::time_point now, uint64_t* steps);
   bool has_lingering() const { return !lingering_.empty(); }
 
+  // Ends what the broadcast keeps for no receiver. Call it after a share was sent or received, or an end was closed.
+  void LetPass(Channel& channel) { Clear(channel.TakePassed()); }
+  // Drops what is queued. The channel is destroyed if no end is open. Returns the number of shares.
+  uint64_t Drain(Channel& channel);
+  const ChannelTotals& totals() const { return totals_; }
+
  private:
-  void DropQueued(Channel& channel);
+  // These shares, which count as queued, are not queued any more.
+  void Clear(std::deque<Share*> queue);
   void Drop(Channel& channel);
 
   const Config& config_;
   const Rights& rights_;
   Shares& shares_;
   Flags& flags_;
+  ChannelTotals totals_;
   std::unordered_map<ChannelId, Channel*> all_;
   // Channels without an open end that wait for a receiver, by the end of their wait.
   std::set<std::pair<Clock::time_point, Channel*>> lingering_;
-  // Queues of channels whose last receiver has closed; their shares still count as queued.
+  // Shares that no receiver waits for any more; they still count as queued.
   std::deque<std::deque<Share*>> unqueued_;
   uint64_t last_ = 0;
   uint64_t last_end_ = 0;

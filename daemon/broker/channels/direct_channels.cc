@@ -38,8 +38,9 @@ Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& chan
   return planned;
 }
 
-Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, ChannelEndId id) {
+Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, ChannelEndId id) {
   State& state = *state_;
+  ExportedDirectChannel exported;
   std::shared_ptr<DirectChannel> direct;
   std::shared_ptr<DirectChannel> fresh;  // made without the lock; dies after it if another came first
   DirectEnd side{};
@@ -53,6 +54,7 @@ Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, Cha
       const auto end = found->ends.find(id);
       if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
       Channel& channel = *end->second.channel;
+      if (channel.broadcasts()) return NoDirectChannel("the channel is no queue");
       if (channel.senders() != 1 || channel.receivers() != 1) return NoDirectChannel("not one sender and one receiver");
       if (channel.capacity() > direct_channel::kCapacityMax) return NoDirectChannel("the channel is too large");
       if (channel.direct == nullptr) {
@@ -66,7 +68,13 @@ Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, Cha
           number = ++state.last_direct_channel;
         }
       }
-      if (channel.direct != nullptr) direct = channel.direct->pages;
+      if (channel.direct != nullptr) {
+        direct = channel.direct->pages;
+        const Session* const sender = state.sessions.Find(channel.direct->sender);
+        AB_CHECK(sender != nullptr);  // with it the direct channel had ended
+        exported.sender_process_id = sender->peer.process_id;
+        exported.sender = sender->client;
+      }
       side = SideOf(end->second.role);
       capacity = channel.capacity();
     }
@@ -75,7 +83,10 @@ Result<std::vector<UniqueFd>> Broker::ExportDirectChannel(SessionId session, Cha
     if (!created.ok()) return created.status();
     fresh = *std::move(created);
   }
-  return direct->Export(side);
+  auto files = direct->Export(side);
+  if (!files.ok()) return files.status();
+  exported.files = *std::move(files);
+  return exported;
 }
 
 Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number) {
@@ -91,7 +102,8 @@ Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId en
   if (direct.open || !direct.pages->sealed()) return of->channel;
   const Session* const receiver = state.sessions.Find(direct.receiver);
   AB_CHECK(receiver != nullptr);  // with it the direct channel had ended
-  direct.pages->Open(receiver->ends.at(direct.receiving).received + channel->queued());
+  const uint64_t calls = receiver->ends.at(direct.receiving).received + channel->queued();
+  direct.pages->Open(calls, channel->next_sequence() - 1 - calls, channel->stream());
   direct.open = true;
   return of->channel;
 }
@@ -128,6 +140,7 @@ void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete
   Channel* const found = state.channels.Find(direct.channel);
   if (found == nullptr || found->direct.get() != &direct) return;
   if (!complete) found->MissSome();
+  if (direct.open) found->PassedDirectly(direct.pages->SequenceOf(taken), taken);
   for (const auto& [session, end] : {std::pair(direct.sender, direct.sending), {direct.receiver, direct.receiving}}) {
     Session* const its = state.sessions.Find(session);
     const auto open = its == nullptr ? std::map<ChannelEndId, ChannelEnd>::iterator{} : its->ends.find(end);

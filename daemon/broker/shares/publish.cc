@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/boot_time.h"
 #include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
@@ -95,6 +96,19 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
       .Because("ARENA_STILL_WRITABLE");
 }
 
+// Describes a share that is sent now. The channel does not see the entries of its direct channel, and counts them here.
+SentFacts Broker::State::SentBy(const Session& sender, Channel& channel, const PublishCall& call) const {
+  if (const auto& direct = channel.direct; direct != nullptr && direct->open) {
+    const uint64_t before = call.from_direct ? call.entry - 1 : direct->pages->counted().sent;
+    channel.PassedDirectly(direct->pages->SequenceOf(before), 0);
+  }
+  return {.sequence = channel.next_sequence(),
+          .stream = channel.stream(),
+          .time_ns = call.from_direct ? call.sent_time_ns : BootTime(),
+          .process_id = sender.peer.process_id,
+          .client = sender.client};
+}
+
 Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
@@ -135,9 +149,10 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
     const bool direct = channel->direct != nullptr && channel->direct->open && !call.from_direct;
     if (direct && channel->direct->pages->standing() > 0) return RefuseAsDirect(*channel);
-    if (!call.from_direct) AB_RETURN_IF_ERROR(channel->NoticeTo(ChannelRole::kSender, call.seen_notice));
+    if (!call.from_direct) AB_RETURN_IF_ERROR(channel->NoticeTo(call.channel, call.seen_notice));
     AB_RETURN_IF_ERROR(channel->CheckSend(call.from_direct));
     facts->name = channel->name();
+    facts->sent = std::make_unique<const SentFacts>(state.SentBy(*found, *channel, call));
     share->channel = channel->id();
     share->withdrawn = true;
   }
@@ -169,6 +184,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   state.events.Emit(EventKind::kPublish, found, *added, added->note);
   PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
   if (ends_first) published.sweep_at = added->expires;
+  if (channel != nullptr) state.channels.LetPass(*channel);  // without a receiver the share ends here
   return published;
 }
 

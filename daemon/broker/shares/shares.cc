@@ -18,7 +18,8 @@ Share* FindShare(const Namespace* ns, const ShareKey& key) {
   if (ns == nullptr) return nullptr;
   Share* const share = key.id == ShareId{} ? ns->FindByName(key.name) : ns->FindById(key.id);
   if (share == nullptr) return nullptr;
-  const bool stale = key.generation != 0 && key.generation != share->facts->generation;
+  const uint64_t generation = share->facts->generation;
+  const bool stale = (key.generation != 0 && key.generation != generation) || generation <= key.newer_than;
   return stale && !Failpoint("share_generation") ? nullptr : share;
 }
 
@@ -28,6 +29,7 @@ Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
   if (!by_id) AB_RETURN_IF_ERROR(CheckName("the share's name", key.name, limits.name_bytes_max));
   std::string what = by_id ? Concat(Number(key.id)) : Concat("named '", key.name, "'");
   if (key.generation != 0) what += Concat(" of generation ", key.generation);
+  if (key.newer_than != 0) what += Concat(" that is newer than generation ", key.newer_than);
   Status missing = NotFound("namespace '", NamespaceNameOf(ns), "' has no share ", what)
                        .Because(by_id ? "SHARE_GONE" : "SHARE_NOT_FOUND");
   return by_id ? missing : std::move(missing).With("share", std::string(key.name));

@@ -27,9 +27,6 @@ Result<DirectChannel::Doorbell> MakeDoorbell() {
   return DirectChannel::Doorbell{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// Whether so many entries can have been sent, and of these so many taken.
-bool CanBe(uint64_t head, uint64_t taken, uint64_t capacity) { return taken <= head && head - taken <= capacity; }
-
 void Ring(const DirectChannel::Doorbell& doorbell) {
   const char byte = 1;
   static_cast<void>(!::write(doorbell.written.get(), &byte, 1));  // a full pipe wakes its reader, too
@@ -105,7 +102,9 @@ Status DirectChannel::Seal(DirectEnd side) {
   return Ok();
 }
 
-void DirectChannel::Open(uint64_t calls) {
+void DirectChannel::Open(uint64_t calls, uint64_t sequence, uint64_t stream) {
+  control_.sequence = sequence;
+  control_.stream = stream;
   Store(control_.calls, calls, std::memory_order_relaxed);
   Store(control_.opened, 1, std::memory_order_release);
 }
@@ -115,11 +114,21 @@ void DirectChannel::AddCall() {
   if (spsc::SleepOf(consumer_.progress) != 0) Ring(consumer_doorbell_);
 }
 
-uint64_t DirectChannel::standing() const {
-  if (!sealed()) return 0;
+// Whether so many entries can have been sent, and of these so many taken: no end sends more than one in a nanosecond.
+bool DirectChannel::CanBe(uint64_t head, uint64_t taken) const {
+  const std::chrono::nanoseconds age = std::chrono::steady_clock::now() - born_;
+  return taken <= head && head - taken <= capacity_ && head <= static_cast<uint64_t>(age.count());
+}
+
+DirectChannel::Counted DirectChannel::counted() const {
+  if (!sealed()) return {};
   const uint64_t taken = Load(consumer_.progress.taken, std::memory_order_acquire);
   const uint64_t head = Load(producer_.progress.head, std::memory_order_acquire);
-  return CanBe(head, taken, capacity_) ? head - taken : 0;
+  return CanBe(head, taken) ? Counted{head, taken} : Counted{};
+}
+
+uint64_t DirectChannel::SequenceOf(uint64_t entry) const {
+  return control_.sequence + entry + Load(control_.calls, std::memory_order_relaxed);
 }
 
 void DirectChannel::Revoke(const Take& take, const Ended& ended) {
@@ -144,14 +153,14 @@ bool DirectChannel::TakeAll(const Take& take, uint64_t* head, uint64_t* taken) {
   *taken = Load(consumer_.progress.taken, std::memory_order_acquire);
   *taken = std::max(*taken, Load(producer_.seen, std::memory_order_acquire));
   *head = Load(producer_.progress.head, std::memory_order_acquire);
-  if (!CanBe(*head, *taken, capacity_)) return *taken = *head, false;
+  if (!CanBe(*head, *taken)) return *taken = *head, false;
   bool complete = true;
   const auto slots = direct_channel::SlotsOf(producer_, capacity_);
   direct_channel::Entry entry;
   for (uint64_t at = *taken; at != *head; ++at) {
     const bool whole = spsc::CopyEntry<direct_channel::Format>(slots, at, entry) != 0 &&
                        direct_channel::HeaderOf(entry).bit < direct_channel::kReturnBits;
-    complete = whole && take(entry) && complete;
+    complete = whole && take(entry, at + 1) && complete;
   }
   return complete;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,16 +45,28 @@ class DirectChannel {
   // Both ends have.
   bool sealed() const { return seals_.load(std::memory_order_acquire) == kBoth; }
 
-  // From now on shares travel here; the consumer receives `calls` shares by calls before. REQUIRES: sealed; one thread
-  // at a time, with AddCall.
-  void Open(uint64_t calls);
+  // From now on shares travel here; the consumer receives `calls` shares by calls before. The sequence of entry n is
+  // `sequence` + n and the calls before it; all are of this stream. REQUIRES: sealed; one thread at a time, with
+  // AddCall.
+  void Open(uint64_t calls, uint64_t sequence, uint64_t stream);
   // One more share goes by a call; wakes the consumer. REQUIRES: no entry stands here, or the order is lost.
   void AddCall();
-  // Entries that were not taken, as the ends say now; 0 if their counts are impossible.
-  uint64_t standing() const;
+  struct Counted {
+    uint64_t sent = 0;
+    uint64_t taken = 0;
+  };
+  // Entries, as the ends say now; 0 if their counts are impossible.
+  Counted counted() const;
+  // Entries that were not taken.
+  uint64_t standing() const {
+    const Counted now = counted();
+    return now.sent - now.taken;
+  }
+  // The sequence of entry `entry`, from 1. REQUIRES: one thread at a time, with AddCall.
+  uint64_t SequenceOf(uint64_t entry) const;
 
-  // False: the entry could not be published.
-  using Take = std::function<bool(const direct_channel::Entry& entry)>;
+  // `number`: of the entry, from 1. False: it could not be published.
+  using Take = std::function<bool(const direct_channel::Entry& entry, uint64_t number)>;
   // `complete`: every entry that was sent was published, or `taken` by the consumer: so many were.
   using Ended = std::function<void(bool complete, uint64_t taken)>;
   // Revokes it: passes the entries that were not taken to `take`, in order, then runs `ended`, then says in the control
@@ -68,6 +81,7 @@ class DirectChannel {
 
   DirectChannel(std::unique_ptr<SharedPages> producer, std::unique_ptr<SharedPages> consumer,
                 std::unique_ptr<SharedPages> control, Doorbell producer_doorbell, Doorbell consumer_doorbell);
+  bool CanBe(uint64_t head, uint64_t taken) const;
   bool TakeAll(const Take& take, uint64_t* head, uint64_t* taken) AB_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -78,6 +92,7 @@ class DirectChannel {
   const direct_channel::ConsumerPage& consumer_;
   direct_channel::ControlBlock& control_;
   const uint64_t capacity_;
+  const std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
   std::atomic<unsigned> seals_{0};  // a bit for each end
   bool ended_ AB_GUARDED_BY(mutex_) = false;
   const Doorbell producer_doorbell_;  // that the producer reads

@@ -249,17 +249,22 @@ Result<Answer<v1::BrowseResponse>> ArenaVerbs::Browse(const Caller& caller, cons
   if (!caller.hears) return Answer<v1::BrowseResponse>{};
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  auto descriptors = ExportPages(caller, request);
-  if (!descriptors.ok()) return descriptors.status();
   Answer<v1::BrowseResponse> answer;
+  auto descriptors = ExportPages(caller, request, &answer.message);
+  if (!descriptors.ok()) return descriptors.status();
   answer.descriptor = PassedFd(*std::move(descriptors), FdKind::kPages);
   return answer;
 }
 
-Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request) {
+Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request,
+                                                      v1::BrowseResponse* answer) {
   if (request.part() == v1::BrowseRequest::QUEUE) return broker_.OpenQueueOf(caller.session, request.namespace_());
   if (request.part() == v1::BrowseRequest::DIRECT_CHANNEL) {
-    return broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
+    auto exported = broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
+    if (!exported.ok()) return exported.status();
+    answer->set_sender_process_id(exported->sender_process_id);
+    if (exported->sender != nullptr) answer->set_sender(*exported->sender);
+    return std::move(exported->files);
   }
   auto one = request.part() == v1::BrowseRequest::HAZARD_PAGE
                  ? broker_.ExportHazardPage(caller.session, request.namespace_())

@@ -43,7 +43,8 @@ class ArenaVerbs {
 
  private:
   class Pending;  // an Allocate that is not answered yet
-  Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const v1::BrowseRequest& request);
+  Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const v1::BrowseRequest& request,
+                                            v1::BrowseResponse* answer);
 
   const Config& config_;
   Broker& broker_;

@@ -30,18 +30,21 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
-  const OpenChannelCall call{request.namespace_(), request.name(), role, request.capacity()};
+  const ChannelTerms terms{request.capacity(), static_cast<ChannelMode>(request.mode()), request.drop_oldest(),
+                           request.replay()};
+  const OpenChannelCall call{request.namespace_(), request.name(), role, terms};
   auto opened = broker_.OpenChannel(caller.session, call);
   while (!opened.ok() && IsDirectRefusal(opened.status())) {
     EndDirectChannel(broker_.DirectChannelIn(caller.session, call.ns, call.name));
     opened = broker_.OpenChannel(caller.session, call);
   }
   if (!opened.ok()) return opened.status();
-  ServeChannel(line_, opened->channel);  // the channel may have more room now
+  ServeChannel(line_, broker_, opened->channel);  // the channel may have more room now
   Answer<v1::OpenChannelResponse> answer;
   answer.message.set_channel(Number(opened->end));
   answer.message.set_capacity(opened->capacity);
   answer.message.set_seen_notice(opened->seen_notice);
+  answer.message.set_mode(static_cast<v1::ChannelMode>(opened->mode));
   return answer;
 }
 
@@ -55,20 +58,34 @@ Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller
     closed = broker_.CloseChannel(caller.session, end, how);
   }
   if (!closed.ok()) return closed.status();
-  ServeChannel(line_, *closed);
+  ServeChannel(line_, broker_, *closed);
+  line_.ServeQueue(QueueOf(end));
   reclaimer_.Reclaim();
   return Answer<v1::CloseChannelResponse>{};
 }
 
+Result<uint32_t> ChannelVerbs::Drain(const Caller& caller, const v1::WithdrawRequest& request) {
+  const std::string& ns = request.namespace_();
+  auto drained = broker_.DrainChannel(caller.session, ns, request.channel(), request.remove());
+  while (!drained.ok() && IsDirectRefusal(drained.status())) {
+    EndDirectChannel(broker_.DirectChannelIn(caller.session, ns, request.channel()));
+    drained = broker_.DrainChannel(caller.session, ns, request.channel(), request.remove());
+  }
+  if (!drained.ok()) return drained.status();
+  ServeChannel(line_, broker_, drained->channel);  // senders may have waited for room
+  return drained->shares;
+}
+
 WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply) {
-  const auto check = [&]() -> Result<ChannelId> {
+  const auto check = [&]() -> Result<ChannelPlace> {
     AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
     AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
     AB_RETURN_IF_ERROR(CheckSend(asked));
     return broker_.ChannelOf(caller.session, ChannelEndId{asked.channel}, ChannelRole::kSender);
   };
-  const auto channel = check();
-  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+  const auto place = check();
+  if (!place.ok()) return reply(place.status()), WaiterId{};
+  const ChannelId channel = place->channel;
 
   struct Wait {
     std::string ns;
@@ -79,13 +96,13 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
   const auto wait = std::make_shared<Wait>(Wait{std::string(asked.ns), CallOf(asked), reply, OthersWait()});
   wait->call.ns = wait->ns;
   wait->call.name = {};
-  const auto attempt = [this, caller, wait, channel = *channel]() -> Result<Answer<v1::PublishResponse>> {
+  const auto attempt = [this, caller, wait, channel]() -> Result<Answer<v1::PublishResponse>> {
     auto published = PublishInto(caller, wait->call);
     if (!published.ok()) return published.status();
-    ServeChannel(line_, channel);
+    ServeChannel(line_, broker_, channel);
     return handover_.AnswerOf(caller, *std::move(published));
   };
-  const uint64_t queue = QueueOf(*channel, ChannelRole::kSender);
+  const uint64_t queue = QueueOf(channel, ChannelRole::kSender);
   if (!line_.waits_in(queue)) {
     auto sent = attempt();
     if (sent.ok() || !IsFull(sent.status()) || asked.timeout_ms == 0) {
@@ -117,10 +134,10 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
     const Status draining = admission_.CheckNotDraining();
     wait->reply(draining.ok() ? InTime(wait->full) : draining);
   };
-  const auto place = line_.WaitInQueue(queue, std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
-  ServeChannel(line_, *channel);
-  return *place;
+  const auto waiting = line_.WaitInQueue(queue, std::move(waiter));
+  if (!waiting.ok()) return reply(waiting.status()), WaiterId{};
+  ServeChannel(line_, broker_, channel);
+  return *waiting;
 }
 
 Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::ReceiveRequest& request,
@@ -128,18 +145,18 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   if (!caller.hears) return InvalidArgument("Receive must want an answer");
   const ChannelEndId end{request.channel()};
-  const auto channel = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
-  if (!channel.ok()) return channel.status();
+  const auto place = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
+  if (!place.ok()) return place.status();
   if (request.revoke()) EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
-  if (line_.waits_in(QueueOf(*channel, ChannelRole::kReceiver))) {
+  if (line_.waits_in(QueueOf(*place, end, ChannelRole::kReceiver))) {
     AB_RETURN_IF_ERROR(broker_.NoticeTo(caller.session, end, request.seen_notice()));  // as in Send
     const Status others = NotFound("other requests wait to receive from the channel").Because("CHANNEL_EMPTY");
     return waits ? others : InTime(others);
   }
   auto received = broker_.Receive(caller.session, end, request.seen_notice(), caller.door == Door::kLifeline);
   if (!received.ok()) return waits ? received.status() : InTime(received.status());
-  ServeChannel(line_, *channel);
+  ServeChannel(line_, broker_, place->channel);
   return handover_.EncodeLeases(caller, *std::move(received), response);
 }
 
@@ -167,8 +184,9 @@ WaiterId ChannelVerbs::Receive(const Caller& caller, const v1::ReceiveRequest& r
 
 WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
                                     const Reply<v1::AcquireResponse>& reply) {
-  const auto channel = broker_.ChannelOf(caller.session, ChannelEndId{request.channel()}, ChannelRole::kReceiver);
-  if (!channel.ok()) return reply(channel.status()), WaiterId{};
+  const ChannelEndId end{request.channel()};
+  const auto place = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
+  if (!place.ok()) return reply(place.status()), WaiterId{};
   auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
   if (!waits.ok()) return reply(waits.status()), WaiterId{};
   Waiter waiter = *std::move(waits);
@@ -184,10 +202,10 @@ WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveReque
     const Status draining = admission_.CheckNotDraining();
     reply(draining.ok() ? DeadlineExceeded("timed out: the channel is empty").Because("CHANNEL_EMPTY") : draining);
   };
-  const auto place = line_.WaitInQueue(QueueOf(*channel, ChannelRole::kReceiver), std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
-  ServeChannel(line_, *channel);
-  return *place;
+  const auto waiting = line_.WaitInQueue(QueueOf(*place, end, ChannelRole::kReceiver), std::move(waiter));
+  if (!waiting.ok()) return reply(waiting.status()), WaiterId{};
+  ServeChannel(line_, broker_, place->channel);
+  return *waiting;
 }
 
 }  // namespace arraybridge

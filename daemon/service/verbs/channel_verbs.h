@@ -34,6 +34,8 @@ class ChannelVerbs {
 
   Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
   Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
+  // A Withdraw that names a channel.
+  Result<uint32_t> Drain(const Caller& caller, const v1::WithdrawRequest& request);
   // A Publish that names a channel.
   WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
   WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
@@ -52,7 +54,7 @@ class ChannelVerbs {
   Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
   // True if the refusal is CHANNEL_IS_DIRECT: the direct channel has to be revoked first, or polled.
   static bool IsDirectRefusal(const Status& refusal);
-  bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry);
+  bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number);
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
 
   const Config& config_;

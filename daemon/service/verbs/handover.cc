@@ -106,11 +106,15 @@ Result<Answer<v1::AcquireResponse>> Handover::DecodeLeases(const Caller& caller,
 // A client that received no descriptor has no mapping either.
 void Handover::TakeBack(const Caller& caller, const v1::AcquireResponse& granted) {
   std::vector<uint64_t> leases;
-  for (const auto& leased : granted.shares()) leases.push_back(leased.lease());
+  std::vector<Received> received;
+  for (const auto& leased : granted.shares()) {
+    leases.push_back(leased.lease());
+    if (leased.has_sent()) received.push_back({LeaseId{leased.lease()}, ChannelEndId{leased.sent().receiver()}});
+  }
   const uint64_t arena = granted.descriptor_arena();
   // Posted, because a door may call this with a lock held that its answers need.
-  for (const ChannelId channel : broker_.PutBack(caller.session, leases)) {
-    reclaimer_.Post([this, channel] { ServeChannel(line_, channel); });
+  for (const ChannelId channel : broker_.PutBack(caller.session, received)) {
+    reclaimer_.Post([this, channel] { ServeChannel(line_, broker_, channel); });
   }
   static_cast<void>(broker_.Release(caller.session, leases, {}, {&arena, arena == 0 ? 0u : 1u}));
   reclaimer_.Reclaim();

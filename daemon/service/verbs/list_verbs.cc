@@ -78,6 +78,7 @@ Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, 
   filter.everybody = everybody;
   filter.ns = request.namespace_();
   filter.name_prefix = request.name_prefix();
+  filter.ends = request.ends();
   filter.session = SessionId{request.session()};
   filter.page_token = request.page_token();
   filter.page_size =

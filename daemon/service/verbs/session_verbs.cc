@@ -55,7 +55,7 @@ void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   reclaimer_.sweeper().WatchHazards();
   line_.DropSession(session);
   publishes_.DropSession(session);
-  for (const ChannelId channel : channels) ServeChannel(line_, channel);
+  for (const ChannelId channel : channels) ServeChannel(line_, broker_, channel);
   reclaimer_.sweeper().Soon();
   reclaimer_.sweeper().After(config_.orphan_grace);
   reclaimer_.heap().Freed();

@@ -183,11 +183,11 @@ Status ShareVerbs::OfferAnew(const Caller& caller, const v1::ClientCapabilities&
 }
 
 Result<Answer<v1::WithdrawResponse>> ShareVerbs::Withdraw(const Caller& caller, const v1::WithdrawRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
+  AB_RETURN_IF_ERROR(CheckWithdraw(config_.limits, request));
   const std::vector<ShareKey> shares = FromMessage(request.shares());
-  AB_RETURN_IF_ERROR(CheckShares(config_.limits, shares));
   publishes_.ServeQueued(caller.session, request.namespace_());
-  const auto withdrawn = broker_.Withdraw(caller.session, request.namespace_(), shares);
+  const auto withdrawn = request.channel().empty() ? broker_.Withdraw(caller.session, request.namespace_(), shares)
+                                                   : channels_.Drain(caller, request);
   reclaimer_.Reclaim();  // also if one name was missing, because the others were withdrawn
   reclaimer_.heap().Freed();
   if (!withdrawn.ok()) return withdrawn.status();

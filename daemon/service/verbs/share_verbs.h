@@ -11,6 +11,7 @@
 #include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
+#include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/publish_verbs.h"
 #include "daemon/service/wire/acquire_wire.h"
@@ -24,7 +25,7 @@ class ShareVerbs {
  public:
   // All arguments outlive it.
   ShareVerbs(const Config& config, Broker& broker, const RunsAt& here, const Admission& admission, WaitingLine& line,
-             Reclaimer& reclaimer, Handover& handover, PublishVerbs& publishes)
+             Reclaimer& reclaimer, Handover& handover, PublishVerbs& publishes, ChannelVerbs& channels)
       : config_(config),
         broker_(broker),
         here_(here),
@@ -32,7 +33,8 @@ class ShareVerbs {
         line_(line),
         reclaimer_(reclaimer),
         handover_(handover),
-        publishes_(publishes) {}
+        publishes_(publishes),
+        channels_(channels) {}
 
   WaiterId Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply);
   // The answer of Acquire without waiting, as the bytes of a v1.AcquireResponse. The caller may wait if MayCome is true
@@ -62,6 +64,7 @@ class ShareVerbs {
   Reclaimer& reclaimer_;
   Handover& handover_;
   PublishVerbs& publishes_;
+  ChannelVerbs& channels_;
 };
 
 }  // namespace arraybridge

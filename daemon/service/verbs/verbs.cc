@@ -11,7 +11,7 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       reclaimer_(broker, line_, cuts_),
       handover_(config, broker, line_, reclaimer_),
       publishes(config, broker, admission_, line_, reclaimer_, handover_, counts_, cuts_),
-      shares(config, broker, here_, admission_, line_, reclaimer_, handover_, publishes),
+      shares(config, broker, here_, admission_, line_, reclaimer_, handover_, publishes, channels),
       channels(config, broker, admission_, line_, reclaimer_, handover_, counts_),
       arenas(config, broker, admission_, line_, reclaimer_, handover_, channels, std::move(allocated)),
       lists(config, broker, here_, std::move(no_gpu), admission_, line_, publishes, counts_),

@@ -31,7 +31,7 @@ Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel
 bool ChannelVerbs::IsDirectRefusal(const Status& refusal) { return refusal.reason() == "CHANNEL_IS_DIRECT"; }
 
 // A draining broker publishes the entry, too: it was sent before.
-bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
+bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number) {
   const auto asked = AskedBy(of, entry);
   if (!asked.ok()) return false;
   const Clock::time_point begun = Clock::now();
@@ -39,6 +39,8 @@ bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_chan
     AB_RETURN_IF_ERROR(CheckPublish(config_.limits, *asked));
     PublishCall call = CallOf(*asked);
     call.from_direct = true;
+    call.entry = number;
+    call.sent_time_ns = direct_channel::HeaderOf(entry).time_ns;
     return broker_.Publish(of.sender, std::move(call));
   }();
   counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
@@ -52,9 +54,10 @@ bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_chan
 
 void ChannelVerbs::EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of) {
   if (of == nullptr) return;
-  of->pages->Revoke([&](const direct_channel::Entry& entry) { return PublishEntry(*of, entry); },
-                    [&](bool complete, uint64_t taken) { broker_.DirectChannelEnded(*of, complete, taken); });
-  ServeChannel(line_, of->channel);
+  of->pages->Revoke(
+      [&](const direct_channel::Entry& entry, uint64_t number) { return PublishEntry(*of, entry, number); },
+      [&](bool complete, uint64_t taken) { broker_.DirectChannelEnded(*of, complete, taken); });
+  ServeChannel(line_, broker_, of->channel);
 }
 
 // More than once: another thread may be revoking it, or the ends may have made a new one meanwhile.
@@ -71,7 +74,7 @@ Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Calle
   const auto channel = broker_.DirectChannelMapped(caller.session, ChannelEndId{request.direct_channel_of()},
                                                    request.direct_channel_number());
   if (!channel.ok()) return channel.status();
-  ServeChannel(line_, *channel);  // waiting receivers are told to use the direct channel
+  ServeChannel(line_, broker_, *channel);  // waiting receivers are told to use the direct channel
   return Answer<v1::MappedResponse>{};
 }
 

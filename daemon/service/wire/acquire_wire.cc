@@ -16,7 +16,8 @@ Result<AcquireAsked> ReadAcquire(std::string_view bytes) {
                      .note = said->note};
   asked.shares.reserve(said->shares.size());
   for (const wire::ShareRef& ref : said->shares) {
-    asked.shares.push_back({ref.name.value_or(std::string_view{}), ShareId{ref.id.value_or(0)}, ref.generation});
+    asked.shares.push_back(
+        {ref.name.value_or(std::string_view{}), ShareId{ref.id.value_or(0)}, ref.generation, ref.newer_than});
   }
   return asked;
 }

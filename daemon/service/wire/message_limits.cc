@@ -5,6 +5,7 @@
 
 #include "daemon/broker/events/event.h"
 #include "daemon/broker/quota/namespace.h"
+#include "daemon/service/wire/messages.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/handle.h"
@@ -181,6 +182,9 @@ Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
     if (share.name.empty() && share.id == ShareId{}) {
       return InvalidArgument("a share is identified by a name that is not empty or an id that is not 0");
     }
+    if (share.newer_than != 0 && share.id != ShareId{}) {
+      return InvalidArgument("newer_than goes with a name: a share with an id has one generation");
+    }
     AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
   }
   return Ok();
@@ -209,9 +213,23 @@ Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& requ
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
   AB_RETURN_IF_ERROR(
       CheckBytes("the channel's name", request.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  if (!v1::ChannelMode_IsValid(request.mode())) {
+    return InvalidArgument("channel mode ", static_cast<int>(request.mode()),
+                           " is unknown; there are 1 (queue), 2 (broadcast) and 3 (latest)");
+  }
   const auto role = request.role();
   if (role == v1::OpenChannelRequest::SENDER || role == v1::OpenChannelRequest::RECEIVER) return Ok();
   return InvalidArgument("role ", static_cast<int>(role), " is neither SENDER nor RECEIVER");
+}
+
+Status CheckWithdraw(const Limits& limits, const v1::WithdrawRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+  const std::string& channel = request.channel();
+  if (!channel.empty() && !request.shares().empty()) {
+    return InvalidArgument("a Withdraw names shares or a channel, not both");
+  }
+  if (channel.empty()) return CheckShares(limits, FromMessage(request.shares()));
+  return CheckBytes("the channel's name", channel.size(), "limits.name_bytes_max", limits.name_bytes_max);
 }
 
 Status CheckSend(const PublishAsked& asked) {

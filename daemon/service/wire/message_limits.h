@@ -26,6 +26,7 @@ Status CheckShares(const Limits& limits, std::span<const ShareKey> shares);
 Status CheckNote(const Limits& limits, std::string_view note);
 Status CheckWatch(const Limits& limits, const v1::WatchRequest& request);
 Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request);
+Status CheckWithdraw(const Limits& limits, const v1::WithdrawRequest& request);
 // Checks a Publish into a channel, in addition to CheckPublish.
 Status CheckSend(const PublishAsked& asked);
 Status CheckRelease(const v1::ReleaseRequest& request);

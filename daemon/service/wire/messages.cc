@@ -141,6 +141,22 @@ void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
   message->set_direct(row.direct);
   message->set_stream(row.stream);
   message->set_oldest_ms(Milliseconds(row.oldest));
+  message->set_mode(static_cast<v1::ChannelMode>(row.terms.mode));
+  message->set_drop_oldest(row.terms.drop_oldest);
+  message->set_replay(row.terms.replay);
+  message->set_sent(row.totals.sent);
+  message->set_received(row.totals.received);
+  message->set_dropped(row.totals.dropped);
+  for (const ChannelRow::End& end : row.ends) {
+    v1::ChannelEndInfo* const its = message->add_ends();
+    its->set_sends(end.role == ChannelRole::kSender);
+    its->set_session(Number(end.session));
+    its->set_process_id(end.process_id);
+    if (end.client != nullptr) its->set_client(*end.client);
+    its->set_shares(end.shares);
+    its->set_waiting(end.waiting);
+    its->set_dropped(end.dropped);
+  }
 }
 
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
@@ -148,6 +164,9 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_leases(snapshot.leases);
   message->set_shares(snapshot.shares);
   message->set_unread_shares(snapshot.unread_shares);
+  message->set_channel_sent_total(snapshot.channel_totals.sent);
+  message->set_channel_received_total(snapshot.channel_totals.received);
+  message->set_channel_dropped_total(snapshot.channel_totals.dropped);
   message->set_withdrawn_shares(snapshot.withdrawn_shares);
   message->set_arenas(snapshot.arenas);
   message->set_charged_bytes(snapshot.charged_bytes);
@@ -223,7 +242,9 @@ Device FromMessage(const v1::Device& message) {
   return Device{message.type() == 0 ? kDeviceCpu : message.type(), message.id(), message.uuid()};
 }
 
-ShareKey FromMessage(const v1::ShareRef& ref) { return {ref.name(), ShareId{ref.id()}, ref.generation()}; }
+ShareKey FromMessage(const v1::ShareRef& ref) {
+  return {ref.name(), ShareId{ref.id()}, ref.generation(), ref.newer_than()};
+}
 
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs) {
   std::vector<ShareKey> keys;

@@ -34,6 +34,15 @@ wire::Share ShareOf(const LeasedShare& leased) {
   return share;
 }
 
+wire::Sent SentOf(const SentFacts& sent, ChannelEndId receiver) {
+  return {.sequence = sent.sequence,
+          .stream = sent.stream,
+          .time_ns = sent.time_ns,
+          .process_id = sent.process_id,
+          .client = sent.client == nullptr ? std::string_view{} : *sent.client,
+          .receiver = Number(receiver)};
+}
+
 }  // namespace
 
 PublishCall CallOf(const PublishAsked& asked) {
@@ -61,9 +70,14 @@ PublishCall CallOf(const PublishAsked& asked) {
 void AppendLeased(const LeasedShare& leased, std::string* response) {
   const wire::Share share = ShareOf(leased);
   wire::AppendBackwards(response, [&](auto& out) {
+    if (leased.facts->sent != nullptr) {
+      Write(out, SentOf(*leased.facts->sent, leased.receiver));
+      out.Nest(3, 0);  // LeasedShare.sent
+    }
+    const size_t before = out.bytes();
     out.Raw(leased.facts->description);  // the other fields of the Share
     Write(out, share);
-    out.Nest(2, 0);  // LeasedShare.share
+    out.Nest(2, before);  // LeasedShare.share
     out.Put(1, Number(leased.lease));
     out.Nest(1, 0);  // AcquireResponse.shares
   });

@@ -41,7 +41,7 @@
 
 namespace arraybridge::direct_channel {
 
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 inline constexpr uint64_t kCapacityMax = 1024;  // shares; a channel of more has no direct channel
 inline constexpr uint32_t kReturnBits = 1024;   // ranges that the consumer has, or is to have, at a time
 inline constexpr uint32_t kReturnWords = kReturnBits / 64;
@@ -53,7 +53,8 @@ struct Header {
   uint64_t generation = 0;  // of the arena's number
   uint64_t offset = 0;
   uint64_t size = 0;
-  uint64_t bit = 0;  // of the return bitmap
+  uint64_t bit = 0;      // of the return bitmap
+  uint64_t time_ns = 0;  // when it was sent: CLOCK_BOOTTIME
 };
 
 // An entry is one slot, so that the broker and the channel's capacity count entries.
@@ -103,6 +104,9 @@ struct ControlBlock {
   uint64_t counted;  // entries that were sent; valid with kRevoked, as the next
   uint64_t taken;    // entries that were received here
   uint64_t gone;     // shared: not 0: the consumer's session has ended, and reads no range any more
+  // Valid with `opened`: entry n, from 1, has the sequence `sequence` + n + shares that the consumer received by calls.
+  uint64_t sequence;
+  uint64_t stream;  // of all entries
 };
 
 constexpr uint64_t BytesOfProducerPage(uint64_t capacity) {
@@ -115,7 +119,9 @@ inline spsc::ReadSlots<Format> SlotsOf(const ProducerPage& page, uint64_t capaci
   return {reinterpret_cast<const uint64_t*>(&page + 1), capacity * Format::kSlotWords};
 }
 
-inline Header HeaderOf(const Entry& entry) { return {entry[0], entry[1], entry[2], entry[3], entry[4], entry[5]}; }
+inline Header HeaderOf(const Entry& entry) {
+  return {entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6]};
+}
 // REQUIRES: the entry was copied from a queue, which checks its length.
 inline std::string_view DescriptionOf(const Entry& entry) {
   return {reinterpret_cast<const char*>(entry.data() + Format::kHeaderWords), entry[0]};
@@ -127,7 +133,7 @@ inline uint64_t Encode(Header header, std::string_view description, Entry& entry
   const uint64_t words = Format::WordsOfDescription(description.size());
   entry[words - 1] = 0;
   std::memcpy(entry.data(), &header, sizeof header);
-  std::memcpy(entry.data() + Format::kHeaderWords, description.data(), description.size());
+  if (!description.empty()) std::memcpy(entry.data() + Format::kHeaderWords, description.data(), description.size());
   return words;
 }
 

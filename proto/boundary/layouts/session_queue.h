@@ -91,7 +91,7 @@ inline uint64_t Encode(Header header, std::string_view payload, Entry& entry) {
   const uint64_t words = Format::WordsOfPayload(payload.size());
   entry[words - 1] = 0;
   std::memcpy(entry.data(), &header, sizeof header);
-  std::memcpy(entry.data() + Format::kHeaderWords, payload.data(), payload.size());
+  if (!payload.empty()) std::memcpy(entry.data() + Format::kHeaderWords, payload.data(), payload.size());
   return words;
 }
 

@@ -17,12 +17,12 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
-from arraybridge.broker.channel import Channel, OnPeerDeath
+from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
-from arraybridge.broker.share import Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
+from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.convert.source import source_of
 from arraybridge.convert.ways import Way
@@ -245,7 +245,12 @@ class Broker(Session):
     ) -> cupy.ndarray: ...  # fmt: skip
     @overload
     def get(
-        self, name: str | Share, framework: str, *, explain: bool = ..., **wishes: Unpack[GetWishes],
+        self, name: str | Share, framework: str = ..., *, info: Literal[True], explain: bool = ...,
+        **wishes: Unpack[GetWishes],
+    ) -> Got: ...  # fmt: skip
+    @overload
+    def get(
+        self, name: str | Share, framework: str, *, explain: bool = ..., info: bool = ..., **wishes: Unpack[GetWishes],
     ) -> Any: ...  # fmt: skip
     @_quick
     def get(
@@ -261,6 +266,8 @@ class Broker(Session):
         allow_downcast: bool = False,
         explain: bool = False,
         types: Iterable[type] | None = None,
+        newer_than: int | Share | None = None,
+        info: bool = False,
     ) -> Any:
         """The share as arrays of `framework`: by name its newest generation, by Share exactly that one.
 
@@ -286,6 +293,9 @@ class Broker(Session):
             types: the dataclasses, namedtuples and enums that a tree may contain, found by their names; others come
                 back as `arraybridge.Record` and as plain values. None: those of imported modules. In neither case a
                 module is imported or code of a class executed: `__init__` and `__post_init__` do not run.
+            newer_than: with a name: only a generation that is newer than this Share's, or than this number; `wait` waits
+                for it. After a restart of the broker generations count anew: a Share knows that, a number does not.
+            info: returns Got(array, share): the usual result, and its Share, for `newer_than` of the next call.
 
         Raises:
             ShareNotFound: no such share. BrokerTimeout: no such share within `wait`; or its maker's work on a GPU has
@@ -305,6 +315,11 @@ class Broker(Session):
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
         bare = plain and types is None and wait is None and not explain and type(framework) is str
+        if newer_than is not None or info:
+            chosen = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
+            found = self._acquired(name, chosen.private, wait, chosen.note, *_generation_of(newer_than, name))
+            array = delivery.granted(found, chosen, explain)
+            return Got(array, Share(self, found[0])) if info else array
         short = delivery.short.get(framework) if bare else None
         wanted = None
         if short is None:
@@ -481,25 +496,41 @@ class Broker(Session):
         """
         return self._delivery.room(shape, dtype, framework, device)
 
-    def channel(self, name: str, capacity: int | None = None, *, on_peer_death: OnPeerDeath = "raise") -> Channel:
-        """A queue of arrays between processes: each array is received once, in the order of sending.
+    def channel(
+        self,
+        name: str,
+        capacity: int | None = None,
+        *,
+        mode: Mode | None = None,
+        on_slow: OnSlow | None = None,
+        replay: int | None = None,
+        on_peer_death: OnPeerDeath = "raise",
+    ) -> Channel:
+        """A queue of arrays between processes, in the order of sending.
 
-        Does not connect: the first `send` or `receive` does. Channels and shares have separate names.
+        Does not connect: the first `send` or `receive` does. Channels and shares have separate names. The first process
+        that states a capacity, or a mode, determines it for all; None: as stated by others.
 
         Args:
-            capacity: maximum number of queued arrays, or trees of arrays; a sender waits for room. The first process
-                that states one determines it; None: as stated by others, else 16.
+            capacity: maximum number of queued arrays, or trees of arrays, in a broadcast for each receiver; a sender
+                waits for room. None, and no other process states one: 16.
+            mode: "queue": one receiver gets each array; "broadcast": each receiver that is open when it is sent; there is
+                one copy of the bytes. "latest": each receiver gets the newest array, also one that comes late, and a
+                sender never waits. None, and no other process states one: "queue".
+            on_slow: in a broadcast: "block", a sender waits for the slowest receiver (default); "drop_oldest", a receiver
+                with `capacity` arrays to receive misses the oldest.
+            replay: in a broadcast: a receiver that opens gets so many of the last arrays first; default 0.
             on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
                 waiting for the peers that are left or come back, until the timeout of the call.
 
         Raises:
-            InvalidRequest: not a name, not a capacity, or another `on_peer_death`.
+            InvalidRequest: not a name, or not one of these values, or they contradict each other.
 
         Example:
             >>> with broker.channel("frames") as frames:
             ...     frames.send(np.arange(3))
         """
-        return Channel(self, name, capacity, on_peer_death)
+        return Channel(self, name, Terms(capacity, mode, on_slow, replay), on_peer_death)
 
     def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
         """Events from now on: an iterator of Events, for `for` and for `async for`.
@@ -594,18 +625,41 @@ class Broker(Session):
         """The Views for an adapter, which knows whether its framework writes."""
         return self._acquired(share, private)[1]
 
-    def _acquired(self, name: str | Share, private: bool, wait: float | None = None, note: str = "") -> Acquired:
+    def _acquired(
+        self, name: str | Share, private: bool, wait: float | None = None, note: str = "",
+        newer_than: int = 0, of_run: bytes = b"",
+    ) -> Acquired:  # fmt: skip
         if type(name) is str and name and name.isascii():
-            return self._connection.acquire(name, 0, 0, private, wait, b"", note)  # as `reference_of` would return
+            # As `reference_of` would return it.
+            return self._connection.acquire(name, 0, 0, private, wait, of_run, note, newer_than)
         text, id, generation, broker_id = reference_of(name, self.namespace)
         with named_in_errors(name):
             # No wait for a Share: the share that it refers to exists, or has ended for good.
-            return self._connection.acquire(text, id, generation, private, None if id else wait, broker_id, note)
+            run = broker_id or of_run
+            return self._connection.acquire(text, id, generation, private, None if id else wait, run, note, newer_than)
 
 
 def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, direct_channels: bool = True) -> Broker:
     """Unpickles a Broker."""
     return Broker(address, namespace=namespace, start=start, timeout_s=timeout_s, direct_channels=direct_channels)
+
+
+def _generation_of(newer_than: int | Share | None, name: str | Share) -> tuple[int, bytes]:
+    """The generation, and the run of the broker that it belongs to (empty: the present one).
+
+    Raises:
+        InvalidRequest: it is no generation, or `name` is a Share, which has one generation.
+    """
+    if newer_than is None:
+        return 0, b""
+    if isinstance(name, Share):
+        raise InvalidRequest("newer_than goes with a name: a Share is one generation; pass share.name")
+    if isinstance(newer_than, Share):
+        return newer_than.generation, newer_than.broker_id
+    generation = newer_than
+    if not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**64:
+        raise InvalidRequest(f"newer_than must be a generation (share.generation) or a Share, not {newer_than!r}")
+    return generation, b""
 
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:

@@ -1,4 +1,5 @@
-"""A Channel is a named queue of arrays between processes: each array is received once, in the order of sending.
+"""A Channel is a named queue of arrays between processes: each array is received in the order of sending, once, or by
+each receiver once (mode "broadcast" and "latest").
 
 Any number of processes send and receive. The queue is bounded, so a slow receiver delays its senders and does not fill
 the memory. Arrays are copied only into broker memory, as by `Broker.put`.
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]
 OnPeerDeath = Literal["raise", "wait"]
+Mode = Literal["queue", "broadcast", "latest"]
+OnSlow = Literal["block", "drop_oldest"]
 # Errors that may pass when another process frees memory.
 _EMPTY: Final = "CHANNEL_EMPTY"
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
@@ -59,11 +62,58 @@ class _Due(NamedTuple):
         return self.at is not None and time.monotonic() >= self.at
 
 
+class Sender(NamedTuple):
+    """The process that sent an array, in the daemon's PID namespace (0: unknown), and its client name."""
+
+    process_id: int
+    client: str
+
+
 class Received(NamedTuple):
-    """A received array, or tree, and the sender's bytes with it."""
+    """A received array, or tree, and what is known of it (`info=True`)."""
 
     array: Any
-    metadata: bytes
+    metadata: bytes  # of the sender
+    sequence: int  # 1 for the first array that was ever sent into the channel
+    stream: int  # the stream in which it was sent
+    sent_ns: int  # when: as `time.clock_gettime_ns(time.CLOCK_BOOTTIME)` in the sender
+    sender: Sender
+
+    @classmethod
+    def of(cls, array: Any, share: _core.ShareInfo) -> Received:
+        sequence, stream, sent_ns, process_id, client = share.sent or (0, 0, 0, 0, "")
+        return cls(array, share.metadata, sequence, stream, sent_ns, Sender(process_id, client))
+
+
+class Terms(NamedTuple):
+    """How a channel is opened; the fields are those of `Broker.channel`."""
+
+    capacity: int | None = None
+    mode: Mode | None = None
+    on_slow: OnSlow | None = None
+    replay: int | None = None
+
+    def check(self) -> None:
+        """Raises:
+        InvalidRequest: a value is none, or two contradict each other.
+        """
+        for what, value, least in ("capacity", self.capacity, 1), ("replay", self.replay, 0):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise InvalidRequest(f"{what} must be a number of arrays, at least {least}, not {value!r}")
+        if self.mode is not None:
+            check_word(self.mode, "mode", ["queue", "broadcast", "latest"])
+        if self.on_slow is not None:
+            check_word(self.on_slow, "on_slow", ["block", "drop_oldest"])
+        if self.mode != "broadcast" and (self.on_slow is not None or self.replay is not None):
+            raise InvalidRequest(f"on_slow and replay are for mode='broadcast', not mode={self.mode!r}")
+        if self.replay is not None and self.capacity is not None and self.replay > self.capacity:
+            raise InvalidRequest(f"replay={self.replay} exceeds capacity={self.capacity}: a receiver has no more arrays waiting")
+        if self.mode == "latest" and self.capacity not in (None, 1):
+            raise InvalidRequest(f"mode='latest' keeps one array: leave capacity={self.capacity} out")
+
+    def open(self, core: _core.Core, name: str, sends: bool) -> _core.ChannelEnd:
+        drops = self.on_slow == "drop_oldest"
+        return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay or 0)
 
 
 class _Message(NamedTuple):
@@ -101,17 +151,14 @@ class Channel:
             ...
     """
 
-    def __init__(
-        self, broker: Broker, name: str, capacity: int | None, on_peer_death: OnPeerDeath = "raise"
-    ) -> None:  # fmt: skip
+    def __init__(self, broker: Broker, name: str, terms: Terms, on_peer_death: OnPeerDeath = "raise") -> None:
         if not isinstance(name, str) or not name:
             raise InvalidRequest(f"a channel's name must be a non-empty str, not {reprlib.repr(name)}")
         check_text(name, "a channel's name")
-        if capacity is not None and (not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1):
-            raise InvalidRequest(f"capacity must be a number of arrays, at least 1, not {capacity!r}")
+        terms.check()
         self._broker = broker
         self._name: Final = name
-        self._capacity = capacity
+        self._terms: Final = terms
         check_word(on_peer_death, "on_peer_death", ["raise", "wait"])
         self._waits: Final = on_peer_death == "wait"
         self._closed = False
@@ -168,7 +215,7 @@ class Channel:
         Args:
             array: as in `Broker.put`.
             metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384), for
-                `receive(metadata=True)`.
+                `receive(info=True)`.
             timeout: seconds to wait for room; None: no limit. Ctrl-C ends it; the array may still be sent.
 
         Raises:
@@ -200,17 +247,17 @@ class Channel:
         timeout: float | None = None,
         access: Access = "safe",
         explain: bool = False,
-        metadata: bool = False,
+        info: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Any:
-        """The oldest array, or tree, that no receiver has taken, as `framework`'s.
+        """The oldest array, or tree, that no receiver has taken, or in a broadcast that this one has not, as `framework`'s.
 
         The arrays stay valid as long as they are referenced, like those of `Broker.get`.
 
         Args:
             timeout: seconds to wait for one; None: no limit. Ctrl-C ends it, and nothing is lost.
             framework, access, explain, and wishes: as in `Broker.get`.
-            metadata: returns Received(array, metadata): the usual result, and the bytes that were sent with it.
+            info: returns Received: the usual result, the bytes that were sent with it, its number, stream, time and sender.
 
         Raises:
             ChannelClosed: the stream has ended, or it was closed here. PeerGone: a sender is lost. The next `receive`
@@ -223,7 +270,7 @@ class Channel:
             tensor([0, 1, 2])
         """
         wanted = Wanted.of(framework, access, **wishes)
-        return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, metadata, explain)
+        return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, info, explain)
 
     async def areceive(
         self,
@@ -232,13 +279,13 @@ class Channel:
         timeout: float | None = None,
         access: Access = "safe",
         explain: bool = False,
-        metadata: bool = False,
+        info: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Any:
         """`receive` for an event loop. An array that arrives for a cancelled task is kept for the next call."""
         wanted = Wanted.of(framework, access, **wishes)
         received = await self._areceived(wanted.private, _Due.after(timeout))
-        return self._result_of(received, wanted, metadata, explain)
+        return self._result_of(received, wanted, info, explain)
 
     def receiver(
         self,
@@ -246,17 +293,25 @@ class Channel:
         *,
         timeout: float | None = None,
         access: Access = "safe",
-        metadata: bool = False,
+        info: bool = False,
         **wishes: Unpack[ReadWishes],
     ) -> Receiver:
         """The results of `receive` until the stream ends: for `for` and for `async for`."""
-        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, metadata)
+        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, info)
 
     def __iter__(self) -> Iterator[Any]:
         return self.receiver()
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self.receiver()
+
+    def drain(self) -> int:
+        """Drops what is queued, and returns the number of arrays. Receivers of a broadcast miss it.
+
+        Raises:
+            InvalidRequest: there is no such channel. BrokerUnavailable.
+        """
+        return self._broker._connection.ask(lambda core: core.drain_channel(self._name))
 
     def close(self) -> None:
         """Ends sending and receiving here; the stream of this end is complete. Waiting calls return. Idempotent."""
@@ -280,12 +335,13 @@ class Channel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the constructor's arguments; the other process opens ends of its own."""
-        return Channel, (self._broker, self._name, self._capacity, "wait" if self._waits else "raise")
+        return Channel, (self._broker, self._name, self._terms, "wait" if self._waits else "raise")
 
     def __repr__(self) -> str:
         state, capacity = self._seen()
         size = "" if capacity is None else f", capacity {capacity}"
-        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}>"
+        mode = "" if self._terms.mode is None else f", {self._terms.mode}"
+        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}{mode}>"
 
     def _repr_html_(self) -> str:
         state, capacity = self._seen()
@@ -293,6 +349,7 @@ class Channel:
             ("namespace", self._broker.namespace),
             ("state", state),
             ("capacity", "unknown before an end is open" if capacity is None else capacity),
+            ("mode", self._terms.mode or "as stated by other ends, else queue"),
             ("broker", self._broker.latest_address or "not connected"),
         ])  # fmt: skip
 
@@ -300,7 +357,7 @@ class Channel:
         """The state and the capacity as this process knows them, without a call. A forked child has no ends yet."""
         ends = dict(self._ends) if self._pid == os.getpid() else {}
         state = "closed" if self._closed else " and ".join(ends) or "not open"
-        return state, next((end.capacity for end in ends.values()), self._capacity)
+        return state, next((end.capacity for end in ends.values()), self._terms.capacity)
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
         if self._pid != os.getpid():
@@ -313,9 +370,8 @@ class Channel:
                 raise ChannelClosed(what, reason="CHANNEL_NOT_OPEN")
             end = self._ends.get(role)
             if end is None:
-                sends, capacity = role == "sender", self._capacity or 0
-                connection = self._broker._connection
-                end = connection.ask(lambda core: core.open_channel(self._name, sends, capacity))
+                sends = role == "sender"
+                end = self._broker._connection.ask(lambda core: self._terms.open(core, self._name, sends))
                 self._ends[role] = end
             return end
 
@@ -330,10 +386,10 @@ class Channel:
                         del self._ends[role]
             raise from_status(status) from None
 
-    def _result_of(self, received: Acquired, wanted: Wanted, metadata: bool, explain: bool = False) -> Any:
+    def _result_of(self, received: Acquired, wanted: Wanted, info: bool, explain: bool = False) -> Any:
         """A received message in the form that the caller requested."""
         array = self._broker._delivery.granted(received, wanted, explain)
-        return Received(array, received[0].metadata) if metadata else array
+        return Received.of(array, received[0]) if info else array
 
     def _send(self, message: _Message, due: _Due) -> None:
         self._opened("sender")
@@ -439,11 +495,11 @@ class Channel:
 class Receiver(Iterator[Any], AsyncIterator[Any]):
     """Iterates over the arrays of a Channel until its stream ends."""
 
-    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, metadata: bool) -> None:
+    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, info: bool) -> None:
         self._channel = channel
         self._wanted = wanted
         self._timeout = timeout
-        self._metadata = metadata
+        self._info = info
 
     def __iter__(self) -> Receiver:
         return self
@@ -459,14 +515,14 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
             received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None
-        return self._channel._result_of(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._info)
 
     async def __anext__(self) -> Any:
         try:
             received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
         except ChannelClosed:
             raise StopAsyncIteration from None
-        return self._channel._result_of(received, self._wanted, self._metadata)
+        return self._channel._result_of(received, self._wanted, self._info)
 
 
 def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:

@@ -189,6 +189,7 @@ class Connection:
         wait: float | None = None,
         broker_id: bytes = b"",
         note: str = "",
+        newer_than: int = 0,
     ) -> tuple[_core.ShareInfo, list[_core.View]]:
         """A share and Views of its arrays. `private`: copy-on-write, in a mapping of their own.
 
@@ -201,10 +202,10 @@ class Connection:
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         core = self.known_core or self.core()
         try:
-            return core.acquire(name, id, generation, private, wait_s, broker_id, note)
+            return core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than)
         except _core.StatusError as status:
             self._check_repeatable(status, core)
-        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note))
+        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than))
 
     def settle(self) -> None:
         """Waits until published bytes are complete, so that they are not lost when this process ends."""

@@ -262,6 +262,13 @@ class Share(Held):
         return self._record.broker_id, self._record.namespace, self._record.id
 
 
+class Got(NamedTuple):
+    """A result of `Broker.get`, and its Share (`info=True`)."""
+
+    array: Any
+    share: Share
+
+
 class Listed(NamedTuple):
     """A share as the broker lists it, with its maker, leases, and age in milliseconds."""
 

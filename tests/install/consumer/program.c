@@ -73,6 +73,59 @@ static int check_refusals(ab_broker* broker, ab_view good) {
   return 0;
 }
 
+/* Trees and bytes of the user, by name and through a channel. */
+static int check_channels(ab_broker* broker, ab_view good) {
+  ab_view two[2] = {good, good};
+  ab_content content = {sizeof content, two, 2, NULL, "tree", 4, "said", 4};
+  ab_info info = {sizeof info};
+  ab_array* array = NULL;
+  ab_channel* sends = NULL;
+  ab_channel* receives = NULL;
+  EXPECT(ab_put_content(broker, "content", &content, 0) == AB_OK);
+  EXPECT(ab_put_content(broker, "content", &content, 0) == AB_ALREADY_EXISTS && strcmp(ab_reason(), "NAME_TAKEN") == 0);
+  EXPECT(ab_get(broker, "content", 0, &array) == AB_OK && ab_count(array) == 2);
+  EXPECT(ab_info_of(array, NULL) == AB_INVALID_ARGUMENT && ab_info_of(array, &info) == AB_OK);
+  EXPECT(info.generation > 0 && info.sequence == 0 && strcmp(info.name, "content") == 0);
+  EXPECT(info.metadata_bytes == 4 && memcmp(info.metadata, "said", 4) == 0);
+  EXPECT(info.structure_bytes == 4 && memcmp(info.structure, "tree", 4) == 0);
+  ab_drop(array);
+
+  ab_channel_options options = {sizeof options, 2, AB_QUEUE, 0, 0, 0};
+  EXPECT(ab_open_channel(broker, "frames", 3, &options, &sends) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_channel(broker, "frames", AB_SENDER, &options, &sends) == AB_OK);
+  options.mode = AB_LATEST;
+  EXPECT(ab_open_channel(broker, "frames", AB_RECEIVER, &options, &receives) != AB_OK);
+  EXPECT(ab_open_channel(broker, "frames", AB_RECEIVER, NULL, &receives) == AB_OK);
+  EXPECT(ab_receive(receives, 0, &array) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "CHANNEL_EMPTY") == 0);
+  EXPECT(ab_send(sends, &content, 0) == AB_OK && ab_send(sends, &content, 0) == AB_OK);
+  EXPECT(ab_send(sends, &content, 0) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "CHANNEL_FULL") == 0);
+  EXPECT(ab_receive(receives, 1000, &array) == AB_OK && ab_count(array) == 2 && ab_info_of(array, &info) == AB_OK);
+  EXPECT(info.sequence == 1 && info.stream == 1 && info.sent_ns > 0 && info.generation == 0);
+  EXPECT(memcmp(info.metadata, "said", 4) == 0);
+  ab_drop(array);
+  EXPECT(ab_receive(receives, 1000, &array) == AB_OK);
+  ab_drop(array);
+
+  ab_array* born = NULL;
+  ab_content of_array = {sizeof of_array};
+  EXPECT(ab_send(sends, &of_array, 0) == AB_INVALID_ARGUMENT && strstr(ab_message(), "no arrays") != NULL);
+  EXPECT(ab_empty(broker, &good, &born) == AB_OK);
+  of_array.array = born;
+  EXPECT(ab_info_of(born, &info) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_send(sends, &of_array, 1000) == AB_OK);
+  ab_drop(born);
+  EXPECT(ab_receive(receives, 1000, &array) == AB_OK && ab_count(array) == 1 && ab_info_of(array, &info) == AB_OK);
+  EXPECT(info.sequence == 3);
+  ab_drop(array);
+  EXPECT(ab_close_channel(sends) == AB_OK);
+  EXPECT(ab_receive(receives, 1000, &array) == AB_OUT_OF_RANGE && strcmp(ab_reason(), "CHANNEL_ENDED") == 0);
+  ab_drop_channel(sends);
+  ab_drop_channel(receives);
+  ab_drop_channel(NULL);
+  EXPECT(ab_withdraw(broker, "content") == AB_OK);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   ab_broker* broker = NULL;
   ab_array* array = NULL;
@@ -157,7 +210,7 @@ int main(int argc, char** argv) {
   EXPECT(ab_get(broker, "nowhere", 1, &born) == AB_DEADLINE_EXCEEDED);
   EXPECT(ab_get(broker, NULL, 0, &born) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 1;
-  if (check_refusals(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
+  if (check_refusals(broker, view) != 0 || check_channels(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
   view.rank = -1;
   EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 2;

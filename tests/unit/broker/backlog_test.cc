@@ -119,8 +119,8 @@ TEST_F(BacklogTest, AQueueThatNobodyReceivesGoesAFewAtATime) {
   config_.limits.channel_capacity_max = kMany;
   const auto sender = Open();
   const auto receiver = Open();
-  const auto sends = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, kMany});
-  const auto receives = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, kMany});
+  const auto sends = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, {kMany}});
+  const auto receives = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, {kMany}});
   ASSERT_TRUE(sends.ok() && receives.ok());
   const auto arena = Arena(sender, kMany * 256);
   for (uint64_t i = 0; i < kMany; ++i) {

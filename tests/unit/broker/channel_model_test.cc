@@ -1,6 +1,6 @@
 // Every order of open, send, receive, close, abandon, die and reopen of up to three ends, compared with a model that
 // keeps one log: what was sent, and which ends ended, in order. A receiver's next answer is the first entry of the log
-// that is neither received nor seen by it.
+// that it has not seen, and in a queue no other receiver has received.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -19,6 +19,11 @@ constexpr uint64_t kCapacity = 2;
 constexpr auto kSender = ChannelRole::kSender;
 constexpr auto kReceiver = ChannelRole::kReceiver;
 
+constexpr ChannelTerms kQueue{.capacity = kCapacity, .mode = ChannelMode::kQueue};
+constexpr ChannelTerms kBlocks{.capacity = kCapacity, .mode = ChannelMode::kBroadcast};
+constexpr ChannelTerms kDrops{.capacity = kCapacity, .mode = ChannelMode::kBroadcast, .drop_oldest = true, .replay = 1};
+constexpr ChannelTerms kLatest{.capacity = 1, .mode = ChannelMode::kLatest, .drop_oldest = true, .replay = 1};
+
 enum class Step : uint8_t { kOpen, kUse, kClose, kAbandon, kDie };
 
 struct Entry {
@@ -29,17 +34,21 @@ struct Entry {
 
 class Model {
  public:
+  explicit Model(const ChannelTerms& terms) : terms_(terms) {}
+
   void Open(int end, ChannelRole role) {
     if (role == kSender && Count(kSender) == 0) running_ = true;
     std::set<const Entry*> seen;
     if (role == kReceiver) {
       had_receivers_ = true;
       bool behind_a_share = false;
+      uint64_t before = Sent() - std::min(Sent(), terms_.replay);
       for (const Entry& each : log_) {
-        behind_a_share = behind_a_share || (each.notice.empty() && !each.received);
+        if (broadcasts() && each.notice.empty() && before > 0) --before, seen.insert(&each);
+        behind_a_share = behind_a_share || (each.notice.empty() && !each.received && !seen.contains(&each));
         const bool newest = &each == Newest();
         const bool over = newest && !running_ && each.notice == "CHANNEL_ENDED";
-        if (!each.notice.empty() && !behind_a_share && !over) seen.insert(&each);
+        if (!each.notice.empty() && (!behind_a_share || broadcasts()) && !over) seen.insert(&each);
       }
     } else {
       for (const Entry& each : to_senders_) seen.insert(&each);
@@ -52,16 +61,28 @@ class Model {
     for (const Entry& each : to_senders_) {
       if (open_[end].seen.insert(&each).second) return each.notice;
     }
-    if (Queued() == kCapacity) return "CHANNEL_FULL";
+    if (!broadcasts() && Queued() == kCapacity) return "CHANNEL_FULL";
+    for (const auto& [number, each] : open_) {
+      const bool full = broadcasts() && each.role == kReceiver && Unseen(each).size() == terms_.capacity;
+      if (full && !terms_.drop_oldest) return "CHANNEL_FULL";
+    }
     log_.push_back({"", share});
+    for (auto& [number, each] : open_) {
+      if (!broadcasts() || each.role != kReceiver) continue;
+      if (const auto unseen = Unseen(each); unseen.size() > terms_.capacity) each.seen.insert(unseen.front());
+    }
     return "";
   }
 
   // The answer to a receive: the place of the share in `share` if it is "".
   std::string Receive(int end, uint64_t* share) {
     for (Entry& each : log_) {
-      if (each.notice.empty() && !each.received) return each.received = true, *share = each.share, "";
-      if (!each.notice.empty() && open_[end].seen.insert(&each).second) return each.notice;
+      if (!broadcasts() && each.notice.empty()) {
+        if (!each.received) return each.received = true, *share = each.share, "";
+      } else if (open_[end].seen.insert(&each).second) {
+        *share = each.share;
+        return each.notice;
+      }
     }
     return "CHANNEL_EMPTY";
   }
@@ -74,12 +95,12 @@ class Model {
       if (Count(kSender) == 0) running_ = false;
       if (how != Step::kClose) log_.push_back({"SENDER_" + lost});
       if (how == Step::kClose && !running_) log_.push_back({"CHANNEL_ENDED"});
-    } else if (Count(kReceiver) == 0) {
+    } else if (Count(kReceiver) == 0 && !broadcasts()) {
       to_senders_.push_back({how == Step::kClose ? "NO_RECEIVER" : "RECEIVER_" + lost});
       for (Entry& each : log_) each.received = each.received || how == Step::kClose;
     }
-    const bool awaited = Queued() > 0 || !had_receivers_;
-    if (open_.empty() && !awaited) *this = Model();
+    const bool awaited = (broadcasts() ? std::min(Sent(), terms_.replay) : Queued()) > 0 || !had_receivers_;
+    if (open_.empty() && !awaited) *this = Model(terms_);
   }
 
   bool is_open(int end) const { return open_.contains(end); }
@@ -94,6 +115,17 @@ class Model {
     return static_cast<size_t>(
         std::ranges::count_if(open_, [&](const auto& each) { return each.second.role == role; }));
   }
+  bool broadcasts() const { return terms_.mode > ChannelMode::kQueue; }
+  uint64_t Sent() const {
+    return static_cast<uint64_t>(std::ranges::count_if(log_, [](const Entry& each) { return each.notice.empty(); }));
+  }
+  std::vector<const Entry*> Unseen(const OpenEnd& receiver) const {
+    std::vector<const Entry*> unseen;
+    for (const Entry& each : log_) {
+      if (each.notice.empty() && !receiver.seen.contains(&each)) unseen.push_back(&each);
+    }
+    return unseen;
+  }
   size_t Queued() const {
     return static_cast<size_t>(
         std::ranges::count_if(log_, [](const Entry& each) { return each.notice.empty() && !each.received; }));
@@ -104,6 +136,7 @@ class Model {
     return newest;
   }
 
+  ChannelTerms terms_;
   std::map<int, OpenEnd> open_;
   std::deque<Entry> log_;  // entries are never moved: they are identified by their address
   std::deque<Entry> to_senders_;
@@ -116,23 +149,30 @@ struct Move {
   Step step{};
 };
 
-class ChannelModelTest : public BrokerTest, public ::testing::WithParamInterface<std::vector<ChannelRole>> {
+struct Case {
+  std::vector<ChannelRole> ends;
+  ChannelTerms terms;
+};
+
+class ChannelModelTest : public BrokerTest, public ::testing::WithParamInterface<Case> {
  protected:
   // Runs one sequence on a new channel. Empty: the broker answered as the model does.
   std::string Differs(const std::vector<Move>& moves) {
-    Model model;
+    Model model(GetParam().terms);
     std::map<int, std::pair<SessionId, ChannelEndId>> ends;
     std::map<int, uint64_t> seen;
     std::string told;
     uint64_t place = 0;
     std::map<SessionId, Handle> arenas;
     for (const Move& move : moves) {
-      const ChannelRole role = GetParam()[static_cast<size_t>(move.end)];
+      const ChannelRole role = GetParam().ends[static_cast<size_t>(move.end)];
       auto& [session, end] = ends[move.end];
       if (move.step == Step::kOpen) {
         model.Open(move.end, role);
         session = broker().OpenSession({.uid = 1000, .client = "test"})->session;
-        const auto opened = *broker().OpenChannel(session, {"", "frames", role, kCapacity});
+        const ChannelTerms& terms = GetParam().terms;
+        const ChannelTerms stated = terms.mode == ChannelMode::kLatest ? ChannelTerms{.mode = terms.mode} : terms;
+        const auto opened = *broker().OpenChannel(session, {"", "frames", role, stated});
         end = opened.end;
         seen[move.end] = opened.seen_notice;
         if (role == kSender) arenas[session] = Arena(session);
@@ -185,7 +225,7 @@ class ChannelModelTest : public BrokerTest, public ::testing::WithParamInterface
       if (const std::string differs = Differs(moves); !differs.empty()) ADD_FAILURE() << TextOf(moves) << differs;
       return;
     }
-    for (size_t end = 0; end < GetParam().size() && !HasFailure(); ++end) {
+    for (size_t end = 0; end < GetParam().ends.size() && !HasFailure(); ++end) {
       for (const Step step : {Step::kOpen, Step::kUse, Step::kClose, Step::kAbandon, Step::kDie}) {
         if ((step == Step::kOpen) == open[end]) continue;
         const bool was = open[end];
@@ -202,7 +242,7 @@ class ChannelModelTest : public BrokerTest, public ::testing::WithParamInterface
     static constexpr std::array<std::string_view, 5> kNames{"open", "use", "close", "abandon", "die"};
     std::string text;
     for (const Move& move : moves) {
-      const bool sends = GetParam()[static_cast<size_t>(move.end)] == kSender;
+      const bool sends = GetParam().ends[static_cast<size_t>(move.end)] == kSender;
       text += Concat(sends ? "sender " : "receiver ", move.end, " ", kNames[static_cast<size_t>(move.step)], ", ");
     }
     return text;
@@ -213,14 +253,20 @@ class ChannelModelTest : public BrokerTest, public ::testing::WithParamInterface
 
 TEST_P(ChannelModelTest, EveryOrderOfSixSteps) {
   std::vector<Move> moves;
-  std::vector<bool> open(GetParam().size());
-  Explore(moves, open, GetParam().size() == 2 ? 7 : 6);
+  std::vector<bool> open(GetParam().ends.size());
+  Explore(moves, open, GetParam().ends.size() == 2 ? 7 : 6);
   EXPECT_GT(runs_, 10'000u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ends, ChannelModelTest,
-                         ::testing::Values(std::vector{kSender, kReceiver}, std::vector{kSender, kSender, kReceiver},
-                                           std::vector{kSender, kReceiver, kReceiver}));
+                         ::testing::Values(Case{{kSender, kReceiver}, kQueue},
+                                           Case{{kSender, kSender, kReceiver}, kQueue},
+                                           Case{{kSender, kReceiver, kReceiver}, kQueue}));
+INSTANTIATE_TEST_SUITE_P(Broadcasts, ChannelModelTest,
+                         ::testing::Values(Case{{kSender, kReceiver, kReceiver}, kBlocks},
+                                           Case{{kSender, kReceiver, kReceiver}, kDrops},
+                                           Case{{kSender, kSender, kReceiver}, kLatest},
+                                           Case{{kSender, kReceiver}, kLatest}));
 
 }  // namespace
 }  // namespace arraybridge

@@ -13,7 +13,7 @@ constexpr auto kReceiver = ChannelRole::kReceiver;
 class ChannelTest : public BrokerTest {
  protected:
   ChannelEndId End(SessionId session, ChannelRole role, uint64_t capacity = 0, std::string_view name = "frames") {
-    const auto opened = broker().OpenChannel(session, {"default", name, role, capacity});
+    const auto opened = broker().OpenChannel(session, {"default", name, role, {capacity}});
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     if (!opened.ok()) return {};
     seen_[opened->end] = opened->seen_notice;
@@ -114,10 +114,10 @@ TEST_F(ChannelTest, IsFullAtItsCapacity) {
 
 TEST_F(ChannelTest, TheFirstWhoSaysACapacityDecides) {
   const auto one = Open();
-  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kReceiver, 0})->capacity, kChannelCapacityDefault);
-  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, 3})->capacity, 3u);
-  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, 0})->capacity, 3u);
-  EXPECT_THAT(broker().OpenChannel(one, {"", "frames", kSender, 4}),
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kReceiver, {}})->capacity, kChannelCapacityDefault);
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, {3}})->capacity, 3u);
+  EXPECT_EQ(broker().OpenChannel(one, {"", "frames", kSender, {}})->capacity, 3u);
+  EXPECT_THAT(broker().OpenChannel(one, {"", "frames", kSender, {4}}),
               FailsWith(Code::kFailedPrecondition, "CHANNEL_CAPACITY"));
 }
 
@@ -321,14 +321,14 @@ TEST_F(ChannelTest, WhatDidNotReachItsReceiverIsNext) {
   const auto receives = End(maker, kReceiver);
   for (const uint64_t offset : {0u, 256u}) ASSERT_TRUE(Send(maker, sends, arena, offset).ok());
   ASSERT_EQ(*Receive(maker, receives), 0u);
-  const uint64_t lease = Number(last_lease_);
-  EXPECT_EQ(broker().PutBack(maker, {&lease, 1}).size(), 1u);
+  const Received undelivered{last_lease_, receives};
+  EXPECT_EQ(broker().PutBack(maker, {&undelivered, 1}).size(), 1u);
   EXPECT_EQ(Now().leases, 0u);
   EXPECT_EQ(*Receive(maker, receives), 0u);
   EXPECT_EQ(*Receive(maker, receives), 256u);
   // The last end is closed, so the channel is gone.
   Close(maker, receives);
-  const uint64_t last = Number(last_lease_);
+  const Received last{last_lease_, receives};
   EXPECT_TRUE(broker().PutBack(maker, {&last, 1}).empty());
   ExpectEmptyAfter({maker});
 }
@@ -375,13 +375,14 @@ TEST_F(ChannelTest, Limits) {
   const auto one = Open();
   const auto sends = End(one, kSender, 8, "a");
   const auto receives = End(one, kReceiver, 0, "a");
-  EXPECT_THAT(broker().OpenChannel(one, {"", "a", kReceiver, 0}),
+  EXPECT_THAT(broker().OpenChannel(one, {"", "a", kReceiver, {}}),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_MEMBERS"));
   End(one, kSender, 0, "b");
-  EXPECT_THAT(broker().OpenChannel(one, {"", "c", kSender, 0}),
+  EXPECT_THAT(broker().OpenChannel(one, {"", "c", kSender, {}}),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_CHANNELS"));
-  EXPECT_THAT(broker().OpenChannel(one, {"", "b", kSender, 9}), FailsWith(Code::kInvalidArgument, "CHANNEL_CAPACITY"));
-  EXPECT_THAT(broker().OpenChannel(one, {"", "", kSender, 0}), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
+  EXPECT_THAT(broker().OpenChannel(one, {"", "b", kSender, {9}}),
+              FailsWith(Code::kInvalidArgument, "CHANNEL_CAPACITY"));
+  EXPECT_THAT(broker().OpenChannel(one, {"", "", kSender, {}}), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
   const auto arena = Arena(one);
   for (const uint64_t offset : {0u, 256u}) ASSERT_TRUE(Send(one, sends, arena, offset).ok());
   ASSERT_TRUE(Receive(one, receives).ok());

@@ -120,8 +120,8 @@ TEST_F(LifetimeTest, WhatIsInAChannelHasNoLifetimeAndGoesWithNobody) {
   config_.withdraw_on_exit = true;
   const SessionId sender = Open();
   const SessionId receiver = Open();
-  const auto out = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, 0});
-  const auto in = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, 0});
+  const auto out = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, {}});
+  const auto in = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, {}});
   auto call = Call(Arena(sender), "", 0);
   call.channel = out->end;
   ASSERT_TRUE(broker().Publish(sender, call).ok());

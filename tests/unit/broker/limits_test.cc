@@ -15,7 +15,7 @@ class LimitsTest : public BrokerTest {
     return broker().ExportHazardPage(session, ns).status();
   }
   Status Open(SessionId session, std::string_view channel, ChannelRole role) {
-    return broker().OpenChannel(session, {"default", channel, role, 0}).status();
+    return broker().OpenChannel(session, {"default", channel, role, {}}).status();
   }
   using BrokerTest::Open;
 };
@@ -72,7 +72,7 @@ TEST_F(LimitsTest, Descriptors) {
 TEST_F(LimitsTest, DescriptorsOfDirectChannels) {
   config_.limits.descriptors_per_uid = 4 + 6;
   const auto session = Open(kAlice);
-  const auto sends = broker().OpenChannel(session, {"default", "c", ChannelRole::kSender, 0});
+  const auto sends = broker().OpenChannel(session, {"default", "c", ChannelRole::kSender, {}});
   ASSERT_TRUE(sends.ok());
   ASSERT_TRUE(Open(session, "c", ChannelRole::kReceiver).ok());
   EXPECT_THAT(broker().ExportDirectChannel(session, sends->end),

@@ -161,7 +161,7 @@ TEST_F(ListingTest, ChannelsWithTheirEndsAndWhatWaits) {
   const auto reader = Open(1);
   const auto arena = Arena(maker, kPage, "a");
   const auto open = [&](SessionId session, const char* ns, const char* name, ChannelRole role, uint64_t capacity) {
-    return broker().OpenChannel(session, {ns, name, role, capacity})->end;
+    return broker().OpenChannel(session, {ns, name, role, {capacity}})->end;
   };
   const auto sends = open(maker, "a", "2/x:y", ChannelRole::kSender, 4);
   open(maker, "a", "2/x:y", ChannelRole::kSender, 0);

@@ -40,8 +40,8 @@ class RightsTest : public BrokerTest {
     told.push_back(broker().Publish(session, Call(own, "a", 0, 256, ns)).status());
     told.push_back(Acquire(session, {key}, ns).status());
     told.push_back(Withdraw(session, {key}, ns).status());
-    told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kSender, 0}).status());
-    told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kReceiver, 0}).status());
+    told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kSender, {}}).status());
+    told.push_back(broker().OpenChannel(session, {ns, "c", ChannelRole::kReceiver, {}}).status());
     told.push_back(broker().ExportCatalogue(session, ns).status());
     told.push_back(broker().ExportHazardPage(session, ns).status());
     told.push_back(broker().HazardPageMapped(session, ns));
@@ -105,7 +105,7 @@ TEST_F(RightsTest, AStrangerIsToldTheSameWhateverIsThere) {
   const SessionId writer = Open(kWriter);
   Put(writer, "a");
   ASSERT_TRUE(broker().ExportCatalogue(writer, "team").ok());
-  ASSERT_TRUE(broker().OpenChannel(writer, {"team", "c", ChannelRole::kSender, 0}).ok());
+  ASSERT_TRUE(broker().OpenChannel(writer, {"team", "c", ChannelRole::kSender, {}}).ok());
   const std::vector<Status> after = Everything(stranger, "team");
   ASSERT_EQ(before.size(), after.size());
   for (size_t i = 0; i < before.size(); ++i) {
@@ -235,7 +235,7 @@ TEST_F(RightsTest, WhoHasWhatIsNotForHimAnyMoreIsNamed) {
   const SessionId queues = Open(kReader);
   ASSERT_TRUE(broker().OpenQueueOf(queues, "team").ok());
   const SessionId receives = Open(kReader);
-  ASSERT_TRUE(broker().OpenChannel(receives, {"team", "c", ChannelRole::kReceiver, 0}).ok());
+  ASSERT_TRUE(broker().OpenChannel(receives, {"team", "c", ChannelRole::kReceiver, {}}).ok());
   const SessionId writes = Open(kReader);
   Arena(writes, kPage, "team");
   const SessionId idle = Open(kReader);

@@ -45,7 +45,7 @@ TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
       [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
       [](auto bytes) { return codec::DecodeWatch(bytes).ok(); },
       [](auto bytes) { return codec::DecodeEvents(bytes).ok(); },
-      [](auto bytes) { return codec::DecodeReturned(bytes).ok(); }};
+      [](auto bytes) { return codec::DecodeWithdrawn(bytes).ok(); }};
   size_t refused = 0;
   for (const std::string& answer : answers) {
     for (const auto& decode : decoders) {

@@ -194,7 +194,7 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   v1::ReleaseResponse released;
   released.set_released(3);
   AddReturned(released);
-  EXPECT_EQ(*codec::DecodeReturned(released.SerializeAsString()), kReturned);
+  EXPECT_EQ(codec::DecodeWithdrawn(released.SerializeAsString())->returned, kReturned);
 }
 
 TEST(CodecTest, ReadingWithoutCalls) {
@@ -231,13 +231,13 @@ TEST(CodecTest, ReadingWithoutCalls) {
 }
 
 TEST(CodecTest, Channels) {
-  const auto open =
-      Parsed<v1::OpenChannelRequest>(codec::EncodeOpenChannel("n", "frames", Channel::Role::kReceiver, 7));
+  const auto open = Parsed<v1::OpenChannelRequest>(
+      codec::EncodeOpenChannel("n", "frames", Channel::Role::kReceiver, {.capacity = 7}));
   EXPECT_EQ(open.namespace_(), "n");
   EXPECT_EQ(open.name(), "frames");
   EXPECT_EQ(open.role(), v1::OpenChannelRequest::RECEIVER);
   EXPECT_EQ(open.capacity(), 7u);
-  const auto sender = Parsed<v1::OpenChannelRequest>(codec::EncodeOpenChannel("n", "f", Channel::Role::kSender, 0));
+  const auto sender = Parsed<v1::OpenChannelRequest>(codec::EncodeOpenChannel("n", "f", Channel::Role::kSender, {}));
   EXPECT_EQ(sender.role(), v1::OpenChannelRequest::SENDER);
   v1::OpenChannelResponse answer;
   answer.set_channel(8);
@@ -334,6 +334,9 @@ TEST(CodecTest, Stats) {
   EXPECT_EQ(stats->pinned_bytes, 17u);
   EXPECT_EQ(stats->channels, 20u);
   EXPECT_EQ(stats->queued_shares, 21u);
+  EXPECT_EQ(stats->channel_sent_total, 25u);
+  EXPECT_EQ(stats->channel_received_total, 26u);
+  EXPECT_EQ(stats->channel_dropped_total, 27u);
   EXPECT_EQ(stats->watchers, 22u);
   EXPECT_EQ(stats->events_dropped_total, 23u);
 }

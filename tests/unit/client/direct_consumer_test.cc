@@ -23,7 +23,7 @@ class DirectConsumerTest : public ::testing::Test {
         sent_(MapDirect(*direct_, DirectEnd::kProducer)),
         taken_(MapDirect(*direct_, DirectEnd::kConsumer)),
         lifeline_(Socket()) {
-    direct_->Open(0);
+    direct_->Open(0, 0, 1);
   }
 
   static UniqueFd Socket() {
@@ -38,14 +38,15 @@ class DirectConsumerTest : public ::testing::Test {
   std::vector<uint64_t> End() {
     std::vector<uint64_t> queued;
     direct_->Revoke(
-        [&](const direct_channel::Entry& entry) {
+        [&](const direct_channel::Entry& entry, uint64_t number) {
+          numbers_.push_back(number);
           return queued.push_back(direct_channel::HeaderOf(entry).arena), true;
         },
         [](bool, uint64_t) {});
     return queued;
   }
   Outcome Take(const DirectConsumer::MapsArena& maps = [](const auto&) { return true; }) {
-    return taken_.Take(lifeline_, 0, maps, &entry_);
+    return taken_.Take(lifeline_, 0, maps, &entry_, &sequence_);
   }
   uint64_t taken_arena() const { return direct_channel::HeaderOf(entry_).arena; }
   direct_channel::ProducerPage& page() { return *static_cast<direct_channel::ProducerPage*>(sent_->own()); }
@@ -55,6 +56,8 @@ class DirectConsumerTest : public ::testing::Test {
   DirectConsumer taken_;
   Lifeline lifeline_;
   direct_channel::Entry entry_{};
+  uint64_t sequence_ = 0;
+  std::vector<uint64_t> numbers_;  // of the entries that the broker took off
 };
 
 TEST_F(DirectConsumerTest, TakesInOrder) {
@@ -63,6 +66,7 @@ TEST_F(DirectConsumerTest, TakesInOrder) {
   Put(2);
   EXPECT_EQ(Take(), Outcome::kTaken);
   EXPECT_EQ(taken_arena(), 1u);
+  EXPECT_EQ(sequence_, 1u);
   EXPECT_EQ(Take([](const auto&) { return false; }), Outcome::kLacksArena);
   EXPECT_EQ(Take(), Outcome::kTaken) << "it was not taken";
   EXPECT_EQ(taken_arena(), 2u);
@@ -77,6 +81,7 @@ TEST_F(DirectConsumerTest, WhatTheBrokerTookIsNotTaken) {
   const auto ends_meanwhile = [&](const direct_channel::Header&) { return queued = End(), true; };
   EXPECT_EQ(Take(ends_meanwhile), Outcome::kEnded) << "the broker saw it standing";
   EXPECT_EQ(queued, std::vector<uint64_t>{2});
+  EXPECT_EQ(numbers_, std::vector<uint64_t>{2});
   EXPECT_EQ(Take(), Outcome::kEnded);
 }
 
@@ -85,8 +90,9 @@ TEST_F(DirectConsumerTest, WhatComesByCallsComesFirst) {
   direct_->AddCall();
   EXPECT_EQ(Take(), Outcome::kByCalls);
   EXPECT_EQ(taken_.Take(
-                lifeline_, 1, [](const auto&) { return true; }, &entry_),
+                lifeline_, 1, [](const auto&) { return true; }, &entry_, &sequence_),
             Outcome::kTaken);
+  EXPECT_EQ(sequence_, 2u) << "the call's has 1";
 }
 
 TEST_F(DirectConsumerTest, TakesNothingFromAHeadThatCannotBe) {

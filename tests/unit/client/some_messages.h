@@ -153,6 +153,9 @@ inline v1::GetStatsResponse SomeStats() {
   message.set_pinned_bytes(17);
   message.set_channels(20);
   message.set_queued_shares(21);
+  message.set_channel_sent_total(25);
+  message.set_channel_received_total(26);
+  message.set_channel_dropped_total(27);
   message.set_watchers(22);
   message.set_events_dropped_total(23);
   return message;

@@ -18,6 +18,7 @@ v1::AcquireRequest Everything() {
   request.add_shares()->set_name("n\xc3\xa4me");
   request.add_shares()->set_id(UINT64_MAX);
   request.mutable_shares(1)->set_generation(3);
+  request.mutable_shares(1)->set_newer_than(4);
   request.set_timeout_ms(8);
   request.set_final_only(true);
   request.set_note("note");
@@ -38,6 +39,7 @@ TEST(AcquireWireTest, ReadsEveryField) {
   EXPECT_EQ(asked->shares[1].name, "");
   EXPECT_EQ(asked->shares[1].id, ShareId{UINT64_MAX});
   EXPECT_EQ(asked->shares[1].generation, 3u);
+  EXPECT_EQ(asked->shares[1].newer_than, 4u);
   EXPECT_EQ(asked->timeout_ms, 8u);
   EXPECT_TRUE(asked->final_only);
   EXPECT_EQ(asked->note, "note");
@@ -47,7 +49,7 @@ TEST(AcquireWireTest, ReadsEveryField) {
 TEST(AcquireWireTest, EveryFieldOfTheMessageIsRead) {
   // The encoder would drop a field that is new in the .proto.
   EXPECT_EQ(v1::AcquireRequest::descriptor()->field_count(), 6);
-  EXPECT_EQ(v1::ShareRef::descriptor()->field_count(), 3);
+  EXPECT_EQ(v1::ShareRef::descriptor()->field_count(), 4);
 }
 
 TEST(AcquireWireTest, OfNameAndIdTheLastHolds) {

@@ -16,12 +16,17 @@ LeasedShare Leased(bool everything) {
   facts->name = std::string(200, 'n');
   facts->generation = UINT64_MAX;
   facts->unnamed = everything;
+  if (everything) {
+    const auto client = std::make_shared<const std::string>("camera");
+    facts->sent = std::make_unique<const SentFacts>(SentFacts{301, 2, UINT64_MAX, 4711, client});
+  }
   v1::Share said;
   said.set_metadata("meta");
   facts->description = said.SerializeAsString();
   LeasedShare leased;
   leased.lease = LeaseId{7};
   leased.facts = facts;
+  if (everything) leased.receiver = ChannelEndId{12};
   leased.handle.kind = HandleKind::kCudaIpc;
   leased.handle.arena = 5;
   leased.handle.generation = 6;
@@ -37,6 +42,15 @@ LeasedShare Leased(bool everything) {
 
 void ExpectSaid(const v1::LeasedShare& message, const LeasedShare& leased) {
   EXPECT_EQ(message.lease(), Number(leased.lease));
+  ASSERT_EQ(message.has_sent(), leased.facts->sent != nullptr);
+  if (message.has_sent()) {
+    EXPECT_EQ(message.sent().sequence(), 301u);
+    EXPECT_EQ(message.sent().stream(), 2u);
+    EXPECT_EQ(message.sent().time_ns(), UINT64_MAX);
+    EXPECT_EQ(message.sent().process_id(), 4711u);
+    EXPECT_EQ(message.sent().client(), "camera");
+    EXPECT_EQ(message.sent().receiver(), 12u);
+  }
   const v1::Share& share = message.share();
   EXPECT_EQ(share.id(), Number(leased.facts->id));
   EXPECT_EQ(share.namespace_(), leased.facts->ns);
@@ -87,7 +101,8 @@ TEST(ShareWireTest, WhatIsReusedKeepsItsRoom) {
 TEST(ShareWireTest, EveryFieldOfTheMessagesIsWritten) {
   // The encoder would drop a field that is new in the .proto.
   EXPECT_EQ(v1::AcquireResponse::descriptor()->field_count(), 3);
-  EXPECT_EQ(v1::LeasedShare::descriptor()->field_count(), 2);
+  EXPECT_EQ(v1::LeasedShare::descriptor()->field_count(), 3);
+  EXPECT_EQ(v1::Sent::descriptor()->field_count(), 6);
   EXPECT_EQ(v1::Share::descriptor()->field_count(), 11);
   EXPECT_EQ(v1::Handle::descriptor()->field_count(), 8);
   EXPECT_EQ(v1::Device::descriptor()->field_count(), 3);

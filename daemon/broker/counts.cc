@@ -46,6 +46,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.sessions_total = sessions.total();
   snapshot.unread_shares = shares.unread;
   snapshot.publishes_total = shares.publishes_total;
+  snapshot.forwards_total = forwards.total;
   snapshot.acquires_total = shares.acquires_total;
   snapshot.withdrawals_total = shares.withdrawals_total;
   snapshot.tickets_redeemed_total = sessions.tickets.redeemed;

@@ -295,8 +295,9 @@ class VineyardReceiver:
 
 class TorchQueue(Transport):
     """torch.multiprocessing's tensors: each frame is a new one in shared memory, whose descriptor is sent. The processes
-    are not each other's children, so the pickles go through a socket of multiprocessing, as in its queues. A token for
-    each frame bounds a channel.
+    are not each other's children, so the pickles go through a socket of multiprocessing, as in its queues; in a directory
+    that only this user enters, without its handshake, in which a sender would wait for its receiver. A token for each
+    frame bounds a channel.
     """
 
     environment = ""
@@ -327,7 +328,7 @@ class TorchSender(CopyingSender):
         self.size, self.free = size, transport.pipe(f"{name}.free")
         for _ in range(depth):
             self.free.put()
-        self.socket = retried(lambda: Client(str(transport.scratch / f"{name}.sock"), authkey=b"arraybridge"), OSError)
+        self.socket = retried(lambda: Client(str(transport.scratch / f"{name}.sock")), OSError)
 
     def room(self) -> tuple[Frame, Any]:
         import torch
@@ -352,7 +353,7 @@ class TorchReceiver:
         from multiprocessing.connection import Listener
 
         self.free = transport.pipe(f"{name}.free")
-        self.listener = Listener(str(transport.scratch / f"{name}.sock"), "AF_UNIX", authkey=b"arraybridge")
+        self.listener = Listener(str(transport.scratch / f"{name}.sock"), "AF_UNIX")
         self.socket: Any = None
 
     def receive(self) -> tuple[Frame, Any]:

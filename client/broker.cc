@@ -12,6 +12,7 @@
 #include "client/process/fork_guard.h"
 #include "client/session/connection.h"
 #include "client/shares/acquire.h"
+#include "client/shares/forward.h"
 #include "client/shares/placement.h"
 #include "client/shares/put.h"
 #include "proto/boundary/fence.h"
@@ -189,11 +190,12 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
   }
   auto session = connection->Connected(deadline);
   if (!session.ok()) return session.status();
-  if (placement.range()->releases.get() != &(*session)->releases()) {
+  if (!placement.forward() && placement.range()->releases.get() != &(*session)->releases()) {
     return Unavailable("the memory of this placement ended with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
-  auto published = PublishPlacement(**session, core_->options().ns, placement, options, deadline);
+  const auto publish = placement.forward() ? PublishForward : PublishPlacement;
+  auto published = publish(**session, core_->options().ns, placement, options, deadline, {});
   if (published.ok() || options.wait) return published;
   // The queue delivered the unwaited publishes first, so their errors are reported first.
   (*session)->unwaited().Confirm();
@@ -204,6 +206,12 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
+    if (options.forward && !options.sealed) {
+      if (const auto forward = FindForward(*session, sources); forward.ok()) {
+        auto share = Publish(*forward, options);
+        if (share.ok() || !IsNotForwarded(share.status())) return share;
+      }
+    }
     if (!options.wait) AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
     auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
@@ -217,7 +225,8 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session || session->lifeline().lost()) return NotFound("nothing is placed on this connection");
-  return FindPlacement(*session, views);
+  auto placement = FindPlacement(*session, views);
+  return placement.ok() ? placement : FindForward(*session, views);
 }
 
 std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }

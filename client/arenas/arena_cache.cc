@@ -1,10 +1,32 @@
 #include "client/arenas/arena_cache.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "client/process/coarse_clock.h"
 
 namespace arraybridge {
+
+void LeasedRanges::Add(uint64_t offset, uint64_t size, uint64_t lease) {
+  const MutexLock lock(mutex_);
+  sizes_.emplace(std::pair(offset, lease), size);
+}
+
+void LeasedRanges::Remove(uint64_t offset, uint64_t lease) {
+  const MutexLock lock(mutex_);
+  sizes_.erase({offset, lease});
+}
+
+std::optional<LeasedRanges::Leased> LeasedRanges::Find(uint64_t offset, uint64_t bytes) const {
+  const MutexLock lock(mutex_);
+  auto next = sizes_.upper_bound({offset, UINT64_MAX});
+  for (int looks = 0; next != sizes_.begin() && looks < kLooksMax; ++looks) {
+    const auto& [key, size] = *--next;
+    const uint64_t inside = offset - key.first;
+    if (inside <= size && bytes <= size - inside) return Leased{key.second, key.first, size};
+  }
+  return std::nullopt;
+}
 
 void ArenaCache::Touch(Entry& entry) {
   entry.used = CoarseNow();
@@ -25,6 +47,19 @@ std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena) {
   if (found == entries_.end() || found->first.first != arena) return nullptr;
   Touch(found->second);
   return found->second.arena;
+}
+
+std::optional<ArenaCache::Place> ArenaCache::FindAt(const void* data, uint64_t bytes) const {
+  const auto* const at = static_cast<const std::byte*>(data);
+  const MutexLock lock(mutex_);
+  for (const auto& [key, entry] : entries_) {
+    if (entry.arena->handle.kind != HandleKind::kMemfd) continue;
+    const auto offset = std::bit_cast<uintptr_t>(at) - std::bit_cast<uintptr_t>(entry.arena->shared->data());
+    const uint64_t size = entry.arena->handle.arena_size;
+    if (offset < size && bytes <= size - offset) return Place{entry.arena, offset, false};
+    if (const auto own = entry.arena->ranges.Find(at, bytes)) return Place{entry.arena, *own, true};
+  }
+  return std::nullopt;
 }
 
 std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& arena) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,10 +17,32 @@
 
 namespace arraybridge {
 
+// The leases of one arena that the broker has granted by calls, by their ranges. Thread-safe.
+class LeasedRanges {
+ public:
+  struct Leased {
+    uint64_t lease = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  void Add(uint64_t offset, uint64_t size, uint64_t lease) AB_EXCLUDES(mutex_);
+  // Does nothing if the lease is not here.
+  void Remove(uint64_t offset, uint64_t lease) AB_EXCLUDES(mutex_);
+  // One whose range contains these bytes.
+  std::optional<Leased> Find(uint64_t offset, uint64_t bytes) const AB_EXCLUDES(mutex_);
+
+ private:
+  static constexpr int kLooksMax = 64;  // shares that begin before the bytes: forwards may overlap
+
+  mutable Mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> sizes_ AB_GUARDED_BY(mutex_);  // by offset and lease
+};
+
 struct ReadArena {
   Handle handle;                    // the whole arena, with its descriptor
   std::unique_ptr<Mapping> shared;  // read-only
-  PrivateRanges ranges;             // of host memory, currently unused
+  PrivateRanges ranges;             // of host memory
+  LeasedRanges leases;              // of host memory
   MemoryMapper* mapper = nullptr;   // for its kind of handle
 };
 
@@ -38,6 +61,14 @@ class ArenaCache {
   std::shared_ptr<ReadArena> Find(uint64_t arena, uint64_t generation);
   // Within one life of the broker an id identifies the arena.
   std::shared_ptr<ReadArena> Find(uint64_t arena);
+  // Where bytes of this process lie in broker memory.
+  struct Place {
+    std::shared_ptr<ReadArena> arena;
+    uint64_t offset = 0;
+    bool own = false;  // in a copy-on-write mapping, which may have been written
+  };
+  // The host memory of an arena that is mapped at [data, data + bytes); nothing: it is other memory.
+  std::optional<Place> FindAt(const void* data, uint64_t bytes) const;
   // Returns the arena to use: this one, or the same arena if another thread has mapped it meanwhile.
   std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
   // True if the cache exceeds its bounds and TakeIdle may help.

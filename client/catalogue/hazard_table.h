@@ -4,6 +4,7 @@
 // makes a system call. Clearing a slot, and taking a slot again that has no user, need no lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -91,6 +92,21 @@ class BasicHazardTable {
     uint32_t index = TakeAgain(hash, found);
     if (index == kNone) index = TakeLocked(hash, found);
     return index == kNone ? HazardSlot{} : HazardSlot{this, index};
+  }
+
+  // The share of a slot in use whose range contains these bytes; its number is 0 if there is none. REQUIRES: arrays of
+  // that share are in use until the caller is done. Records of other slots may change meanwhile.
+  catalogue::Facts FindHeld(uint64_t arena, uint64_t offset, uint64_t bytes) const AB_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const uint32_t high = std::min(Load(page_.high, std::memory_order_relaxed), hazard::kWords);
+    for (uint32_t i = 0; i < high; ++i) {
+      if ((entries_[i].users.load(std::memory_order_acquire) & ~kOwned) == 0) continue;
+      const catalogue::Facts facts = catalogue::Read(RecordOf(i));
+      if (facts.arena != arena || offset < facts.offset) continue;
+      const uint64_t inside = offset - facts.offset;
+      if (inside <= facts.size && bytes <= facts.size - inside) return facts;
+    }
+    return {};
   }
 
   const ReadCatalogue& catalogue() const { return *catalogue_; }
@@ -248,7 +264,7 @@ class BasicHazardTable {
   const std::unique_ptr<const ReadCatalogue> catalogue_;
   const std::unique_ptr<MappedHazardPage> written_;
   hazard::Page& page_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::array<Entry, hazard::kWords> entries_;
   std::array<std::atomic<uint32_t>, kBuckets> buckets_;  // written with the lock held
 };

@@ -70,6 +70,14 @@ void HazardTables::Refused(const Status& why) {
   pause_ *= 2;
 }
 
+catalogue::Facts HazardTables::FindHeld(uint64_t arena, uint64_t offset, uint64_t bytes) const {
+  const MutexLock lock(mutex_);
+  for (const auto& table : tables_) {
+    if (const catalogue::Facts facts = table->FindHeld(arena, offset, bytes); facts.share != 0) return facts;
+  }
+  return {};
+}
+
 uint64_t HazardTables::taken() const {
   const MutexLock lock(mutex_);
   uint64_t taken = 0;

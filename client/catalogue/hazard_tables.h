@@ -30,6 +30,8 @@ class HazardTables {
   HazardSlot Take(std::string_view ns, std::string_view name);
   // Called before an Acquire request in this namespace. Asks for the pages once that is worth it. Never waits.
   void Prefetch(std::string_view ns) AB_EXCLUDES(mutex_);
+  // As HazardTable::FindHeld, in all tables.
+  catalogue::Facts FindHeld(uint64_t arena, uint64_t offset, uint64_t bytes) const AB_EXCLUDES(mutex_);
   // The number of slots taken so far.
   uint64_t taken() const AB_EXCLUDES(mutex_);
 

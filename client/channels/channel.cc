@@ -9,6 +9,7 @@
 #include "client/arenas/placement_range.h"
 #include "client/process/fork_guard.h"
 #include "client/shares/acquire.h"
+#include "client/shares/forward.h"
 #include "client/shares/placement.h"
 
 namespace arraybridge {
@@ -113,15 +114,17 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   uint64_t seen = seen_notice_.load();
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    if (placement.range()->releases.get() != &session_->releases()) {
+    if (!placement.forward() && placement.range()->releases.get() != &session_->releases()) {
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }
-    if (auto sent = SendDirect(placement, options, until)) return Explain(*std::move(sent));
+    auto direct = placement.forward() ? std::nullopt : SendDirect(placement, options, until);
+    if (direct) return Explain(*std::move(direct));
     const milliseconds slice = Slice(until);
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count()), seen};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
-    const auto sent = PublishPlacement(*session_, options_.ns, placement, said, deadline, into);
+    const auto publish = placement.forward() ? PublishForward : PublishPlacement;
+    const auto sent = publish(*session_, options_.ns, placement, said, deadline, into);
     if (sent.ok()) return Ok();
     if (GoesOn(sent.status(), options.on_peer_death, &seen)) continue;
     if (!MayWaitOn(sent.status()) || IsOver(until)) return Explain(sent.status());

@@ -68,6 +68,7 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
   } else {
     consumer_ = std::make_shared<DirectConsumer>(std::move(mapped), std::move(sender));
     consumer_->NoteCalls(received_);
+    session_->direct_consumers().Add(consumer_);
   }
   if (producer_) session_->direct_producers().Add(producer_);
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_, number)));

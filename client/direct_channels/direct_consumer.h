@@ -2,10 +2,12 @@
 // when its arrays have gone.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -50,7 +52,21 @@ class DirectConsumer {
     return pages_->Wait([this, received] { return MayTake(received); }, how);
   }
   // The arrays of the entry with this bit have gone. On any thread, without a lock and without a system call.
-  void Return(uint64_t bit) noexcept { direct_channel::Return(page_, bit); }
+  void Return(uint64_t bit) noexcept {
+    held_[bit].size.store(0, std::memory_order_relaxed);
+    direct_channel::Return(page_, bit);
+  }
+
+  // The broker's name for the direct channel.
+  uint64_t number() const { return pages_->control().number; }
+  // An entry that was taken and not returned.
+  struct Held {
+    uint64_t bit = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  // The entry whose range contains these bytes. REQUIRES: arrays of that entry are in use until the caller is done.
+  std::optional<Held> Find(uint64_t arena, uint64_t offset, uint64_t bytes) const;
 
   // The last share, if it was described like this: the shares of a stream are alike. Null: it was not.
   std::shared_ptr<const KnownShare> Known(std::string_view description, uint64_t size) const AB_EXCLUDES(mutex_);
@@ -60,6 +76,13 @@ class DirectConsumer {
   const direct_channel::ProducerPage& producer_page() const {
     return *static_cast<const direct_channel::ProducerPage*>(pages_->other());
   }
+  struct Range {
+    std::atomic<uint64_t> arena{0};
+    std::atomic<uint64_t> offset{0};
+    std::atomic<uint64_t> size{0};  // 0: returned
+  };
+
+  void NoteHeld(const direct_channel::Header& header) AB_REQUIRES(mutex_);
   bool MayTake(uint64_t received) const { return reader_.HasEntry() || calls() > received || !pages_->stands(); }
 
   const std::unique_ptr<DirectPages> pages_;
@@ -68,6 +91,8 @@ class DirectConsumer {
   mutable Mutex mutex_;
   spsc::Reader<direct_channel::Format> reader_;  // under `mutex_`, but for HasEntry
   std::shared_ptr<const KnownShare> known_ AB_GUARDED_BY(mutex_);
+  std::array<Range, direct_channel::kReturnBits> held_;  // by return bit
+  std::atomic<uint64_t> bits_{0};                        // all held bits are below
 };
 
 }  // namespace arraybridge

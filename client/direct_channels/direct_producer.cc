@@ -103,7 +103,9 @@ bool DirectProducer::Poll() {
   for (uint32_t word = 0; word < direct_channel::kReturnWords; ++word) {
     if (outstanding_[word] == 0) continue;
     const uint64_t flipped = Load(other_.returned[word], std::memory_order_acquire) ^ parity_[word];
-    for (uint64_t done = outstanding_[word] & (gone ? ~uint64_t{0} : flipped); done != 0; done &= done - 1) {
+    const uint64_t returned = outstanding_[word] & (gone ? ~uint64_t{0} : flipped);
+    if (returned == 0) continue;
+    for (uint64_t done = direct_channel::NotKept(pages_->control(), word, returned); done != 0; done &= done - 1) {
       const uint32_t bit = word * 64 + static_cast<uint32_t>(std::countr_zero(done));
       if (sent_[bit].index < taken) Done(bit, true);
     }

@@ -19,6 +19,7 @@
 #include "client/arenas/release_queue.h"
 #include "client/catalogue/hazard_tables.h"
 #include "client/catalogue/share_cache.h"
+#include "client/direct_channels/direct_consumers.h"
 #include "client/direct_channels/direct_producers.h"
 #include "client/lifeline/lifeline.h"
 #include "client/lifeline/outcomes.h"
@@ -57,6 +58,7 @@ class Session : public std::enable_shared_from_this<Session> {
   UnwaitedPublishes& unwaited() { return unwaited_; }
   const UnwaitedPublishes& unwaited() const { return unwaited_; }
   DirectProducers& direct_producers() { return direct_producers_; }
+  DirectConsumers& direct_consumers() { return direct_consumers_; }
   Fences& fences() { return fences_; }
   Outcomes& outcomes() { return *shared_.outcomes; }
   const codec::Server& server() const { return server_; }
@@ -94,6 +96,7 @@ class Session : public std::enable_shared_from_this<Session> {
   HazardTables hazards_;
   UnwaitedPublishes unwaited_;
   DirectProducers direct_producers_;
+  DirectConsumers direct_consumers_;
   std::atomic<bool> opens_events_{true};
   std::atomic<bool> gpus_said_{false};
   // The last member, because its completion handlers use the members above.

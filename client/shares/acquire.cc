@@ -67,9 +67,11 @@ Status CheckShare(const codec::DescribedShare& described) {
 }
 
 // Reuses an unmodified mapping that was given back, or makes a new one.
-Result<std::unique_ptr<Mapping>> PrivateMapping(ReadArena& arena, uint64_t offset, uint64_t size) {
+Result<std::unique_ptr<PrivateMapping>> MapOwn(ReadArena& arena, uint64_t offset, uint64_t size) {
   if (auto kept = arena.ranges.Take(offset, size)) return kept;
-  return arena.mapper->MapPrivate(arena.handle, offset, size);
+  auto mapping = arena.mapper->MapPrivate(arena.handle, offset, size);
+  if (!mapping.ok()) return mapping.status();
+  return std::make_unique<PrivateMapping>(arena.ranges, offset, *std::move(mapping));
 }
 
 // A forked child must not take its parent's locks and has no reclaimer, so its mapping ends with the view.
@@ -86,19 +88,23 @@ Result<View> CopyOnWrite(const View& view) {
   const auto lease = std::static_pointer_cast<const Lease>(view.owner);
   const bool child = lease->inherited();
   if (!child && lease->reclaimer().pending() > kPendingRangesMax) lease->reclaimer().CollectReady();
-  auto mapping = child ? MappingInChild(*lease) : PrivateMapping(*lease->arena, lease->offset, lease->size);
-  if (!mapping.ok()) return mapping.status();
   View own = view;
   const auto* const share = lease->arena->shared->data() + lease->offset;
-  own.data = (*mapping)->data() + (static_cast<const std::byte*>(view.data) - share);
+  const auto inside = static_cast<const std::byte*>(view.data) - share;
   own.read_only = false;
   own.constant = false;
   own.copy_on_write = nullptr;
   if (child) {
+    auto mapping = MappingInChild(*lease);
+    if (!mapping.ok()) return mapping.status();
+    own.data = (*mapping)->data() + inside;
     using Both = std::pair<std::shared_ptr<const Lease>, std::unique_ptr<Mapping>>;
     own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
     return own;
   }
+  auto mapping = MapOwn(*lease->arena, lease->offset, lease->size);
+  if (!mapping.ok()) return mapping.status();
+  own.data = (*mapping)->data() + inside;
   auto range = lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
   if (!range.ok()) return range.status();
   own.owner = *std::move(range);
@@ -268,7 +274,7 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   // A GPU has no copy-on-write, so all readers read the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = PrivateMapping(*lease->arena, offset, handle.size);
+    auto range = MapOwn(*lease->arena, offset, handle.size);
     if (!range.ok()) return range.status();
     lease->private_mapping = *std::move(range);
     base = lease->private_mapping->data();
@@ -428,6 +434,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
       return arena.status();
     }
     lease->arena = *std::move(arena);
+    if (handle.kind == HandleKind::kMemfd) lease->arena->leases.Add(handle.offset, handle.size, lease->id);
     auto views = ViewsOf(**known, lease, mode);
     if (!views.ok()) return views.status();
     const Share* const share = &(*known)->share;

@@ -36,8 +36,9 @@ bool Lease::EndAtOnce() noexcept {
 
 void Lease::GiveBack(codec::Release& release) {
   releases->EndLease();
-  if (private_mapping) arena->ranges.GiveBack(offset, std::move(private_mapping));
+  if (private_mapping) arena->ranges.GiveBack(std::move(private_mapping));
   if (undrained()) return releases->KeepUndrained(arena);
+  if (id != 0 && arena) arena->leases.Remove(offset, id);
   arena.reset();
   if (direct_) return direct_->Return(bit_);
   if (id == 0) {

@@ -31,9 +31,9 @@ class Lease final : public SessionRelease {
   bool unmapped = false;  // the share's arena could not be mapped; reported after the lease
   uint64_t arena_id = 0;
   uint64_t arena_generation = 0;
-  uint64_t offset = 0;                       // of the share, in the arena
-  uint64_t size = 0;                         // of the share
-  std::unique_ptr<Mapping> private_mapping;  // copy-on-write mapping of the share only
+  uint64_t offset = 0;                              // of the share, in the arena
+  uint64_t size = 0;                                // of the share
+  std::unique_ptr<PrivateMapping> private_mapping;  // of the share only
 
  private:
   HazardSlot hazard_;

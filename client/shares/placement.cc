@@ -20,7 +20,7 @@ Placement::Placement(std::shared_ptr<Range> range, std::vector<View> views)
     : range_(std::move(range)), views_(std::move(views)) {}
 
 const std::vector<View>& Placement::views() const {
-  range_->handed_out.store(true);
+  if (range_) range_->handed_out.store(true);
   return views_;
 }
 
@@ -235,14 +235,12 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
 
 }  // namespace
 
-codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
-                          uint64_t offset, uint64_t size) {
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
+                          uint64_t generation) {
   codec::Publish request;
   request.name = options.name;
-  request.arena = arena.id;
-  request.arena_generation = arena.generation;
-  request.offset = offset;
-  request.size = size;
+  request.arena = arena;
+  request.arena_generation = generation;
   request.replace = options.replace;
   request.sealed = options.sealed;
   request.structure = options.structure;
@@ -256,8 +254,8 @@ bool IsForQueue(const Session& session, std::string_view ns, const Broker::Publi
   return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.unwaited().in(ns);
 }
 
-Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
-              const Session& session) {
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const Device& device,
+              HandleKind kind, const Session& session) {
   Share share;
   share.id = published.share;
   if (share.id != 0) share.broker_id = session.server().info.broker_id;
@@ -265,8 +263,8 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
   share.name = std::move(published.name);
   share.generation = published.generation;
   share.size = request.size;
-  share.device = arena.device;
-  share.kind = arena.kind;
+  share.device = device;
+  share.kind = kind;
   share.immutability = published.immutability;
   share.structure = request.structure;
   share.metadata = request.metadata;
@@ -276,10 +274,10 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
   return share;
 }
 
-void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
-            const WrittenArena& arena) {
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
+            HandleKind kind) {
   if (!Outcomes::Key::Of(why)) return;
-  Share asked = ShareOf({.name = {}, .returned = {}}, ns, std::move(request), arena, session);
+  Share asked = ShareOf({.name = {}, .returned = {}}, ns, std::move(request), device, kind, session);
   asked.broker_id = session.server().info.broker_id;
   session.outcomes().Expect(why, std::move(asked));
 }
@@ -329,8 +327,11 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
   const std::shared_ptr<Placement::Range>& range = placement.range();
-  codec::Publish request = RequestFor(session, options, *range->arena, range->offset, range->size);
+  const WrittenArena& arena = *range->arena;
+  codec::Publish request = RequestFor(session, options, arena.id, arena.generation);
   request.ns = ns;
+  request.offset = range->offset;
+  request.size = range->size;
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
   request.seen_notice = into.seen_notice;
@@ -340,7 +341,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
   if (into.channel == 0 && IsForQueue(session, ns, options) && SubmitUnwaited(session, request, range)) {
-    return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *range->arena, session);
+    return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), arena.device, arena.kind, session);
   }
   auto event = FenceOf(session, placement, into.channel == 0);
   if (!event.ok()) return range->published.store(false), event.status();
@@ -372,7 +373,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   if (!answer.ok()) {
     const Status& why = answer.status();
     if (why.reason() == Lifeline::kUnanswered) {
-      Expect(session, why, ns, std::move(request), *range->arena);
+      Expect(session, why, ns, std::move(request), arena.device, arena.kind);
       return why;
     }
     // A broker that refused has passed the event to no client. If the broker is gone, that is unknown.
@@ -382,7 +383,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   auto published = codec::DecodePublished(answer->payload);
   if (!published.ok()) return published.status();
   heard(*published);
-  return ShareOf(*std::move(published), ns, std::move(request), *range->arena, session);
+  return ShareOf(*std::move(published), ns, std::move(request), arena.device, arena.kind, session);
 }
 
 Result<Placement> FindPlacement(Session& session, std::span<const View> views) {

@@ -13,8 +13,6 @@
 
 namespace arraybridge {
 
-class WrittenArena;
-
 // Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
 // an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until the deadline,
 // then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
@@ -28,20 +26,20 @@ Result<uint64_t> RoomOfAll(std::span<const View> arrays);
 // The description of a view. `start`: the first byte of the range that contains it.
 codec::PublishedArray SpecOf(const View& view, const std::byte* start);
 
-// A Publish request for these bytes of an arena. The caller adds the namespace and the arrays.
-codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, const WrittenArena& arena,
-                          uint64_t offset, uint64_t size);
+// A Publish request for bytes of this arena. The caller adds the namespace, the range and the arrays.
+codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
+                          uint64_t generation);
 
 // True if the publish may go as an unwaited request: it is not waited for, and its name is new.
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
 
 // The published share, built from the request and the answer.
-Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const WrittenArena& arena,
-              const Session& session);
+Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const Device& device,
+              HandleKind kind, const Session& session);
 
 // If `why` says that the broker may still publish the share, remembers the request.
-void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request,
-            const WrittenArena& arena);
+void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
+            HandleKind kind);
 
 // The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
 // last notice that the caller has seen.
@@ -50,6 +48,7 @@ struct IntoChannel {
   uint64_t timeout_ms = 0;
   uint64_t seen_notice = 0;
 };
+// REQUIRES: the placement has a range of its own; see PublishForward.
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
 

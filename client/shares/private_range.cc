@@ -4,13 +4,11 @@
 
 namespace arraybridge {
 
-PrivateRange::PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range)
+PrivateRange::PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<PrivateMapping> range)
     : SessionRelease(of->releases), lease_(std::move(of)), range_(std::move(range)) {}
 
 PrivateRange::~PrivateRange() = default;
 
-void PrivateRange::GiveBack(codec::Release& /*release*/) {
-  lease_->arena->ranges.GiveBack(lease_->offset, std::move(range_));
-}
+void PrivateRange::GiveBack(codec::Release& /*release*/) { lease_->arena->ranges.GiveBack(std::move(range_)); }
 
 }  // namespace arraybridge

@@ -10,14 +10,14 @@ namespace arraybridge {
 
 class PrivateRange final : public SessionRelease {
  public:
-  PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Mapping> range);
+  PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<PrivateMapping> range);
   ~PrivateRange() override;
   void GiveBack(codec::Release& release) override;
-  Mapping& Waited() override { return *range_; }
+  Mapping& Waited() override { return range_->mapping(); }
 
  private:
   std::shared_ptr<const Lease> lease_;
-  std::unique_ptr<Mapping> range_;
+  std::unique_ptr<PrivateMapping> range_;
 };
 
 }  // namespace arraybridge

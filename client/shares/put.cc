@@ -77,13 +77,13 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
     Status why = answer.status();
     if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);
     if (why.reason() == Lifeline::kNotSent) return std::nullopt;
-    Expect(session, why, ns, std::move(request), *arena);
+    Expect(session, why, ns, std::move(request), arena->device, arena->kind);
     return why;
   }
   auto published = codec::DecodePublished(answer->payload);
   if (!published.ok()) return published.status();
   heard(*published);
-  return ShareOf(*std::move(published), ns, std::move(request), *arena, session);
+  return ShareOf(*std::move(published), ns, std::move(request), arena->device, arena->kind, session);
 }
 
 }  // namespace
@@ -101,7 +101,9 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (!carving) return std::nullopt;
   const std::shared_ptr<WrittenArena>& arena = carving->arena;
   Unpublished range(session, *carving);
-  codec::Publish request = RequestFor(session, options, *arena, carving->offset, *size);
+  codec::Publish request = RequestFor(session, options, arena->id, arena->generation);
+  request.offset = carving->offset;
+  request.size = *size;
   Fill(request, sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
   // An unwaited request cannot report that an arena is mapped.
@@ -110,7 +112,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
     return std::nullopt;
   }
   range.Keep();
-  return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), *arena, session);
+  return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), arena->device, arena->kind, session);
 }
 
 }  // namespace arraybridge

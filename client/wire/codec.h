@@ -100,6 +100,14 @@ struct PublishedArray {
   uint64_t size = 0;
 };
 
+// The session's right to bytes that it publishes once more. All 0: the range is its own.
+struct Source {
+  uint64_t lease = 0;
+  uint64_t share = 0;  // named, or in a hazard slot
+  uint64_t direct_channel = 0;
+  uint64_t bit = 0;  // of the return bitmap of the direct channel
+};
+
 struct Publish {
   std::string_view ns;
   std::string_view name;
@@ -118,6 +126,7 @@ struct Publish {
   uint64_t lifetime_ms = 0;
   std::string_view note;
   uint64_t seen_notice = 0;
+  Source source;
 };
 
 struct Published {

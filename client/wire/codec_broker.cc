@@ -48,6 +48,7 @@ Stats StatsOf(const wire::GetStatsResponse& said) {
               .dying_arenas = said.dying_arenas,
               .sessions_total = said.sessions_total,
               .publishes_total = said.publishes_total,
+              .forwards_total = said.forwards_total,
               .acquires_total = said.acquires_total,
               .refusals_total = said.refusals_total,
               .sessions_cut_total = said.sessions_cut_total,

@@ -84,6 +84,13 @@ std::string Encode(const Publish& request) {
                                .lifetime_ms = request.lifetime_ms,
                                .note = request.note,
                                .seen_notice = request.seen_notice};
+  const Source& source = request.source;
+  if (source.lease != 0 || source.share != 0 || source.direct_channel != 0) {
+    message.source = wire::Source{.lease = source.lease,
+                                  .share = source.share,
+                                  .direct_channel_number = source.direct_channel,
+                                  .direct_channel_bit = source.bit};
+  }
   if (!request.fence.done()) {
     message.fence = wire::Fence{.kind = wire::Fence::Kind::kEvent, .opaque = request.fence.event};
   }

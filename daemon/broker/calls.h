@@ -53,6 +53,15 @@ struct AllocatedArena {
   Handle handle;  // the whole arena; descriptor: writable
 };
 
+// A session's right to bytes that it publishes once more: a lease, a share, or an entry of a direct channel. One of the
+// three is set.
+struct ShareSource {
+  LeaseId lease{};
+  ShareId share{};
+  uint64_t direct_channel = 0;  // its number
+  uint64_t bit = 0;             // the entry's return bit
+};
+
 struct PublishCall {
   std::string_view ns;
   std::string_view name;  // empty: the broker chooses
@@ -62,6 +71,7 @@ struct PublishCall {
   uint64_t size = 0;
   std::string description;  // opaque here: checked at the door, read by clients
   Fence fence;
+  std::optional<ShareSource> source;  // a forward: the range belongs to what it names
   bool replace = false;
   bool sealed = false;
   std::chrono::milliseconds lifetime{0};  // 0: as the policy of the namespace says

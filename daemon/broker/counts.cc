@@ -47,6 +47,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.unread_shares = shares.unread;
   snapshot.channel_totals = channels.totals();
   snapshot.publishes_total = shares.publishes_total;
+  snapshot.forwards_total = forwards.total;
   snapshot.acquires_total = shares.acquires_total;
   snapshot.withdrawals_total = shares.withdrawals_total;
   snapshot.tickets_redeemed_total = sessions.tickets.redeemed;

@@ -205,7 +205,8 @@ ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const S
       share.fence.done(),
       share.expires ? std::optional(std::max(Age(now, *share.expires), std::chrono::milliseconds(0))) : std::nullopt,
       sees_maker ? std::optional(share.maker_uid) : std::nullopt,
-      maker_lives && rights.PolicyOf(share.facts->ns).withdraw_on_exit};
+      maker_lives && rights.PolicyOf(share.facts->ns).withdraw_on_exit,
+      share.root == nullptr ? ShareId{} : share.root->facts->id};
 }
 
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {

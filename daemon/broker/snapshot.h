@@ -117,6 +117,7 @@ struct ShareRow {
   std::optional<std::chrono::milliseconds> expires_in;
   std::optional<uint32_t> maker_uid;  // nullopt if the asker may not know
   bool goes_with_maker = false;       // its namespace withdraws it when its maker's session ends
+  ShareId forward_of{};               // the share whose bytes it uses; 0: its own
 };
 struct SharePage {
   std::vector<ShareRow> rows;
@@ -219,6 +220,7 @@ struct Snapshot {
   uint64_t queued_shares = 0;  // sent and not received yet
   uint64_t sessions_total = 0;
   uint64_t publishes_total = 0;
+  uint64_t forwards_total = 0;  // of these publishes: without a copy of bytes that lay in a share, or came in a channel
   uint64_t acquires_total = 0;
   uint64_t withdrawals_total = 0;  // names taken away by sessions, administrators and the broker
   uint64_t tickets_redeemed_total = 0;

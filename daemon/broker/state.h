@@ -25,6 +25,7 @@
 #include "daemon/broker/random.h"
 #include "daemon/broker/sessions/ended_sessions.h"
 #include "daemon/broker/sessions/sessions.h"
+#include "daemon/broker/shares/forwards.h"
 #include "daemon/broker/shares/hazards.h"
 #include "daemon/broker/shares/leases.h"
 #include "daemon/broker/shares/shares.h"
@@ -59,6 +60,8 @@ struct Broker::State {
   Result<Reserved> Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) AB_REQUIRES(mutex);
 
   // Publishing (publish.cc).
+  // The range of the call, or the refusal of what it forwards.
+  Status CheckRange(const Session& session, const PublishCall& call, const Arena& arena) const AB_REQUIRES(mutex);
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
@@ -106,6 +109,7 @@ struct Broker::State {
   Namespaces namespaces AB_GUARDED_BY(mutex){config, backends, rights, accounts, hazards, flags};
   Sessions sessions AB_GUARDED_BY(mutex){flags, released};
   Shares shares AB_GUARDED_BY(mutex){config, rights, events, accounts, hazards, arenas, flags};
+  Forwards forwards AB_GUARDED_BY(mutex){direct_channels, hazards};
   Leases leases AB_GUARDED_BY(mutex){config, events, sessions, accounts, hazards, arenas, shares};
   Channels channels AB_GUARDED_BY(mutex){config, rights, shares, flags};
   EndedSessions ended_sessions AB_GUARDED_BY(mutex){arenas, hazards, shares, leases, flags, released};

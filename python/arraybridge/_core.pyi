@@ -81,8 +81,10 @@ class View:
 
 @final
 class Placement:
-    """Bytes in an arena of this session, not yet published."""
+    """Bytes in an arena of this session, not yet published; or bytes of a share, to be published once more."""
 
+    @property
+    def forwards(self) -> bool: ...
     @property
     def views(self) -> list[View]: ...
 
@@ -99,10 +101,11 @@ class PutOptions:
         lifetime_s: float = 0.0,
         note: str = "",
         note_in_place: str = "",
+        note_forward: str = "",
         wait: bool = True,
     ) -> None:
         """note: how the arrays came into broker memory, for tools that trace the share, at most 64 bytes of UTF-8; so
-        everywhere. note_in_place: the same of arrays that were born there. wait: False: nothing is told of the share, and
+        everywhere. note_in_place: the same of arrays that were born there. note_forward: of arrays of a share. wait: False: nothing is told of the share, and
         the broker is not waited for where it can take the share from a queue. A failure is raised by the next such put,
         which then does nothing else, by `Core.confirm` or by `Core.flush`.
         """

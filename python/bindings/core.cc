@@ -107,7 +107,18 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 struct PutOptions {
   Broker::PublishOptions said;  // no name is set
   std::string note_in_place;    // note for arrays that are published without a copy
+  std::string note_forward;     // note for arrays that lie in a share
 };
+
+// A note on a copy ("torch place: not in memory of this namespace"), with the reason if it is another one.
+std::string NoteOfCopy(const std::string& note, const Status& why) {
+  const std::string start = note.substr(0, note.find(": "));
+  if (why.reason() == "APART") return start + ": not in one share";
+  if (why.reason() == "LAYOUT") return start + ": layout: not contiguous, or not aligned";
+  if (why.reason() == "WRITTEN") return start + ": written since it was received";
+  if (why.reason() == "NOT_FORWARDED") return start + ": its share cannot be used here";
+  return note;
+}
 
 // `options`: null for the defaults.
 Broker::PublishOptions Named(const PutOptions* options, std::string name) {
@@ -172,17 +183,24 @@ class Core {
   }
 
   // Returns the result of Publish, and true if the arrays already lay in one placement of this connection and were
-  // published without a copy. Otherwise they are copied.
+  // published without a copy. Arrays that lie in one share are not copied either; others are.
   py::tuple Put(std::string name, const py::sequence& arrays, const PutOptions& options) {
     const std::vector<View> views = ViewsOf(arrays);
     Broker::PublishOptions named = Named(&options, std::move(name));
     bool in_place = false;
     Share share = Ask([&]() -> Result<Share> {
       const auto born = named.sealed ? Result<Placement>(NotFound("sealed")) : broker_.PlacementOf(views);
-      if (!born.ok()) return broker_.Put(views, named);
-      in_place = true;
-      named.note = options.note_in_place;
-      return broker_.Publish(*born, named);
+      Status why = born.status();
+      if (born.ok()) {
+        in_place = !born->forward();
+        named.note = in_place ? options.note_in_place : options.note_forward;
+        auto published = broker_.Publish(*born, named);
+        why = published.status();
+        if (why.reason() != "NOT_FORWARDED") return published;
+      }
+      named.forward = false;
+      named.note = NoteOfCopy(options.said.note, why);
+      return broker_.Put(views, named);
     });
     return py::make_tuple(InfoOf(std::move(share), named.wait), in_place);
   }
@@ -277,6 +295,7 @@ class Core {
     out["dying_arenas"] = stats.dying_arenas;
     out["sessions_total"] = stats.sessions_total;
     out["publishes_total"] = stats.publishes_total;
+    out["forwards_total"] = stats.forwards_total;
     out["acquires_total"] = stats.acquires_total;
     out["refusals_total"] = stats.refusals_total;
     out["sessions_cut_total"] = stats.sessions_cut_total;
@@ -447,19 +466,20 @@ void AddCore(py::module_& module) {
   module.add_object("StatusError", py::reinterpret_borrow<py::object>(g_status_error));
 
   py::class_<Placement>(module, "Placement", py::is_final())
+      .def_property_readonly("forwards", [](const Placement& placement) { return placement.forward() != nullptr; })
       .def_property_readonly("views", [](const Placement& placement) { return ListOf(placement.views()); });
 
   using py::arg;
   auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
-                    std::string note, std::string note_in_place, bool wait) {
+                    std::string note, std::string note_in_place, std::string note_forward, bool wait) {
     Broker::PublishOptions said{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
     said.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    return PutOptions{std::move(said), std::move(note_in_place)};
+    return PutOptions{std::move(said), std::move(note_in_place), std::move(note_forward)};
   };
   py::class_<PutOptions>(module, "PutOptions", py::is_final())
       .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
-           arg("wait") = true);
+           arg("note_forward") = "", arg("wait") = true);
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),

@@ -57,6 +57,8 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "catalogue_bytes_1e6": ("catalogue bytes of a share, 10^6 shares", "bytes", "<= 200"),
     "channel_4kib": ("send and receive through a channel, one way, 4 KiB", "us", "<= 0.8 x one SEQPACKET message on one CPU, 0.1 on two"),
     "channel_1gib": ("the same, 1 GiB", "us", "as channel_4kib"),
+    "relay_hop_4kib": ("receive 4 KiB from a channel and send the same into another, C++", "us", "reported"),
+    "relay_hop_1gib": ("the same, 1 GiB", "us", "as relay_hop_4kib"),
     "iceoryx_4kib": ("a peer: a chunk of iceoryx 2.0 one way; floor: ours through a channel", "us", "side by side"),
     "iceoryx_1mib": ("the same, 1 MiB", "us", "side by side"),
     "plasma_put_64mib": ("a peer: Plasma of pyarrow 11, put; floor: put_64mib_python", "us", "side by side"),
@@ -69,7 +71,7 @@ ROWS: dict[str, tuple[str, str, str]] = {
 }
 # Rows whose floor is a ping-pong, and their number of ways of one: on two CPUs both sides spin.
 SPINNING = {"put_4kib": 1.0, "acquire_4kib": 1.0, "acquire_1mib": 1.0, "acquire_64mib": 1.0, "acquire_1gib": 1.0}
-SPINNING |= {"channel_4kib": 0.5, "channel_1gib": 0.5}
+SPINNING |= {"channel_4kib": 0.5, "channel_1gib": 0.5, "relay_hop_4kib": 0.5, "relay_hop_1gib": 0.5}
 # Rows with a limit as their floor.
 LIMITS = {"share_bytes": 1024.0, "catalogue_bytes": 200.0, "ctl_ls_row": 5.0}
 # The row that a peer's row is compared with.

@@ -1,5 +1,6 @@
 // A hand-off through a channel, one way: half of a round trip between two processes over two channels; neither side
-// copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong.
+// copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong. A relay hop is the same, but
+// both sides send what they received: the bytes stay where they are.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kSendBytes = 60;  // the size of the messages that are sent and received
 constexpr size_t kReceivedBytes = 120;
+const std::string kRelayed = "relayed";  // metadata of shares that the peer sends back as they are
 
 struct Ends {
   Ends(const Arguments& arguments, const std::string& to, const std::string& from)
@@ -23,9 +25,14 @@ struct Ends {
         sends(Must(broker.OpenChannel(to, Channel::Role::kSender))),
         receives(Must(broker.OpenChannel(from, Channel::Role::kReceiver))) {}
 
-  void Send(int64_t bytes) {
+  void Send(int64_t bytes, const std::string& metadata = {}) {
     const ArraySpec spec{{2, 32, 1}, "float32", {bytes / 4}, {}, 0};
-    Must(sends.Send(Must(broker.Empty({&spec, 1})), {}));
+    Must(sends.Send(Must(broker.Empty({&spec, 1})), {.metadata = metadata}));
+  }
+  void Relay(const Acquired& received) {
+    const Placement placement = Must(broker.PlacementOf(received.views));
+    if (!placement.forward()) Fail("what was received would be copied");
+    Must(sends.Send(placement, {.metadata = kRelayed}));
   }
   // nullopt: the stream has ended.
   std::optional<Acquired> Receive() {
@@ -40,7 +47,8 @@ struct Ends {
   Channel receives;
 };
 
-// Returns as many bytes as arrive, on `peer-cpu` if given. Starts before this process has a connection or a thread.
+// Returns as many bytes as arrive, or those that arrive, on `peer-cpu` if given. Starts before this process has a
+// connection or a thread.
 pid_t StartPeer(const Arguments& arguments) {
   const pid_t peer = ::fork();
   if (peer != 0) return peer;
@@ -52,10 +60,29 @@ pid_t StartPeer(const Arguments& arguments) {
   }
   {
     Ends ends(arguments, "back", "there");
-    while (const auto received = ends.Receive()) ends.Send(static_cast<int64_t>(received->views[0].nbytes()));
+    while (const auto received = ends.Receive()) {
+      if (received->share->metadata == kRelayed) {
+        ends.Relay(*received);
+      } else {
+        ends.Send(static_cast<int64_t>(received->views[0].nbytes()));
+      }
+    }
     Must(ends.sends.Close());
   }
   ::_exit(0);
+}
+
+void MeasureRelay(Echo& echo, Ends& ends, const std::string& id, int64_t bytes, int rounds) {
+  ends.Send(bytes, kRelayed);
+  std::optional<Acquired> received = ends.Receive();
+  const auto there_and_back = [&] {
+    if (!received) Fail("the peer has gone");
+    ends.Relay(*received);
+    received = ends.Receive();
+  };
+  for (int i = 0; i < 20; ++i) there_and_back();
+  const auto times = Interleaved(rounds, 100, {[&] { echo.PingPong(kSendBytes, kReceivedBytes); }, there_and_back});
+  Print(id, {{"floor", times[0] / 2}, {"value", times[1] / 2}});
 }
 
 void Run(const Arguments& arguments) {
@@ -76,6 +103,8 @@ void Run(const Arguments& arguments) {
       const auto times = Interleaved(rounds, 100, {[&] { echo.PingPong(kSendBytes, kReceivedBytes); }, there_and_back});
       Print(id, {{"floor", times[0] / 2}, {"value", times[1] / 2}});
     }
+    MeasureRelay(echo, ends, "relay_hop_4kib", 4 << 10, rounds);
+    MeasureRelay(echo, ends, largest == 1 << 30 ? "relay_hop_1gib" : "relay_hop_largest", largest, rounds);
     Must(ends.sends.Close());
   }
   ::waitpid(peer, nullptr, 0);

@@ -1,4 +1,6 @@
-"""Peers that pass messages: iceoryx2, Zenoh with shared memory, ZeroMQ, vineyard. The interface: transports.py."""
+"""Peers that pass messages: iceoryx2, Zenoh with shared memory, ZeroMQ, vineyard, torch.multiprocessing. The interface:
+transports.py.
+"""
 
 from __future__ import annotations
 
@@ -289,3 +291,78 @@ class VineyardReceiver:
         if name not in self.released:
             self.released[name] = self.transport.pipe(f"{name}.released")
         self.released[name].put(text)
+
+
+class TorchQueue(Transport):
+    """torch.multiprocessing's tensors: each frame is a new one in shared memory, whose descriptor is sent. The processes
+    are not each other's children, so the pickles go through a socket of multiprocessing, as in its queues; in a directory
+    that only this user enters, without its handshake, in which a sender would wait for its receiver. A token for each
+    frame bounds a channel.
+    """
+
+    environment = ""
+    attaches = False
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(scratch)
+        import multiprocessing
+
+        import torch
+        import torch.multiprocessing
+
+        torch.set_num_threads(1)
+        torch.multiprocessing.set_sharing_strategy("file_descriptor")
+        multiprocessing.current_process().authkey = b"arraybridge"
+
+    def sender(self, name: str, size: int, depth: int) -> Any:
+        return TorchSender(self, name, size, depth)
+
+    def receiver(self, name: str, size: int, depth: int) -> Any:
+        return TorchReceiver(self, name)
+
+
+class TorchSender(CopyingSender):
+    def __init__(self, transport: Transport, name: str, size: int, depth: int) -> None:
+        from multiprocessing.connection import Client
+
+        self.size, self.free = size, transport.pipe(f"{name}.free")
+        for _ in range(depth):
+            self.free.put()
+        self.socket = retried(lambda: Client(str(transport.scratch / f"{name}.sock")), OSError)
+
+    def room(self) -> tuple[Frame, Any]:
+        import torch
+
+        tensor = torch.empty(self.size, dtype=torch.uint8).share_memory_()
+        return tensor.numpy(), tensor
+
+    def send(self, handle: Any) -> None:
+        from multiprocessing.reduction import ForkingPickler
+
+        self.free.get()
+        self.socket.send_bytes(ForkingPickler.dumps(handle))
+
+    def forward(self, array: Frame, handle: Any) -> None:
+        self.send(handle)
+
+
+class TorchReceiver:
+    passes_on = False
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        from multiprocessing.connection import Listener
+
+        self.free = transport.pipe(f"{name}.free")
+        self.listener = Listener(str(transport.scratch / f"{name}.sock"), "AF_UNIX")
+        self.socket: Any = None
+
+    def receive(self) -> tuple[Frame, Any]:
+        from multiprocessing.reduction import ForkingPickler
+
+        if self.socket is None:
+            self.socket = self.listener.accept()
+        tensor = ForkingPickler.loads(self.socket.recv_bytes())
+        return tensor.numpy(), tensor
+
+    def release(self, handle: Any) -> None:
+        self.free.put()

@@ -20,7 +20,7 @@ WORKS = {
     "hop_4kib": ("4 KiB to another process, one way", "us"),
     "frame": ("a frame of 6.2 MB, filled in place, to another process, which reads it", "us"),
     "frame_copied": ("the same, filled in private memory first", "us"),
-    "relay": ("the same over two relays, filled in place where that is possible", "us"),
+    "relay_3_hops_6mib": ("the same over two relays, filled in place where that is possible", "us"),
     "attach_1gib": ("the first attach of 1 GiB, of 8 readers", "us"),
     "kill": ("files in shared memory once a producer and its reader were killed", "files"),
 }

@@ -69,7 +69,7 @@ class Pipeline:
         self.exits.close()
 
     def serve(self) -> None:
-        if self.name == "arraybridge":
+        if self.name.startswith("arraybridge"):
             home = self.scratch / "broker"
             home.mkdir(mode=0o700)
             command = [str(self.daemon), "--directory", str(home), "--log-level", "error"]
@@ -207,7 +207,7 @@ def measured(
     found: dict[str, dict[str, Any]] = {}
     absent = []
     transport = stage.kind_of(name)
-    works = [("hop_4kib", "hop"), ("frame_copied", "frames_copied"), ("relay", "relay")]
+    works = [("hop_4kib", "hop"), ("frame_copied", "frames_copied"), ("relay_3_hops_6mib", "relay")]
     works += [("frame", "frames")] if transport.in_place else []
     works += [("attach_1gib", "attach")] if transport.attaches and whole else []
     works += [("kill", "kill")] if whole else []

@@ -133,7 +133,7 @@ def main() -> None:
     producer, last = Producer.remote(), Stage.remote()
     emit("hop_4kib", value=ray.get(producer.hops.remote(last, rounds)))
     emit("frame_copied", value=ray.get(producer.frames.remote(last, rounds)))
-    emit("relay", value=ray.get(producer.frames.remote(Stage.remote(Stage.remote(last)), rounds)))
+    emit("relay_3_hops_6mib", value=ray.get(producer.frames.remote(Stage.remote(Stage.remote(last)), rounds)))
     emit("attach_1gib", **attached())
     emit("kill", **killed())
     ray.shutdown()

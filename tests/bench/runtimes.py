@@ -22,7 +22,7 @@ LIMIT_S = 120
 FLOWS = {
     "hop_4kib": {"hop_producer": "hop_echo", "hop_echo": "hop_producer"},
     "frame_copied": {"producer": "consumer", "consumer": "producer"},
-    "relay": {"producer": "consumer", "one": "producer", "two": "one", "consumer": "two"},
+    "relay_3_hops_6mib": {"producer": "consumer", "one": "producer", "two": "one", "consumer": "two"},
 }
 
 

@@ -26,9 +26,11 @@ DEPTH = 8
 WARM_UP = 20  # of every work; more frames than any ring has slots
 TRANSPORTS = {
     "arraybridge": "transports.Arraybridge",
+    "arraybridge-torch": "transports.ArraybridgeTorch",
     "ring": "transports.Ring",
     "sharedarray": "transports.SharedArray",
     "tensordict": "transports.Tensordict",
+    "torch": "messaging.TorchQueue",
     "iceoryx2": "messaging.Iceoryx2",
     "zenoh": "messaging.Zenoh",
     "pyzmq": "messaging.Zmq",

@@ -161,6 +161,29 @@ class ChannelReceiver:
         pass
 
 
+class ArraybridgeTorch(Arraybridge):
+    """Relays that receive tensors, each with a copy-on-write mapping of its own, and send them on."""
+
+    attaches = False
+
+    def sender(self, name: str, size: int, depth: int) -> Any:
+        return TensorSender(self.broker, self.broker.channel(name, capacity=depth).open("sender"), size)
+
+    def receiver(self, name: str, size: int, depth: int) -> Any:
+        return TensorReceiver(self.broker.channel(name, capacity=depth).open("receiver"))
+
+
+class TensorSender(ChannelSender):
+    def forward(self, array: Frame, handle: Any) -> None:
+        self.channel.send(handle)
+
+
+class TensorReceiver(ChannelReceiver):
+    def receive(self) -> tuple[Frame, Any]:
+        tensor = self.channel.receive("torch")
+        return tensor.numpy(), tensor
+
+
 # A handwritten ring of SharedMemory slots
 
 

@@ -181,7 +181,7 @@ def test_channels_with_the_longest_names_are_paged(daemon: Daemon, open_session:
 
 def test_wide_has_more_columns_and_csv_has_all(listed: Listed) -> None:
     more = {
-        "shares": ["UID", "ID", "ARENA", "OFFSET", "METADATA", "EXPIRES IN", "ON EXIT"],
+        "shares": ["UID", "ID", "ARENA", "OFFSET", "METADATA", "EXPIRES IN", "ON EXIT", "FORWARD OF"],
         "sessions": ["KINDS"],
         "leases": ["UID", "PID", "DEVICE", "SHARE"],
         "namespaces": ["FREE", "RIGHT", "LIFETIME", "ORPHAN GRACE", "ON EXIT"],

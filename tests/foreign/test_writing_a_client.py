@@ -39,10 +39,10 @@ def connect(daemon: Daemon, protocol: Protocol) -> Iterator[Callable[..., Any]]:
         each.close()
 
 
-def publish(ask: Callable[..., Any], handle: Any, name: str) -> None:
+def publish(ask: Callable[..., Any], handle: Any, name: str, **more: Any) -> None:
     """The array at the second multiple of 256 bytes of the arena."""
     place = {"arena": handle.arena, "arena_generation": handle.generation, "offset": 256, "size": 4096}
-    ask("Publish", namespace="default", name=name, specs={"arrays": [SPEC]}, **place)
+    ask("Publish", namespace="default", name=name, specs={"arrays": [SPEC]}, **place, **more)
 
 
 def test_an_array_goes_from_one_connection_to_another(connect: Callable[..., Any]) -> None:
@@ -62,6 +62,29 @@ def test_an_array_goes_from_one_connection_to_another(connect: Callable[..., Any
     assert (share.specs.arrays[0].dtype, list(share.specs.arrays[0].shape)) == ("float32", [4, 256])
     assert read_from(descriptor, share) == content
     assert reader.ask("Release", leases=[acquired.shares[0].lease], unmapped=[share.handle.arena])[0].released == 1
+
+
+def test_a_share_is_forwarded(connect: Callable[..., Any]) -> None:
+    writer, relay, reader = connect(), connect(), connect()
+    allocated, (descriptor,) = writer.ask("Allocate", namespace="default", size=8192)
+    mapping = write_into(descriptor, allocated.handle.arena_size)
+    writer.ask("Mapped", arena=allocated.handle.arena)
+    mapping[256 : 256 + 4096] = bytes(range(256)) * 16
+    publish(writer.ask, allocated.handle, "source")
+    mapping.close()
+    acquired, (descriptor,) = relay.ask("Acquire", namespace="default", shares=[{"name": "source"}])
+    os.close(descriptor)
+    (granted,) = acquired.shares
+    writer.ask("Withdraw", namespace="default", shares=[{"name": "source"}])
+    publish(relay.ask, granted.share.handle, "forward", source={"lease": granted.lease})
+    relay.ask("Release", leases=[granted.lease])
+    with pytest.raises(Refusal) as refused:
+        publish(relay.ask, granted.share.handle, "late", source={"lease": granted.lease})
+    assert refused.value.args == (9, "NOT_FORWARDED")
+    forwarded, (descriptor,) = reader.ask("Acquire", namespace="default", shares=[{"name": "forward"}])
+    share = forwarded.shares[0].share
+    assert (share.handle.arena, share.handle.offset) == (allocated.handle.arena, 256)
+    assert read_from(descriptor, share) == bytes(range(256)) * 16
 
 
 def test_an_array_goes_by_tickets(connect: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 // The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the direct
 // channel. For any content of the page, no bytes are reused that a view of this process shows, that wait to be taken,
-// or that the broker has put into the channel's queue; and when all sides have ended, all memory is free again.
+// that the broker has put into the channel's queue, or that shares of the broker use; and when all sides have ended,
+// all memory is free again.
 //
 // An input is the direct channel's capacity, then steps: a byte for the kind of step, and its operands.
 #include <algorithm>
@@ -31,6 +32,7 @@ struct Sending {
   std::shared_ptr<Placement::Range> views;  // views of this process; null: there are none
   std::optional<uint64_t> index;            // index of its entry, after it was sent
   bool queued = false;                      // the broker has queued it and has not returned it yet
+  std::optional<uint64_t> kept;             // the return bit under which shares of the broker use it
   bool carved_again = false;                // its bytes have been reused
 };
 
@@ -54,6 +56,7 @@ class Stream {
     Revoke();
     direct_->MarkGone();
     for (Sending& each : sendings_) each.views.reset();
+    Forgo();
     session_.Settle();
     sent_.Poll();
     Return();
@@ -83,7 +86,7 @@ class Stream {
       case 6:
         return TellTaken(Load(page().progress.taken, std::memory_order_relaxed) + input.Take<int8_t>());
       case 7:
-        return Take();
+        return Take(false);
       case 8:
         return (void)sent_.Poll();
       case 9:
@@ -92,9 +95,7 @@ class Stream {
         if (!revoked_ && input.Take<uint8_t>() % 2 == 0) return direct_->AddCall();
         return Return();
       default:
-        if (input.Take<uint8_t>() % 4 != 0) return;
-        Revoke();
-        if (input.Take<uint8_t>() % 2 == 0) direct_->MarkGone();
+        return End(input);
     }
   }
 
@@ -107,7 +108,7 @@ class Stream {
 
   // Whether a process may still read the range.
   bool IsInUse(const Sending& of) const {
-    if (of.views || of.queued) return true;
+    if (of.views || of.queued || of.kept) return true;
     if (!of.index) return false;
     // It is on the direct channel, and the receiver has not yet claimed that it has taken it.
     return !revoked_ && *of.index >= taken_most_;
@@ -125,7 +126,7 @@ class Stream {
         std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena, carving.offset, size));
     AB_CHECK(range.ok());
     std::memset((*range)->data(), static_cast<int>(sendings_.size()), size);
-    sendings_.push_back({carving.offset, size, *std::move(range), {}});
+    sendings_.push_back({carving.offset, size, *std::move(range), {}, false, {}, false});
   }
 
   void Carve(Input& input) {
@@ -160,18 +161,43 @@ class Stream {
     taken_most_ = std::max(taken_most_, taken);
   }
 
-  // Takes an entry and releases it, as an honest receiver does.
-  void Take() {
+  // Takes an entry and releases it, as an honest receiver does. `forwards`: in the meantime it publishes it once more.
+  void Take(bool forwards) {
     const uint64_t taken = Load(page().progress.taken, std::memory_order_relaxed);
     if (taken >= head_ || head_ - taken > capacity_) return;
+    // The bytes of an entry that it claimed to have taken before may have been reused.
+    if (forwards && (revoked_ || taken < taken_most_)) return;
     const auto& sent = *static_cast<const direct_channel::ProducerPage*>(hostile_->other());
     direct_channel::Entry entry;
     const auto slots = direct_channel::SlotsOf(sent, capacity_);
     AB_CHECK(spsc::CopyEntry<direct_channel::Format>(slots, taken, entry) != 0);
     const direct_channel::Header header = direct_channel::HeaderOf(entry);
     AB_CHECK(header.arena == 1 && header.generation == 7 && header.bit < direct_channel::kReturnBits);
+    if (forwards) {
+      const auto its = std::ranges::find(sendings_, std::optional(taken), &Sending::index);
+      AB_CHECK(its != sendings_.end() && !its->carved_again);
+      its->kept = header.bit;
+      direct_->Keep(header.bit, true);
+    }
     TellTaken(taken + 1);
     direct_channel::Return(page(), header.bit);
+  }
+
+  // The shares that use ranges are gone.
+  void Forgo() {
+    for (Sending& each : sendings_) {
+      if (each.kept) direct_->Keep(*each.kept, false);
+      each.kept.reset();
+    }
+  }
+
+  void End(Input& input) {
+    const int how = input.Take<uint8_t>() % 4;
+    if (how == 1) return Take(true);
+    if (how == 2) return Forgo();
+    if (how == 3) return;
+    Revoke();
+    if (input.Take<uint8_t>() % 2 == 0) direct_->MarkGone();
   }
 
   void Wait() {

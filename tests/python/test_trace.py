@@ -29,10 +29,10 @@ def test_how_it_was_made(broker):
     broker.put(np.ones(4), "entered", wait=False)
     notes = {name: inspected(broker, name)["maker"]["note"] for name in ("copied", "born", "sealed", "entered")}
     assert notes == {
-        "copied": "numpy place: not in broker memory",
+        "copied": "numpy place: not in memory of this namespace",
         "born": "numpy identity: born in broker memory",
         "sealed": "numpy place: sealed",
-        "entered": "array place: not in broker memory",
+        "entered": "array place: not in memory of this namespace",
     }
     maker = inspected(broker, "copied")["maker"]
     assert (int(maker["process_id"]), maker["uid"]) == (os.getpid(), os.getuid())

@@ -52,7 +52,7 @@ def test_the_life_of_a_share(broker, client):
     published = next(event for event in told if event.kind == "publish")
     assert (published.name, published.namespace, published.pid) == ("frame", broker.namespace, os.getpid())
     assert (published.uid, published.device, published.session > 0) == (os.getuid(), "cpu", True)
-    assert published.nbytes >= 24 and published.note == "numpy place: not in broker memory"
+    assert published.nbytes >= 24 and published.note == "numpy place: not in memory of this namespace"
     assert abs(published.time_ns - time.time_ns()) < 3600e9
     assert [event.kind for event in told if event.pid == reader] == [
         "session_begin", "acquire", "release", "session_end",

@@ -84,6 +84,8 @@ std::vector<Column<ShareInfo>> ShareColumns() {
       Wide<Row>("EXPIRES IN",
                 [](const Row& row) { return row.expires() ? Cell::Age(row.expires_in_ms()) : Cell::Text(""); }),
       Wide<Row>("ON EXIT", [](const Row& row) { return Cell::Text(row.goes_with_maker() ? "withdraw" : "keep"); }),
+      Wide<Row>("FORWARD OF",
+                [](const Row& row) { return row.forward_of() == 0 ? Cell::Text("") : Cell::Number(row.forward_of()); }),
   };
 }
 

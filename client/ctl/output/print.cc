@@ -154,6 +154,7 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
   add("lost fences, total", stats.lost_fences_total());
   add("sessions, total", stats.sessions_total());
   add("publishes, total", stats.publishes_total());
+  add("forwards, total", stats.forwards_total());
   add("acquires, total", stats.acquires_total());
   add("refusals, total", stats.refusals_total());
   add("sessions cut, total", stats.sessions_cut_total());

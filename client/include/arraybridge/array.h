@@ -18,19 +18,28 @@ enum class MapMode : uint8_t { kShared, kPrivate };
 
 // A range of an arena of this session that is carved and not yet published. The range returns to the carver when the
 // Placement and all views of it are destroyed. A copy shares the range.
+//
+// Or a forward: arrays that lie in a share that this process holds, to be published once more without a copy.
 class Placement {
  public:
-  // Writable, compact, 256-byte aligned. Each view keeps the range in use.
+  // Writable, compact, 256-byte aligned. Each view keeps the range in use. Of a forward: the arrays, which are only
+  // read.
   const std::vector<View>& views() const;
 
-  struct Range;  // client/arenas/arena.h
+  struct Range;  // client/arenas/placement_range.h
   Placement(std::shared_ptr<Range> range, std::vector<View> views);
+  // Null for a forward.
   const std::shared_ptr<Range>& range() const { return range_; }
+  struct Forward;  // client/shares/forward.h
+  Placement(std::shared_ptr<const Forward> forward, std::vector<View> views);
+  // Null for a range of its own.
+  const std::shared_ptr<const Forward>& forward() const { return forward_; }
   // The same views, without a reference to the range, for callers that only read the descriptions.
   const std::vector<View>& described() const { return views_; }
 
  private:
   std::shared_ptr<Range> range_;
+  std::shared_ptr<const Forward> forward_;
   std::vector<View> views_;
 };
 

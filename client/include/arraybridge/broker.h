@@ -38,8 +38,8 @@ struct ServerInfo {
 
 struct Stats {
   uint64_t sessions = 0, leases = 0, shares = 0, withdrawn_shares = 0, arenas = 0, charged_bytes = 0, tickets = 0,
-           waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, acquires_total = 0,
-           refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
+           waiting = 0, dying_arenas = 0, sessions_total = 0, publishes_total = 0, forwards_total = 0,
+           acquires_total = 0, refusals_total = 0, sessions_cut_total = 0, pending_fences = 0, lost_fences_total = 0;
   uint64_t hazard_slots = 0;            // hazard slots in use: shares held without a call
   uint64_t pinned_bytes = 0;            // of withdrawn shares that only hazard slots keep
   uint64_t channels = 0;                // open channels
@@ -134,6 +134,8 @@ class Broker {
     // Time after which the share is withdrawn, unless the lifetime of the namespace is shorter. 0: the lifetime of the
     // namespace.
     std::chrono::milliseconds lifetime{0};
+    // Of Put. False: the bytes are copied even if they lie in a share.
+    bool forward = true;
   };
   struct PlaceOptions {
     bool own = false;                // an arena of its own, needed to publish with `sealed`; host memory only
@@ -167,10 +169,12 @@ class Broker {
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
   // Place and Publish in one call: copies `sources`, which lie in host memory or on one device. This is the fastest way
   // for host arrays, because no Placement is created; with `wait = false` and a new name it needs no answer of the
-  // broker either.
+  // broker either. Sources that lie in one share of this namespace, acquired or received here, are not copied: the new
+  // share uses the same bytes, and both keep them.
   Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
   // Returns the unpublished placement of this session that contains `views`, 256-byte aligned and compact, so that it
-  // can be published without a copy. NOT_FOUND: there is none; use Place.
+  // can be published without a copy; or a forward of the share in which they lie. NOT_FOUND: there is neither; use
+  // Place. A forward may be refused with FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
   Result<Placement> PlacementOf(std::span<const View> views);
 
   struct AcquireOptions {

@@ -31,7 +31,7 @@ Handle Arena::Describe(uint64_t offset, uint64_t size) const {
   return handle;
 }
 
-Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
+Status Arena::CheckInside(uint64_t offset, uint64_t size) const {
   if (size == 0) return InvalidArgument("a share of 0 bytes");
   if (offset % kArrayAlignment != 0) {
     return InvalidArgument("offset ", offset, " is not a multiple of ", kArrayAlignment).Because("UNALIGNED");
@@ -41,6 +41,11 @@ Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
                            " bytes)")
         .Because("OUT_OF_BOUNDS");
   }
+  return Ok();
+}
+
+Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
+  AB_RETURN_IF_ERROR(CheckInside(offset, size));
   const auto after = shares_.lower_bound(offset);
   const bool hits_next = after != shares_.end() && after->first - offset < size;
   const auto before = after == shares_.begin() ? shares_.end() : std::prev(after);

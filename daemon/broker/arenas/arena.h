@@ -39,14 +39,20 @@ class Arena {
   HandleKind kind() const { return kind_; }
   const Device& device() const { return device_; }
 
-  // INVALID_ARGUMENT, or FAILED_PRECONDITION if the range overlaps a share that still exists.
+  // INVALID_ARGUMENT: the range is empty, not aligned, or not inside the arena.
+  Status CheckInside(uint64_t offset, uint64_t size) const;
+  // As CheckInside, or FAILED_PRECONDITION if the range overlaps a share that still exists.
   Status CheckRange(uint64_t offset, uint64_t size) const;
   // REQUIRES: CheckRange says OK.
   void Carve(uint64_t offset, Share* share) { shares_.emplace(offset, share); }
   void Free(uint64_t offset) { shares_.erase(offset); }
-  bool empty() const { return shares_.empty(); }
+  void AddForward(Share* share) { forwards_.insert(share); }
+  void DropForward(Share* share) { forwards_.erase(share); }
+  bool empty() const { return shares_.empty() && forwards_.empty(); }
   // By offset; each one is still in use.
   const std::map<uint64_t, Share*>& shares() const { return shares_; }
+  // Shares that use ranges of others, or of entries of direct channels.
+  const std::unordered_set<Share*>& forwards() const { return forwards_; }
 
   std::optional<Immutability> immutability;  // nullopt: not sealed yet
   // The secret that opens the arena if it is not opened by a descriptor. Only for sessions that write or lease the
@@ -70,6 +76,7 @@ class Arena {
   const Charge charge_;  // before the block, so that it is returned after the bytes are gone
   const std::shared_ptr<MemoryBlock> block_;
   std::map<uint64_t, Share*> shares_;
+  std::unordered_set<Share*> forwards_;
 };
 
 }  // namespace arraybridge

@@ -33,6 +33,8 @@ void DirectChannelTable::End(DirectChannelRecord& direct) {
 }
 
 void DirectChannelTable::Remove(const DirectChannelRecord& direct) {
+  // Shares may own it longer, which no limit of direct channels counts.
+  direct.kept->pages = nullptr;
   Uncharge(direct.sender_uid);
   if (!direct.ended && direct.receiver_uid != direct.sender_uid) Uncharge(direct.receiver_uid);
   // The caller has one more: neither of these is the last.
@@ -45,6 +47,12 @@ void DirectChannelTable::Remove(const DirectChannelRecord& direct) {
 std::shared_ptr<DirectChannelRecord> DirectChannelTable::Find(SessionId sender, uint64_t number) const {
   const auto found = sent_.find(std::pair(sender, number));
   return found == sent_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<DirectChannelRecord> DirectChannelTable::FindReceived(SessionId receiver, uint64_t number) const {
+  const auto [first, last] = received_.equal_range(receiver);
+  const auto its = std::find_if(first, last, [&](const auto& each) { return each.second->pages->number() == number; });
+  return its == last ? nullptr : its->second;
 }
 
 std::vector<std::shared_ptr<DirectChannelRecord>> DirectChannelTable::Of(SessionId session) const {

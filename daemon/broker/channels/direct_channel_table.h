@@ -28,6 +28,8 @@ class DirectChannelTable {
 
   // By its number; null: this session is the sender of no such direct channel.
   std::shared_ptr<DirectChannelRecord> Find(SessionId sender, uint64_t number) const;
+  // By its number; null: this session is the receiver of no such direct channel.
+  std::shared_ptr<DirectChannelRecord> FindReceived(SessionId receiver, uint64_t number) const;
   // The direct channels of which this session is an end.
   std::vector<std::shared_ptr<DirectChannelRecord>> Of(SessionId session) const;
   // Entries that stand in all that have not ended.

@@ -20,7 +20,7 @@ DirectEnd SideOf(ChannelRole role) {
 
 // Without the direct channel itself. REQUIRES: the channel has one sender and one receiver.
 Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& channel) const {
-  DirectChannelRecord planned{.channel = channel.id(), .ns = channel.ns()->name(), .pages = nullptr};
+  DirectChannelRecord planned{.channel = channel.id(), .ns = channel.ns()->name(), .pages = nullptr, .kept = nullptr};
   for (const Channel::Member& member : channel.members()) {
     const Session* const session = sessions.Find(member.session);
     if (session == nullptr) return NoDirectChannel("an end is being closed");
@@ -62,6 +62,7 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
         if (!planned.ok()) return planned.status();
         if (fresh != nullptr) {
           planned->pages = std::exchange(fresh, nullptr);
+          planned->kept = std::make_shared<KeptRanges>(KeptRanges{planned->pages, {}});
           channel.direct = std::make_shared<DirectChannelRecord>(*std::move(planned));
           state.direct_channels.Add(channel.direct);
         } else {
@@ -167,7 +168,9 @@ std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChann
   auto taken = direct_channels.Of(session);
   for (const auto& each : taken) {
     if (each->receiver == session) each->pages->MarkGone();
-    direct_channels.Remove(*each);
+    // Its sender still waits for the ranges that shares use, and says when it waits for none.
+    const bool waits = each->sender != session && each->open && !each->kept->roots.empty();
+    waits ? direct_channels.End(*each) : direct_channels.Remove(*each);
   }
   return taken;
 }

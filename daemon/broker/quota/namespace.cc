@@ -115,7 +115,7 @@ Share* Namespace::FindById(ShareId id) const {
 
 Share* Namespace::Add(std::unique_ptr<Share> share) {
   Share* const added = share.get();
-  share_bytes_ += share->size;
+  if (share->root == nullptr) share_bytes_ += share->size;
   if (!share->withdrawn) AB_CHECK(by_name_.emplace(added->facts->name, added).second);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
@@ -129,7 +129,7 @@ void Namespace::TakeName(Share& share) {
 
 std::unique_ptr<Share> Namespace::Remove(const Share& share) {
   AB_CHECK(share.withdrawn);
-  share_bytes_ -= share.size;
+  if (share.root == nullptr) share_bytes_ -= share.size;
   auto node = shares_.extract(share.facts->id);
   return std::move(node.mapped());
 }

@@ -54,7 +54,7 @@ class Namespace {
   std::unique_ptr<Share> Remove(const Share& share);
 
   size_t named() const { return by_name_.size(); }
-  // Of all shares, with and without a name.
+  // Of all shares, with and without a name. Bytes that several shares use count once.
   uint64_t share_bytes() const { return share_bytes_; }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
@@ -78,7 +78,7 @@ class Namespace {
 // may not while the maker's device may still write them: the next content, written on another stream, would be
 // overwritten.
 inline bool IsLetGo(const Share& share) {
-  return share.withdrawn && share.leases == 0 && share.queued == 0 && share.fence.done();
+  return share.withdrawn && share.leases == 0 && share.queued == 0 && share.forwards == 0 && share.fence.done();
 }
 
 // The order in which namespaces are found and listed: by owner, then by name. Shared namespaces come last.

@@ -60,6 +60,12 @@ bool EndedSessions::Clear(Session& session, uint64_t* steps) {
     use->first->readers.erase(&session);
     session.uses.erase(use);
   }
+  while (!session.forwarded.empty()) {
+    if (!TakeStep(steps)) return false;
+    Share& share = *session.forwarded.extract(session.forwarded.begin()).mapped();
+    share.forwarded_by = nullptr;
+    shares_.LeaveBehind(share, session);
+  }
   return ClearArenas(session, steps);
 }
 

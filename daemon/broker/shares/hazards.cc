@@ -69,9 +69,11 @@ void Hazards::Insert(Share& share) const {
 }
 
 void Hazards::MarkEnforced(const Arena& arena) {
-  for (const auto& [offset, share] : arena.shares()) {
-    if (share->entry.has_value() && !share->retired) share->ns->hazards.catalogue->SetEnforced(*share->entry);
-  }
+  const auto mark = [](const Share& share) {
+    if (share.entry.has_value() && !share.retired) share.ns->hazards.catalogue->SetEnforced(*share.entry);
+  };
+  for (const auto& [offset, share] : arena.shares()) mark(*share);
+  for (const Share* const share : arena.forwards()) mark(*share);
 }
 
 void Hazards::Await(Share& share) {

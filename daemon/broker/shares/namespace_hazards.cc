@@ -100,6 +100,11 @@ bool NamespaceHazards::IsKnownUnheld(const Share& share) const {
   return !held;
 }
 
+bool NamespaceHazards::IsHeldBy(const Session& session, const Share& share) const {
+  const auto page = std::ranges::find(pages_, &session, &Page::session);
+  return share.entry.has_value() && page != pages_.end() && hazard::Has(*page->words, share.entry->hazard_word());
+}
+
 void NamespaceHazards::Await(Share& share) {
   Wait& wait = waiting_[share.facts->id];
   wait.share = &share;

@@ -64,6 +64,9 @@ class NamespaceHazards {
   // Looks into every page if the budget allows it. False: the share is held, or the look was not made.
   bool IsKnownUnheld(const Share& share) const;
 
+  // A slot of this session names the share.
+  bool IsHeldBy(const Session& session, const Share& share) const;
+
   // The share waits until no slot names it. The current pass proves nothing about it.
   void Await(Share& share);
   // False: the share did not wait.

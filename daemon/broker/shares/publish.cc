@@ -28,19 +28,28 @@ Status OtherNamespace(ArenaId arena, const Namespace& ns) {
 
 }  // namespace
 
+Status Broker::State::CheckRange(const Session& session, const PublishCall& call, const Arena& arena) const {
+  if (call.source) return forwards.Find(session, call, arena).status();
+  return arena.CheckRange(call.offset, call.size);
+}
+
 // Checks everything but the seal. REQUIRES: `name` is valid.
 Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                                    uint64_t description_bytes) const {
   const Limits& limits = config.limits;
   const auto key = rights.KeyOf(session.peer, call.ns, Right::kWrite);
   if (!key.ok()) return key.status();
-  const Arena* const arena = arenas.FindWritable(session, call.arena);
-  if (arena == nullptr) return NoArena(call.arena);
-  const bool stale = arena->generation() != call.arena_generation;
-  if (stale && !Failpoint("arena_generation")) return NoArena(call.arena);
+  const Arena* const arena = call.source ? arenas.Find(call.arena) : arenas.FindWritable(session, call.arena);
+  const bool stale = arena != nullptr && arena->generation() != call.arena_generation;
+  const bool gone = arena == nullptr || (stale && !Failpoint("arena_generation"));
+  if (gone && !call.source) return NoArena(call.arena);
+  // One refusal, because the session may not know the arenas of other namespaces.
+  if (gone || (call.source && namespaces.Find(*key) != arena->ns())) {
+    return NotForwarded("their arena is gone, or belongs to another namespace");
+  }
   const Namespace& ns = *arena->ns();
   if (namespaces.Find(*key) != &ns) return OtherNamespace(call.arena, ns);
-  AB_RETURN_IF_ERROR(arena->CheckRange(call.offset, call.size));
+  AB_RETURN_IF_ERROR(CheckRange(session, call, *arena));
   if (!call.fence.done() &&
       (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
     return FailedPrecondition("arena ", Number(call.arena),
@@ -51,7 +60,8 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (old != nullptr && !call.replace) return NameTaken(ns.name(), name);
   // The share was sent before these limits applied and must not be lost. The channel's capacity bounds such shares.
   if (call.from_direct) return Ok();
-  const bool makes_room = old != nullptr && old->leases == 0;  // or will, once no session holds it
+  // Or will, once no session holds it.
+  const bool makes_room = old != nullptr && old->leases == 0 && old->forwards == 0 && !call.source;
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
@@ -168,13 +178,17 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->maker_process_id = found->peer.process_id;
   share->maker_client = found->client;
   share->fence = std::move(call.fence);
+  if (call.source) {
+    state.forwards.Add(*found, *share, *state.forwards.Find(*found, call, arena), *call.source);
+  } else {
+    arena.Carve(share->offset, share.get());
+  }
   state.hazards.Insert(*share);  // before the old share goes, so that a reader always finds one of the two
   if (old != nullptr) state.shares.Withdraw(*old, found, "replaced");
   share->unread = !sent && !unnamed;
   if (share->unread) ++state.shares.unread;
   Share* const added = ns.Add(std::move(share));
   const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);
-  arena.Carve(added->offset, added);
   if (channel != nullptr) channel->Push(*added);
   if (channel != nullptr) ++found->ends.at(call.channel).shares;
   const bool by_call = channel != nullptr && channel->direct != nullptr && channel->direct->open && !call.from_direct;

@@ -16,6 +16,7 @@ namespace arraybridge {
 
 class Arena;
 class Namespace;
+struct KeptRanges;
 struct Session;
 
 struct Share {
@@ -36,6 +37,12 @@ struct Share {
   Fence fence;                   // until it is done, only sessions that can wait for it get a lease
   uint64_t awaiting = 0;         // leases, of these, that were granted before the fence was done
   Session* fenced_by = nullptr;  // the maker, while `fenced` of that session has the share
+  // A forward (forwards.h) uses bytes of its root, or of an entry of a direct channel: it is a root itself then.
+  Share* root = nullptr;                // outlives it
+  std::shared_ptr<KeptRanges> kept_in;  // has the entry's range
+  uint64_t kept_bit = 0;                // the entry's return bit
+  Session* forwarded_by = nullptr;      // the maker, while `forwarded` of that session has the share
+  uint64_t forwards = 0;                // shares of which this one is the root
   bool withdrawn = false;
   bool unread = false;                  // counts in Shares::unread
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
@@ -46,6 +53,9 @@ struct Share {
   // When it loses its name, if its namespace or its maker set a lifetime.
   std::optional<std::chrono::steady_clock::time_point> expires;
 };
+
+// Its range belongs to another share, or to the sender of an entry.
+inline bool IsForward(const Share& share) { return share.root != nullptr || share.kept_in != nullptr; }
 
 // The bytes that count in limits.description_bytes_per_uid of its user.
 inline uint64_t DescriptionBytes(const Share& share) {

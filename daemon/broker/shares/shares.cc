@@ -5,6 +5,7 @@
 
 #include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/sessions/session.h"
+#include "daemon/broker/shares/forwards.h"
 #include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
@@ -106,20 +107,32 @@ void Shares::Settle(Share& share) {
   Reuse(share);
 }
 
+// A root may be let go with its last forward. While it has its range, its arena is not idle.
 void Shares::Reuse(Share& share) {
   hazards_.Unwait(share);
   share.ns->hazards.Free(share);
+  Arena& arena = *share.arena;
+  Share* root = nullptr;
+  if (IsForward(share)) {
+    root = Forwards::Remove(share);
+  } else {
+    ReturnRange(share);
+  }
+  if (share.orphan_until.has_value()) orphans_.erase({*share.orphan_until, &share});
+  // The session may have ended and be cleared in slices.
+  if (share.fenced_by != nullptr) share.fenced_by->fenced.erase(share.facts->id);
+  Drop(share);
+  if (root != nullptr) return Settle(*root);
+  arenas_.RetireIfIdle(arena);
+}
+
+void Shares::ReturnRange(const Share& share) {
   Arena& arena = *share.arena;
   arena.Free(share.offset);
   // A client that never asks for returned ranges loses them until it gives the arena back. The number is bounded.
   if (arena.writer != nullptr && arena.writer->returned.size() < config_.limits.shares_per_namespace) {
     arena.writer->returned.push_back({arena.id(), share.offset, share.size});
   }
-  if (share.orphan_until.has_value()) orphans_.erase({*share.orphan_until, &share});
-  // The session may have ended and be cleared in slices.
-  if (share.fenced_by != nullptr) share.fenced_by->fenced.erase(share.facts->id);
-  Drop(share);
-  arenas_.RetireIfIdle(arena);
 }
 
 void Shares::Drop(const Share& share) {

@@ -80,6 +80,7 @@ class Shares {
   void TakeName(Share& share);
   // REQUIRES: the share is let go, and no session holds it.
   void Reuse(Share& share);
+  void ReturnRange(const Share& share);
   void Drop(const Share& share);
   bool GoOnUnheld(Share& share);
 

@@ -167,4 +167,6 @@ bool DirectChannel::TakeAll(const Take& take, uint64_t* head, uint64_t* taken) {
 
 void DirectChannel::MarkGone() { Store(control_.gone, 1, std::memory_order_release); }
 
+void DirectChannel::Keep(uint64_t bit, bool kept) { direct_channel::Keep(control_, bit, kept); }
+
 }  // namespace arraybridge

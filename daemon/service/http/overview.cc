@@ -36,6 +36,7 @@ constexpr Counter kCounters[] = {
     {&Stats::events_dropped_total, "events_dropped_total", "Events that watches lost because they read too slowly.",
      ""},
     {&Stats::publishes_total, "publishes_total", "Shares published since the start.", "published since the start"},
+    {&Stats::forwards_total, "forwards_total", "Shares published since the start without bytes of their own.", ""},
     {&Stats::acquires_total, "acquires_total", "Leases granted since the start.", "leases granted since the start"},
     {&Stats::refusals_total, "refusals_total", "Requests answered with an error.", "requests refused since the start"},
 };

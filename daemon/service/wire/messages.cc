@@ -83,6 +83,7 @@ void Fill(v1::ShareInfo* message, const ShareRow& row) {
   message->set_expires_in_ms(static_cast<uint64_t>(row.expires_in.value_or(std::chrono::milliseconds(0)).count()));
   if (row.maker_uid) message->set_maker_uid(*row.maker_uid);
   message->set_goes_with_maker(row.goes_with_maker);
+  message->set_forward_of(Number(row.forward_of));
   // Only clients that lease the share get the event itself.
   if (!row.fence_done) message->mutable_share()->mutable_fence()->set_kind(v1::Fence::EVENT);
 }
@@ -174,6 +175,7 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_dying_arenas(snapshot.dying_arenas);
   message->set_sessions_total(snapshot.sessions_total);
   message->set_publishes_total(snapshot.publishes_total);
+  message->set_forwards_total(snapshot.forwards_total);
   message->set_acquires_total(snapshot.acquires_total);
   message->set_hazard_slots(snapshot.hazard_slots);
   message->set_pinned_bytes(snapshot.pinned_bytes);

@@ -22,6 +22,7 @@ Result<PublishAsked> ReadPublish(std::string_view bytes) {
   const auto said = wire::Decode<wire::PublishRequest>(bytes);
   if (!said.ok()) return said.status();
   const wire::Fence fence = said->fence.value_or(wire::Fence{});
+  const wire::Source source = said->source.value_or(wire::Source{});
   return WithArraysCounted({.bytes = bytes,
                             .ns = said->namespace_,
                             .name = said->name,
@@ -40,7 +41,11 @@ Result<PublishAsked> ReadPublish(std::string_view bytes) {
                             .timeout_ms = said->timeout_ms,
                             .lifetime_ms = said->lifetime_ms,
                             .note = said->note,
-                            .seen_notice = said->seen_notice});
+                            .seen_notice = said->seen_notice,
+                            .source_lease = source.lease,
+                            .source_share = source.share,
+                            .source_direct_channel = source.direct_channel_number,
+                            .source_bit = source.direct_channel_bit});
 }
 
 Result<PublishAsked> ReadDescription(std::string_view bytes) {

@@ -31,6 +31,11 @@ struct PublishAsked {
   uint64_t lifetime_ms = 0;
   std::string_view note{};
   uint64_t seen_notice = 0;
+  // Of a forward; all 0: the range is the session's own.
+  uint64_t source_lease = 0;
+  uint64_t source_share = 0;
+  uint64_t source_direct_channel = 0;
+  uint64_t source_bit = 0;
 };
 
 // INVALID_ARGUMENT: the bytes are not a v1.PublishRequest. CheckPublish checks the individual specs.

@@ -62,6 +62,10 @@ PublishCall CallOf(const PublishAsked& asked) {
   call.lifetime = std::chrono::milliseconds(std::min(asked.lifetime_ms, kLongest));
   if (asked.fence_kind == v1::Fence::EVENT) call.fence.event = asked.fence_event;
   call.channel = ChannelEndId{asked.channel};
+  if (asked.source_lease != 0 || asked.source_share != 0 || asked.source_direct_channel != 0) {
+    call.source = ShareSource{LeaseId{asked.source_lease}, ShareId{asked.source_share}, asked.source_direct_channel,
+                              asked.source_bit};
+  }
   call.note = asked.note;
   call.seen_notice = asked.seen_notice;
   return call;

@@ -26,6 +26,11 @@
 //
 // A consumer that takes back its `taken` afterwards is too late: no other session gets what the producer has written
 // there since.
+//
+// A consumer may publish what it received once more, without a copy, while it has not flipped the bit: it asks the
+// broker, which sets the bit in `kept` of the control block before it answers. The producer uses a range again when its
+// bit was flipped and is not kept; it loads `kept` after it has seen the flip, or that the consumer has gone. The
+// broker clears the bit when no share uses the bytes any more.
 #pragma once
 
 #include <array>
@@ -107,6 +112,7 @@ struct ControlBlock {
   // Valid with `opened`: entry n, from 1, has the sequence `sequence` + n + shares that the consumer received by calls.
   uint64_t sequence;
   uint64_t stream;  // of all entries
+  std::array<uint64_t, kReturnWords> kept;  // shared: by return bit: shares of the broker use the range
 };
 
 constexpr uint64_t BytesOfProducerPage(uint64_t capacity) {
@@ -148,6 +154,19 @@ inline bool StoreSeen(ProducerPage& page, uint64_t seen, const ControlBlock& con
 // Consumer, on any thread: it does not read the range of this bit any more.
 inline void Return(ConsumerPage& page, uint64_t bit) {
   std::atomic_ref<uint64_t>(page.returned[bit / 64]).fetch_xor(uint64_t{1} << bit % 64, std::memory_order_release);
+}
+
+// Broker, one thread at a time: shares use the range of this bit, or no share does any more.
+inline void Keep(ControlBlock& control, uint64_t bit, bool kept) {
+  uint64_t& word = control.kept[bit / 64];
+  const uint64_t mask = uint64_t{1} << bit % 64;
+  const uint64_t now = Load(word, std::memory_order_relaxed);
+  Store(word, kept ? now | mask : now & ~mask, std::memory_order_release);
+}
+// Producer: those of these ranges that it may use again. REQUIRES: their bits were seen to be flipped, or the
+// consumer's end was.
+inline uint64_t NotKept(const ControlBlock& control, uint32_t word, uint64_t bits) {
+  return bits & ~Load(control.kept[word], std::memory_order_acquire);
 }
 
 // Broker, to revoke. From the fence on each end sees that the direct channel is revoked; then load how far they are.

@@ -153,8 +153,9 @@ class Broker(Session):
 
         Copies once; an array that was born in broker memory (`empty`, a `convert` result) is not copied. Such an array
         becomes the share and must not be written any more: a NumPy array turns read-only; use a new `empty` for the
-        next frame. `sealed=True` copies into memory that no process can write. A tensor that requires grad is put
-        without its gradient.
+        next frame. An array that was got or received in this namespace, or a contiguous part of one, is not copied
+        either unless this process has written to it: the new share uses the same bytes. `sealed=True` copies into memory
+        that no process can write. A tensor that requires grad is put without its gradient.
 
         Args:
             array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface

@@ -39,6 +39,7 @@ Mode = Literal["queue", "broadcast", "latest"]
 OnSlow = Literal["block", "drop_oldest"]
 # Errors that may pass when another process frees memory.
 _EMPTY: Final = "CHANNEL_EMPTY"
+_COPIED: Final = frozenset({"PLACEMENT_PUBLISHED", "NOT_FORWARDED"})
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
 
@@ -209,8 +210,9 @@ class Channel:
     def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """Sends an array, or a tree as in `Broker.put`; waits for room in the queue and in memory.
 
-        Copies once; an array that was born in broker memory (`Broker.empty`) is not copied, and must not be written any
-        more.
+        Copies once. An array that was born in broker memory (`Broker.empty`) is not copied, and must not be written any
+        more. An array that was received or got from this namespace, or a contiguous part of one, is not copied either
+        unless it was written since.
 
         Args:
             array: as in `Broker.put`.
@@ -394,20 +396,23 @@ class Channel:
     def _send(self, message: _Message, due: _Due) -> None:
         self._opened("sender")
         sources, structure, metadata = message
+        copies = False
         while True:
             connection = self._broker._connection
-            born_there = connection.ask(lambda core: placement_of(core, sources))
+            there = None if copies else connection.ask(lambda core: placement_of(core, sources))
             try:
-                placement = born_there or self._placed(message, due)
+                placement = there or self._placed(message, due)
                 self._on("sender", lambda end: end.send(placement, structure, metadata, due.left(), self._waits))
             except BrokerError as refused:
-                # Another thread has published the array that was born there: now it is copied like any other.
-                if born_there is not None and refused.reason == "PLACEMENT_PUBLISHED":
+                # Another thread has published the array that was born there, or its share is gone: now it is copied like
+                # any other.
+                if there is not None and refused.reason in _COPIED:
+                    copies = True
                     continue
                 if isinstance(refused, InvalidRequest):
                     raise tree.with_way_out(refused, structure) from None
                 raise
-            if born_there is not None:
+            if there is not None and not there.forwards:
                 freeze(sources)
             return
 

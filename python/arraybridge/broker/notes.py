@@ -26,4 +26,9 @@ def of_put(framework: str, born_there: bool, sealed: bool) -> str:
     """How a share's bytes were written to broker memory."""
     if born_there:
         return cut(f"{framework} identity: born in broker memory")
-    return cut(f"{framework} place: {'sealed' if sealed else 'not in broker memory'}")
+    return cut(f"{framework} place: {'sealed' if sealed else 'not in memory of this namespace'}")
+
+
+def of_forward(framework: str) -> str:
+    """How bytes of a share were published once more."""
+    return cut(f"{framework} identity: bytes of a share")

@@ -28,7 +28,9 @@ def source_of_share(array: Any) -> Source:
 
 
 def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
-    """The unpublished placement in broker memory in which all these arrays were born; None: there is none."""
+    """The unpublished placement in broker memory in which all these arrays were born, or the part of a share of this
+    namespace in which they lie; None: there is neither.
+    """
     if any(source.description.fill for source in sources):
         return None
     return core.placement_of([source.view() for source in sources])

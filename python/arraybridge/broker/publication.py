@@ -19,7 +19,8 @@ from arraybridge.errors import InvalidRequest
 
 
 _PUT_ALIKE: Final = _core.PutOptions(
-    note=notes.of_put("array", False, False), note_in_place=notes.of_put("array", True, False), wait=False
+    note=notes.of_put("array", False, False), note_in_place=notes.of_put("array", True, False),
+    note_forward=notes.of_forward("array"), wait=False,
 )
 
 
@@ -65,7 +66,8 @@ class Publication(NamedTuple):
         framework = sources[0].description.framework
         options = _core.PutOptions(
             replace, sealed, structure, said, lifetime_s,
-            notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), waits,
+            notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), notes.of_forward(framework),
+            waits,
         )  # fmt: skip
         return cls(sources, name or "", structure, sealed, options)
 

@@ -17,6 +17,7 @@ class ModelTest : public BrokerTest {
     uint32_t uid = 0;
     std::vector<Handle> arenas;
     std::map<LeaseId, std::pair<uint32_t, std::string>> leases;
+    std::map<LeaseId, Handle> handles;
   };
 
   uint64_t Random(uint64_t below) { return std::uniform_int_distribution<uint64_t>(0, below - 1)(random_); }
@@ -25,7 +26,7 @@ class ModelTest : public BrokerTest {
 
   void Join() {
     const auto uid = static_cast<uint32_t>(Random(2));
-    clients_.push_back({Open(uid), uid, {}, {}});
+    clients_.push_back({Open(uid), uid, {}, {}, {}});
   }
   void Leave() {
     const auto at = clients_.begin() + static_cast<std::ptrdiff_t>(Random(clients_.size()));
@@ -58,6 +59,21 @@ class ModelTest : public BrokerTest {
       EXPECT_THAT(share.status().reason(), testing::AnyOf("NAME_TAKEN", "OVERLAP", "OUT_OF_BOUNDS"));
     }
   }
+  // Publishes a leased share once more. Its arena may be any client's of the same user, alive or not.
+  void ForwardSome() {
+    Client& client = Anyone();
+    if (client.leases.empty()) return;
+    const auto lease = std::next(client.leases.begin(), static_cast<std::ptrdiff_t>(Random(client.leases.size())));
+    const Handle& handle = client.handles.at(lease->first);
+    const std::string name = AnyName();
+    auto call = Call(handle, name, handle.offset, handle.size);
+    call.source = ShareSource{.lease = lease->first};
+    call.replace = Random(2) == 0;
+    const bool taken = names_.contains({client.uid, name});
+    const auto share = broker().Publish(client.session, call);
+    EXPECT_EQ(share.ok(), !taken || call.replace) << share.status().ToString();
+    if (share.ok()) names_[{client.uid, name}] = share->generation;
+  }
   void AcquireSome() {
     Client& client = Anyone();
     const std::string name = AnyName();
@@ -67,6 +83,13 @@ class ModelTest : public BrokerTest {
     if (!acquired.ok()) return;
     EXPECT_EQ(acquired->shares.at(0).facts->generation, known->second);
     client.leases[acquired->shares.at(0).lease] = known->first;
+    const Handle& handle = acquired->shares.at(0).handle;
+    Handle place;
+    place.arena = handle.arena;
+    place.generation = handle.generation;
+    place.offset = handle.offset;
+    place.size = handle.size;
+    client.handles[acquired->shares.at(0).lease] = std::move(place);
   }
   void ReleaseSome() {
     Client& client = Anyone();
@@ -93,7 +116,8 @@ class ModelTest : public BrokerTest {
     if (dice < 2) return clients_.size() < 8 ? Join() : Sweeping();
     if (dice < 3) return Leave();
     if (dice < 15) return Allocate();
-    if (dice < 40) return PublishSome();
+    if (dice < 34) return PublishSome();
+    if (dice < 40) return ForwardSome();
     if (dice < 60) return AcquireSome();
     if (dice < 80) return ReleaseSome();
     if (dice < 90) return WithdrawSome();
@@ -131,6 +155,7 @@ TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
   }
   EXPECT_GT(Now().publishes_total, 1000u);
   EXPECT_GT(Now().acquires_total, 1000u);
+  EXPECT_GT(Now().forwards_total, 100u);
 
   world().held = false;
   world().mapped_writable = false;

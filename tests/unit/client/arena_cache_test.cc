@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "tests/unit/client/static_mapping.h"
+
 namespace arraybridge {
 namespace {
 
@@ -80,6 +82,49 @@ TEST_F(ArenaCacheTest, WhatArraysUseStays) {
   EXPECT_TRUE(cache.full());
   EXPECT_THAT(mapped_, ElementsAre(3));
   EXPECT_EQ(cache.Find(3, 1), third);
+}
+
+TEST_F(ArenaCacheTest, FindsTheArenaInWhichBytesLie) {
+  ArenaCache cache({.arenas = 2, .bytes = UINT64_MAX});
+  const auto fresh = std::make_shared<ReadArena>();
+  fresh->handle.arena = 7;
+  fresh->handle.kind = HandleKind::kMemfd;
+  fresh->handle.arena_size = StaticMapping::kBytes;
+  fresh->shared = std::make_unique<StaticMapping>();
+  const std::byte* const start = fresh->shared->data();
+  EXPECT_FALSE(cache.FindAt(start, 1).has_value());
+  const auto arena = cache.Add(fresh);
+  const auto place = cache.FindAt(start + 512, 256);
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(place->arena, arena);
+  EXPECT_EQ(place->offset, 512u);
+  EXPECT_FALSE(place->own);
+  EXPECT_TRUE(cache.FindAt(start + StaticMapping::kBytes - 1, 1).has_value());
+  EXPECT_FALSE(cache.FindAt(start + StaticMapping::kBytes - 1, 2).has_value()) << "beyond it";
+  EXPECT_FALSE(cache.FindAt(start - 1, 1).has_value()) << "before it";
+}
+
+TEST(LeasedRangesTest, FindsALeaseWhoseRangeContainsTheBytes) {
+  LeasedRanges leases;
+  leases.Add(0, 1024, 7);
+  leases.Add(256, 256, 8);
+  leases.Add(2048, 256, 9);
+  const auto found = [&](uint64_t offset, uint64_t bytes) {
+    const auto leased = leases.Find(offset, bytes);
+    return leased ? leased->lease : 0;
+  };
+  EXPECT_EQ(found(256, 256), 8u);
+  EXPECT_EQ(found(256, 257), 7u) << "a share that begins earlier and ends later";
+  EXPECT_EQ(found(512, 512), 7u);
+  EXPECT_EQ(found(512, 513), 0u);
+  EXPECT_EQ(found(1024, 1), 0u);
+  EXPECT_EQ(found(2048, UINT64_MAX), 0u);
+  leases.Remove(256, 8);
+  leases.Remove(256, 8);
+  EXPECT_EQ(found(256, 256), 7u);
+  leases.Add(0, 1024, 10);
+  leases.Remove(0, 7);
+  EXPECT_EQ(found(0, 1024), 10u) << "another lease of the same share";
 }
 
 }  // namespace

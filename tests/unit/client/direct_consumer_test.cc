@@ -73,6 +73,22 @@ TEST_F(DirectConsumerTest, TakesInOrder) {
   EXPECT_EQ(Take(), Outcome::kEmpty);
 }
 
+TEST_F(DirectConsumerTest, KnowsTheRangesOfWhatItTookUntilTheyAreReturned) {
+  direct_channel::WriteEntry(page(), 4, {.arena = 1, .offset = 256, .size = 512, .bit = 5}, "");
+  EXPECT_EQ(taken_.Find(1, 256, 512), std::nullopt);
+  EXPECT_EQ(Take(), Outcome::kTaken);
+  const auto held = taken_.Find(1, 512, 256);
+  ASSERT_TRUE(held.has_value());
+  EXPECT_EQ(held->bit, 5u);
+  EXPECT_EQ(held->offset, 256u);
+  EXPECT_EQ(held->size, 512u);
+  EXPECT_EQ(taken_.Find(2, 512, 256), std::nullopt) << "another arena";
+  EXPECT_EQ(taken_.Find(1, 0, 512), std::nullopt) << "before it";
+  EXPECT_EQ(taken_.Find(1, 512, 257), std::nullopt) << "beyond it";
+  taken_.Return(5);
+  EXPECT_EQ(taken_.Find(1, 512, 256), std::nullopt);
+}
+
 TEST_F(DirectConsumerTest, WhatTheBrokerTookIsNotTaken) {
   Put(1);
   Put(2);

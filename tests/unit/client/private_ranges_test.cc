@@ -36,12 +36,12 @@ class PrivateRangesTest : public testing::Test {
   }
   void TearDown() override { ::munmap(writer_, 2 * kSize); }
 
-  std::unique_ptr<Mapping> Map(uint64_t offset) {
+  std::unique_ptr<PrivateMapping> Map(uint64_t offset) {
     auto mapping = MakeHostMapper()->MapPrivate(handle_, offset, kSize);
     EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
-    return *std::move(mapping);
+    return std::make_unique<PrivateMapping>(ranges_, offset, *std::move(mapping));
   }
-  static int64_t Sum(const Mapping& mapping) {
+  static int64_t Sum(const PrivateMapping& mapping) {
     int64_t sum = 0;
     for (uint64_t at = 0; at < mapping.size(); at += kPage) sum += static_cast<int64_t>(mapping.data()[at]);
     return sum;
@@ -61,7 +61,7 @@ TEST_F(PrivateRangesTest, ACleanRangeComesBackWithItsPages) {
   auto range = Map(0);
   const std::byte* const data = range->data();
   EXPECT_EQ(Sum(*range), 512 * 7);
-  ranges_.GiveBack(0, std::move(range));
+  ranges_.GiveBack(std::move(range));
   range = ranges_.Take(0, kSize);
   ASSERT_NE(range, nullptr);
   EXPECT_EQ(range->data(), data);
@@ -76,7 +76,7 @@ TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
     auto range = Map(256);
     static_cast<void>(Sum(*range));
     range->data()[at] = std::byte{9};
-    ranges_.GiveBack(256, std::move(range));
+    ranges_.GiveBack(std::move(range));
     EXPECT_EQ(ranges_.Take(256, kSize), nullptr) << "written at " << at;
   }
 }
@@ -84,7 +84,7 @@ TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
 TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
   auto range = Map(kPage);
   EXPECT_EQ(Sum(*range), 512 * 7);
-  ranges_.GiveBack(kPage, std::move(range));
+  ranges_.GiveBack(std::move(range));
   std::memset(writer_ + kPage, 8, kSize);
   range = ranges_.Take(kPage, kSize);
   ASSERT_NE(range, nullptr);
@@ -92,16 +92,32 @@ TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
 }
 
 TEST_F(PrivateRangesTest, IsKnownByItsPlaceAndSize) {
-  ranges_.GiveBack(0, Map(0));
+  ranges_.GiveBack(Map(0));
   EXPECT_EQ(ranges_.Take(256, kSize), nullptr);
   EXPECT_EQ(ranges_.Take(0, kSize - 1), nullptr);
   EXPECT_NE(ranges_.Take(0, kSize), nullptr);
 }
 
 TEST_F(PrivateRangesTest, KeepsTheLatestFew) {
-  for (uint64_t i = 0; i < 9; ++i) ranges_.GiveBack(i * kPage, Map(i * kPage));
+  for (uint64_t i = 0; i < 9; ++i) ranges_.GiveBack(Map(i * kPage));
   EXPECT_EQ(ranges_.Take(0, kSize), nullptr);
   for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kSize), nullptr) << i;
+}
+
+TEST_F(PrivateRangesTest, FindsAMappingAsLongAsItExists) {
+  auto range = Map(256);
+  const std::byte* const data = range->data();
+  EXPECT_EQ(ranges_.Find(data, kSize), 256u);
+  EXPECT_EQ(ranges_.Find(data + kSize - 1, 1), 256u + kSize - 1);
+  EXPECT_EQ(ranges_.Find(data, kSize + 1), std::nullopt);
+  EXPECT_EQ(ranges_.Find(data - 1, 1), std::nullopt);
+  EXPECT_EQ(ranges_.Find(data + kSize, 1), std::nullopt);
+  const auto other = Map(kPage);
+  EXPECT_EQ(ranges_.Find(other->data() + 5, 3), kPage + 5);
+  EXPECT_EQ(ranges_.Find(data + 5, 3), 256u + 5);
+  range->data()[0] = std::byte{9};
+  ranges_.GiveBack(std::move(range));
+  EXPECT_EQ(ranges_.Find(data, 1), std::nullopt) << "its address may be another's now";
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// DirectConsumers are the consuming ends of a session, open or ended, whose entries may still be in use: a thread that
+// publishes what it received once more finds the entry here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "client/direct_channels/direct_consumer.h"
+#include "proto/boundary/mutex.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class DirectConsumers {
+ public:
+  void Add(const std::shared_ptr<DirectConsumer>& consumer) AB_EXCLUDES(mutex_);
+  struct Found {
+    uint64_t number = 0;  // of the direct channel
+    DirectConsumer::Held entry;
+  };
+  // The entry whose range contains these bytes. REQUIRES: as DirectConsumer::Find.
+  std::optional<Found> Find(uint64_t arena, uint64_t offset, uint64_t bytes) const AB_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  // Ends and leases own them.
+  std::vector<std::weak_ptr<DirectConsumer>> consumers_ AB_GUARDED_BY(mutex_);
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,130 @@
+#include "client/shares/forward.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "client/arenas/carver.h"
+#include "client/memory/host/pagemap.h"
+
+namespace arraybridge {
+namespace {
+
+// A right of this session to bytes of a share, and the range of the share.
+struct Holding {
+  codec::Source source;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
+
+// A lease, a hazard slot or a return bit keeps these bytes, because arrays in them are in use.
+std::optional<Holding> HoldingOf(Session& session, const ReadArena& arena, uint64_t offset, uint64_t bytes) {
+  if (const auto leased = arena.leases.Find(offset, bytes)) {
+    return Holding{{.lease = leased->lease}, leased->offset, leased->size};
+  }
+  const uint64_t id = arena.handle.arena;
+  if (const auto sent = session.direct_consumers().Find(id, offset, bytes)) {
+    return Holding{{.direct_channel = sent->number, .bit = sent->entry.bit}, sent->entry.offset, sent->entry.size};
+  }
+  const catalogue::Facts facts = session.hazards().FindHeld(id, offset, bytes);
+  if (facts.share == 0) return std::nullopt;
+  return Holding{{.share = facts.share}, facts.offset, facts.size};
+}
+
+Status NoForward() { return NotFound("the arrays do not lie in shares of this connection"); }
+
+Status Apart() { return NotFound("the arrays do not lie in one share").Because("APART"); }
+
+// The place of an array that can be a part of a forward.
+Result<ArenaCache::Place> PlaceOf(Session& session, const View& view) {
+  if (view.device.type != kDeviceCpu) return NoForward();
+  const bool compact = view.compact();
+  const uint64_t bytes = compact ? view.nbytes() : 1;
+  auto place = session.read().FindAt(view.data, bytes);
+  if (!place) return NoForward();
+  if (!compact || place->offset % kArrayAlignment != 0) {
+    return NotFound("an array in a share is not contiguous, or not aligned to ", kArrayAlignment, " bytes")
+        .Because("LAYOUT");
+  }
+  if (place->own && !NeverWritten(static_cast<const std::byte*>(view.data), bytes)) {
+    return NotFound("an array was written since this process mapped its share").Because("WRITTEN");
+  }
+  return *std::move(place);
+}
+
+Status Refused(std::string_view why) {
+  return FailedPrecondition("the arrays cannot be published once more, because ", why, ": publish a copy of them")
+      .Because("NOT_FORWARDED");
+}
+
+}  // namespace
+
+Placement::Placement(std::shared_ptr<const Forward> forward, std::vector<View> views)
+    : forward_(std::move(forward)), views_(std::move(views)) {}
+
+Result<Placement> FindForward(Session& session, std::span<const View> views) {
+  std::shared_ptr<ReadArena> arena;
+  uint64_t first = UINT64_MAX;
+  uint64_t last = 0;
+  std::vector<View> parts(views.begin(), views.end());
+  for (View& view : parts) {
+    if (view.dtype.empty()) view.dtype = NameOf(view.type);
+    if (view.data == nullptr) continue;
+    auto place = PlaceOf(session, view);
+    if (!place.ok()) return arena && place.status().reason().empty() ? Apart() : place.status();
+    if (arena && arena != place->arena) return Apart();
+    arena = std::move(place->arena);
+    first = std::min(first, place->offset);
+    last = std::max(last, place->offset + view.nbytes());
+    view.data = arena->shared->data() + place->offset;
+    view.strides = CompactStrides(view.shape);
+    view.read_only = true;
+  }
+  if (!arena) return NoForward();
+  const auto holding = HoldingOf(session, *arena, first, last - first);
+  if (!holding) return Apart();
+  const uint64_t size = std::min(Carver::Granules(last - first), holding->offset + holding->size - first);
+  auto forward = std::make_shared<const Placement::Forward>(
+      Placement::Forward{session.shared_releases(), std::move(arena), first, size, holding->source});
+  return Placement(std::move(forward), std::move(parts));
+}
+
+Result<Share> PublishForward(Session& session, std::string_view ns, const Placement& placement,
+                             const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
+  const Placement::Forward& forward = *placement.forward();
+  if (forward.releases.get() != &session.releases()) {
+    return Refused("their share went with an earlier connection");
+  }
+  const Handle& arena = forward.arena->handle;
+  codec::Publish request = RequestFor(session, options, arena.arena, arena.generation);
+  request.ns = ns;
+  request.offset = forward.offset;
+  request.size = forward.size;
+  request.source = forward.source;
+  request.channel = into.channel;
+  request.timeout_ms = into.timeout_ms;
+  request.seen_notice = into.seen_notice;
+  request.arrays.reserve(placement.described().size());
+  const std::byte* const start = forward.arena->shared->data() + forward.offset;
+  for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, start));
+  // The session owns the lifeline and therefore outlives its handlers.
+  const auto handler = [&session](const Result<Answer>& answer) {
+    const auto published = answer.ok() ? codec::DecodePublished(answer->payload) : answer.status();
+    if (published.ok()) session.written().Return(published->returned);
+  };
+  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+  if (!answer.ok()) {
+    const Status& why = answer.status();
+    if (why.reason() == Lifeline::kUnanswered) {
+      Expect(session, why, ns, std::move(request), arena.device, arena.kind);
+    }
+    // A broker of an earlier version looks for an arena that this session writes.
+    return why.reason() == "ARENA_NOT_FOUND" ? Refused("the broker is of an earlier version") : why;
+  }
+  auto published = codec::DecodePublished(answer->payload);
+  if (!published.ok()) return published.status();
+  session.written().Return(published->returned);
+  return ShareOf(*std::move(published), ns, std::move(request), arena.device, arena.kind, session);
+}
+
+}  // namespace arraybridge

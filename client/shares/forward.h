@@ -1,0 +1,39 @@
+// A Forward is a part of a share that this process holds and that is published once more, without a copy. The broker
+// keeps the bytes for both shares.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <arraybridge/array.h>
+#include <arraybridge/broker.h>
+
+#include "client/arenas/arena_cache.h"
+#include "client/session/session.h"
+#include "client/shares/placement.h"
+#include "client/wire/codec.h"
+
+namespace arraybridge {
+
+// The views of its Placement keep the share.
+struct Placement::Forward {
+  std::shared_ptr<ReleaseQueue> releases;  // of the session that holds the share
+  std::shared_ptr<ReadArena> arena;
+  uint64_t offset = 0;  // of the part, in the arena
+  uint64_t size = 0;
+  codec::Source source;
+};
+
+// Finds the share of host memory in which all these arrays lie. NOT_FOUND: there is none. LAYOUT: an array in a share
+// is not compact and aligned. WRITTEN: this process wrote it since it mapped the share copy-on-write. APART: the arrays
+// do not lie in one share.
+Result<Placement> FindForward(Session& session, std::span<const View> views);
+
+// FAILED_PRECONDITION, NOT_FORWARDED: publish a copy. REQUIRES: the placement is a forward.
+Result<Share> PublishForward(Session& session, std::string_view ns, const Placement& placement,
+                             const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
+
+// Whether the caller must publish a copy instead.
+inline bool IsNotForwarded(const Status& refusal) { return refusal.reason() == "NOT_FORWARDED"; }
+
+}  // namespace arraybridge

@@ -1,0 +1,102 @@
+#include "daemon/broker/shares/forwards.h"
+
+#include <utility>
+
+#include "daemon/broker/quota/namespace.h"
+
+namespace arraybridge {
+namespace {
+
+bool IsInside(const Share& share, uint64_t offset, uint64_t size) {
+  return offset >= share.offset && offset - share.offset <= share.size && size <= share.size - (offset - share.offset);
+}
+
+}  // namespace
+
+Status NotForwarded(std::string_view why) {
+  return FailedPrecondition("these bytes cannot be published once more, because ", why, ": publish a copy of them")
+      .Because("NOT_FORWARDED");
+}
+
+// Any session with a right to the namespace may acquire a share that has a name. For another share the session needs a
+// lease or a hazard slot.
+Result<Share*> Forwards::FindHeld(const Session& session, const ShareSource& source, const Namespace& ns) const {
+  if (source.lease != LeaseId{}) {
+    const auto leased = session.leases.find(source.lease);
+    return leased == session.leases.end() ? Result<Share*>(NotForwarded("this session has no such lease"))
+                                          : leased->second;
+  }
+  const auto found = ns.shares().find(source.share);
+  if (found == ns.shares().end()) return NotForwarded("their share is gone");
+  Share* const share = found->second.get();
+  if (!share->withdrawn || ns.hazards.IsHeldBy(session, *share)) return share;
+  return NotForwarded("this session does not hold their share");
+}
+
+// The broker does not know which entries a receiver has taken and not returned; the receiver says which range has the
+// bit. If it says wrong, it pins a range of a sender that could be pinned by not returning it, too, and publishes bytes
+// that may change.
+Result<Forwards::Origin> Forwards::FindReceived(const Session& session, const PublishCall& call,
+                                                const Arena& arena) const {
+  const auto direct = direct_channels_.FindReceived(session.id, call.source->direct_channel);
+  if (direct == nullptr) return NotForwarded("their direct channel is gone");
+  if (call.source->bit >= direct_channel::kReturnBits) return NotForwarded("no range has such a return bit");
+  if (arena.writer == nullptr || arena.writer->id != direct->sender) return NotForwarded("their sender is gone");
+  AB_RETURN_IF_ERROR(arena.CheckInside(call.offset, call.size));
+  // One look: the forwards of an entry may be many. Mostly all are of the whole entry.
+  Share* const root = direct->kept->RootOf(call.source->bit);
+  const bool same = root != nullptr && root->arena == &arena && IsInside(*root, call.offset, call.size);
+  if (same) return Origin{root, nullptr};
+  return Origin{nullptr, direct->kept};
+}
+
+Result<Forwards::Origin> Forwards::Find(const Session& session, const PublishCall& call, const Arena& arena) const {
+  // A GPU has no read-only mappings: every reader may have written.
+  if (arena.kind() != HandleKind::kMemfd) return NotForwarded("they are not in host memory");
+  if (!arena.immutability.has_value()) return NotForwarded("their arena is not sealed");
+  if (call.sealed && arena.immutability != Immutability::kEnforced) return NotForwarded("their arena is not sealed");
+  if (call.source->direct_channel != 0) return FindReceived(session, call, arena);
+  const auto held = FindHeld(session, *call.source, *arena.ns());
+  if (!held.ok()) return held.status();
+  Share& share = **held;
+  if (share.arena != &arena || call.size == 0 || !IsInside(share, call.offset, call.size) ||
+      call.offset % kArrayAlignment != 0) {
+    return NotForwarded("they do not lie in the share");
+  }
+  if (!share.fence.done()) return NotForwarded("they are still being made");
+  return Origin{share.root == nullptr ? &share : share.root, nullptr};
+}
+
+void Forwards::Add(Session& maker, Share& share, Origin origin, const ShareSource& source) {
+  ++total;
+  share.forwarded_by = &maker;
+  maker.forwarded.emplace(share.facts->id, &share);
+  share.arena->AddForward(&share);
+  if (origin.root != nullptr) {
+    share.root = origin.root;
+    ++origin.root->forwards;
+    // It waits no longer for hazard slots; it does again after its last forward.
+    if (origin.root->withdrawn) hazards_.Unwait(*origin.root);
+    return;
+  }
+  share.kept_bit = source.bit;
+  share.kept_in = std::move(origin.ranges);
+  share.kept_in->roots.emplace(source.bit, &share);
+  share.kept_in->pages->Keep(source.bit, true);
+}
+
+Share* Forwards::Remove(Share& share) {
+  // The session may have ended and be cleared in slices.
+  if (share.forwarded_by != nullptr) share.forwarded_by->forwarded.erase(share.facts->id);
+  share.arena->DropForward(&share);
+  if (share.root != nullptr) {
+    --share.root->forwards;
+    return share.root;
+  }
+  KeptRanges& ranges = *share.kept_in;
+  ranges.roots.erase({share.kept_bit, &share});
+  if (ranges.pages != nullptr && ranges.RootOf(share.kept_bit) == nullptr) ranges.pages->Keep(share.kept_bit, false);
+  return nullptr;
+}
+
+}  // namespace arraybridge

@@ -28,13 +28,25 @@ uint64_t Channel::Open(const Member& member) {
   had_receivers_ = true;
   // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
   // came late still learns that the stream ended in order. It is not told of deaths before its time.
-  const Notice* const newest = to_receivers_.newest();
-  const bool over = senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
-  uint64_t seen = over ? newest->number - 1 : to_receivers_.last();
+  uint64_t seen = to_receivers_.last() - (ended_in_order() ? 1 : 0);
   for (const Notice* next = to_receivers_.After(0); next != nullptr; next = to_receivers_.After(next->number)) {
     if (next->after > taken()) return std::min(seen, next->number - 1);
   }
   return seen;
+}
+
+bool Channel::ended_in_order() const {
+  const Notice* const newest = to_receivers_.newest();
+  return senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
+}
+
+// A receiver that died may have been told too late to act on it: it had not yet closed the next channel of a pipeline.
+bool Channel::end_is_untold() const {
+  if (!ended_in_order() || receivers_ > 0) return false;
+  if (!had_receivers_) return true;
+  const Notice* const last = to_senders_.newest();
+  return last->how == EndedHow::kDied ||
+         (last->how == EndedHow::kAbandoned && told_to_receiver_ < to_receivers_.last());
 }
 
 void Channel::Close(ChannelEndId id, Notice end) {
@@ -53,11 +65,13 @@ void Channel::Close(ChannelEndId id, Notice end) {
   if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) to_receivers_.Add(std::move(end));
 }
 
-Status Channel::NoticeTo(ChannelRole role, uint64_t seen) const {
+Status Channel::NoticeTo(ChannelRole role, uint64_t seen) {
   const bool receives = role == ChannelRole::kReceiver;
   const Notice* const next = (receives ? to_receivers_ : to_senders_).After(seen);
   if (next == nullptr || (receives && next->after > taken())) return Ok();
-  return receives ? ToReceiver(*next, name_) : ToSender(*next, name_);
+  if (!receives) return ToSender(*next, name_);
+  told_to_receiver_ = std::max(told_to_receiver_, next->number);
+  return ToReceiver(*next, name_);
 }
 
 Status Channel::CheckSend(bool from_direct) const {

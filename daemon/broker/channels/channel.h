@@ -54,8 +54,8 @@ class Channel {
   const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
-  // A receiver may still come for what was sent: shares are queued, or no receiver ever was.
-  bool awaits_receiver() const { return queued() > 0 || (stream_ > 0 && !had_receivers_); }
+  // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
+  bool awaits_receiver() const { return queued() > 0 || end_is_untold(); }
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return stream_; }
 
@@ -72,7 +72,7 @@ class Channel {
 
   // A notice that the caller has not seen, as ToReceiver or ToSender words it; OK: there is none. `seen`: the number of
   // the last notice that the caller has seen. A receiver gets a notice when the shares before it have been received.
-  Status NoticeTo(ChannelRole role, uint64_t seen) const;
+  Status NoticeTo(ChannelRole role, uint64_t seen);
   // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL. `from_direct`: the share was sent before on the
   // direct channel, and has room reserved.
   Status CheckSend(bool from_direct = false) const;
@@ -94,6 +94,10 @@ class Channel {
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
+  // No stream runs, and the last one was closed by its senders.
+  bool ended_in_order() const;
+  // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so.
+  bool end_is_untold() const;
   // Shares that were received, or dropped, of all that were ever sent.
   uint64_t taken() const { return sent_ - queue_.size(); }
 
@@ -107,8 +111,9 @@ class Channel {
   uint64_t receivers_ = 0;
   uint64_t stream_ = 0;
   bool had_receivers_ = false;
-  bool missing_ = false;  // shares were lost since the last notice to receivers
-  uint64_t sent_ = 0;     // shares that were ever queued
+  bool missing_ = false;           // shares were lost since the last notice to receivers
+  uint64_t sent_ = 0;              // shares that were ever queued
+  uint64_t told_to_receiver_ = 0;  // number of the last notice that a receiver got
   Notices to_receivers_;
   Notices to_senders_;
   std::deque<Share*> queue_;

@@ -61,7 +61,7 @@ class Model {
   std::string Receive(int end, uint64_t* share) {
     for (Entry& each : log_) {
       if (each.notice.empty() && !each.received) return each.received = true, *share = each.share, "";
-      if (!each.notice.empty() && open_[end].seen.insert(&each).second) return each.notice;
+      if (!each.notice.empty() && open_[end].seen.insert(&each).second) return told_.insert(&each), each.notice;
     }
     return "CHANNEL_EMPTY";
   }
@@ -78,7 +78,11 @@ class Model {
       to_senders_.push_back({how == Step::kClose ? "NO_RECEIVER" : "RECEIVER_" + lost});
       for (Entry& each : log_) each.received = each.received || how == Step::kClose;
     }
-    const bool awaited = Queued() > 0 || !had_receivers_;
+    const bool over = !running_ && Newest() != nullptr && Newest()->notice == "CHANNEL_ENDED";
+    const std::string lost_last = to_senders_.empty() ? "" : to_senders_.back().notice;
+    const bool untold =
+        lost_last == "RECEIVER_DIED" || (lost_last == "RECEIVER_ABANDONED" && !told_.contains(Newest()));
+    const bool awaited = Queued() > 0 || (over && (untold || !had_receivers_));
     if (open_.empty() && !awaited) *this = Model();
   }
 
@@ -107,6 +111,7 @@ class Model {
   std::map<int, OpenEnd> open_;
   std::deque<Entry> log_;  // entries are never moved: they are identified by their address
   std::deque<Entry> to_senders_;
+  std::set<const Entry*> told_;  // notices that a receiver got
   bool running_ = false;
   bool had_receivers_ = false;
 };

@@ -1,7 +1,12 @@
 #include "client/ctl/command_line.h"
 
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
 #include <iostream>
 #include <map>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <arraybridge/token.h>
@@ -9,6 +14,7 @@
 #include "client/ctl/admin/cdi.h"
 #include "client/ctl/admin/config.h"
 #include "client/ctl/admin/token.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -42,9 +48,46 @@ CLI::Option* TakeTime(CLI::Option* option, uint64_t least, uint64_t most) {
       ->check(CLI::Range(least, most));
 }
 
+// The number of letters to insert, remove or replace that makes `one` of `other` (Levenshtein).
+size_t Distance(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < one.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < other.size(); ++j) {
+      const size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// Which word is no command, and the nearest one; empty if the arguments have another error.
+std::string UnknownCommand(const CLI::App& app) {
+  const CLI::App* within = &app;
+  while (!within->get_subcommands().empty()) within = within->get_subcommands().front();
+  const auto known = within->get_subcommands({});
+  const auto words = app.remaining(true);
+  if (known.empty() || words.empty() || words.front().starts_with("-")) return {};
+  const std::string& word = words.front();
+  const auto distance = [&](const CLI::App* command) { return Distance(word, command->get_name()); };
+  const CLI::App* const nearest = *std::ranges::min_element(known, {}, distance);
+  const std::string path = within == &app ? app.get_name() : app.get_name() + " " + within->get_name();
+  // Half of a word's letters may differ: "lst" is near to "ls".
+  const bool near = 2 * distance(nearest) <= std::max<size_t>(2, word.size());
+  const std::string guess = near ? Concat("did you mean '", nearest->get_name(), "'? ") : "";
+  return Concat("'", word.substr(0, 40), "' is not a command of ", path, ": ", guess, "'", path,
+                " --help' lists its commands");
+}
+
 }  // namespace
 
-CommandLine::CommandLine() {
+CommandLine::~CommandLine() = default;
+
+CommandLine::CommandLine()
+    : owned_app_(std::make_unique<CLI::App>("Inspects and administers a running arraybridged.", "arraybridgectl")),
+      app_(*owned_app_) {
   app_.require_subcommand(1);
   app_.fallthrough();  // options may follow the command
   DeclareOptions();
@@ -65,6 +108,11 @@ const int* CommandLine::Parse(int argc, char** argv) {
   try {
     app_.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownCommand(app_);
+    if (!unknown.empty()) {
+      std::cerr << "arraybridgectl: " << Printable(unknown) << '\n';
+      return &(exit_ = kExitUsage);
+    }
     exit_ = app_.exit(error) == 0 ? 0 : kExitUsage;
     return &exit_;
   }

@@ -109,7 +109,8 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   return session.written().Add(std::move(arena), bytes);
 }
 
-// Tries in order: an existing arena; a new arena; a new arena after a local reclaim; waiting for memory.
+// Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena,
+// and waiting for one without more room, whose size is the one that an error names.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
                                      const Device& device, uint64_t bytes, bool own, Deadline deadline) {
   bool reclaimed = false;
@@ -119,7 +120,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     if (!own) {
       if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
     }
-    const uint64_t size = session.written().NextSize(device, bytes, own);
+    const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, own);
     const bool looks = session.direct_producers().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;

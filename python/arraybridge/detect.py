@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from arraybridge import autograph
-from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type, memory_type_named
+from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type, memory_type_named, unknown_framework
 from arraybridge.asdlpack import asdlpack
 
 __all__ = [
@@ -36,6 +36,10 @@ class MemoryType(str, Enum):
     TENSORFLOW = "tensorflow"
     JAX = "jax"
     PYCLESPERANTO = "pyclesperanto"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise unknown_framework(value)
 
     # The same text on every Python version: versions differ in str() and format() of a str enum.
     def __str__(self) -> str:

@@ -172,11 +172,37 @@ PyObject* Reduce(PyObject*, PyObject*) {
   return nullptr;
 }
 
+// "cpu", "cuda:0", "device type 4:0".
+PyObject* DeviceName(PyObject* self) {
+  const Ref device(DeviceOf(self, nullptr));
+  int type = 0;
+  int id = 0;
+  if (device == nullptr || !PyArg_ParseTuple(device.get(), "ii", &type, &id)) return nullptr;
+  if (type == kDeviceCpu) return PyUnicode_FromString("cpu");
+  if (type == kDeviceCuda) return PyUnicode_FromFormat("cuda:%d", id);
+  return PyUnicode_FromFormat("device type %d:%d", type, id);
+}
+
+// Only a mapping of a share can be made again as copy-on-write.
+const char* HolderOf(const View& view) { return view.copy_on_write != nullptr ? "a share" : ""; }
+
 PyObject* Repr(PyObject* self) {
+  const View& view = Self(self);
   const Ref shape(Shape(self, nullptr));
-  if (shape == nullptr) return nullptr;
-  return PyUnicode_FromFormat("View(shape=%R, dtype='%s'%s)", shape.get(), Self(self).dtype.c_str(),
-                              Self(self).read_only ? ", read_only" : "");
+  const Ref device(DeviceName(self));
+  if (shape == nullptr || device == nullptr) return nullptr;
+  const char* const holder = HolderOf(view);
+  return PyUnicode_FromFormat("<View %s %R on %U, %llu bytes, %s%s%s>",
+                              view.dtype.empty() ? "unnamed dtype" : view.dtype.c_str(), shape.get(), device.get(),
+                              static_cast<unsigned long long>(view.nbytes()), view.read_only ? "read-only" : "writable",
+                              *holder == '\0' ? "" : ", memory of ", holder);
+}
+
+PyObject* ReprHtml(PyObject* self, PyObject*) {
+  const Ref module(PyImport_ImportModule("arraybridge.broker.facts"));
+  const Ref device(DeviceName(self));
+  if (module == nullptr || device == nullptr) return nullptr;
+  return PyObject_CallMethod(module.get(), "table_of_view", "OOs", self, device.get(), HolderOf(Self(self)));
 }
 
 template <class Function>
@@ -212,6 +238,7 @@ PyMethodDef g_methods[] = {
      "memory."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
      "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
+    {"_repr_html_", ReprHtml, METH_NOARGS, nullptr},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

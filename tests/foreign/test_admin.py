@@ -85,7 +85,7 @@ def test_quotas_are_read_and_changed(daemon: Daemon, config: Path, session: Sess
 def test_a_quota_may_be_set_for_one_user(daemon: Daemon, session: Session) -> None:
     me, other = os.getuid(), 4711
     assert ctl(daemon, "quota", "set", "own", "--bytes", "1MiB").returncode == ERROR
-    assert "name the user, too" in ctl(daemon, "quota", "get", "own").stderr
+    assert "name its owner, too (arraybridgectl: --uid UID)" in ctl(daemon, "quota", "get", "own").stderr
     assert "name it without a user" in ctl(daemon, "quota", "get", "team", "--uid", me).stderr
     done(daemon, "quota", "set", "own", "--uid", other, "--bytes", "0")
     assert session.call("Allocate", namespace="own", size=MiB).handle.size == MiB
@@ -137,7 +137,7 @@ def test_shares_of_all_users_can_be_withdrawn(daemon: Daemon, session: Session) 
     session.publish("a", bytes(1000))
     session.publish("b", bytes(1000), "team")
     me = os.getuid()
-    assert "name the user, too" in ctl(daemon, "withdraw", "--admin", "a").stderr
+    assert "name its owner, too (arraybridgectl: --uid UID)" in ctl(daemon, "withdraw", "--admin", "a").stderr
     assert done(daemon, "withdraw", "a", "--uid", me) == "withdrawn\n"
     assert done(daemon, "withdraw", "--admin", "b", "-n", "team") == "withdrawn\n"
     assert ctl(daemon, "withdraw", "--admin", "b", "-n", "team").returncode == NOT_FOUND

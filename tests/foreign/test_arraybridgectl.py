@@ -137,6 +137,25 @@ def test_usage(arguments: list[str]) -> None:
     assert ctl(*arguments).returncode == USAGE
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lst"], "'lst' is not a command of arraybridgectl: did you mean 'ls'? 'arraybridgectl --help' lists its commands"),
+        (["pimg", "-n", "team"], "'pimg' is not a command of arraybridgectl: did you mean 'ping'?"),
+        (["quota", "gett", "own"], "'gett' is not a command of arraybridgectl quota: did you mean 'get'?"),
+        (["photograph"], "'photograph' is not a command of arraybridgectl: 'arraybridgectl --help' lists its commands"),
+        (["\x1b[31mls"], r"'\x1b[31mls' is not a command"),
+        (["x" * 100_000], f"'{'x' * 40}' is not a command"),
+        (["--timout", "5s", "ls"], "not expected: 5s --timout"),
+        (["quota", "get"], "NAMESPACE is required"),
+    ],
+    ids=lambda each: " ".join(each)[:20] if isinstance(each, list) else "",
+)  # fmt: skip
+def test_an_unknown_command_is_answered_with_the_nearest(arguments: list[str], said: str) -> None:
+    answer = ctl(*arguments)
+    assert (answer.returncode, answer.stdout) == (USAGE, "") and said in answer.stderr
+
+
 def test_no_daemon(tmp_path: Path) -> None:
     answer = ctl("ping", "-H", tmp_path)
     assert answer.returncode == CANNOT_CONNECT

@@ -36,6 +36,8 @@ events_per_watcher = 4
 channel_capacity_max = 8
 [namespace.small]
 quota = "8MiB"
+[namespace.tight]
+quota = "6656KiB"
 [namespace.others]
 access = ["uid:4000000"]
 [namespace.seen]
@@ -267,7 +269,7 @@ ROWS = [
     Row("a share that is withdrawn twice", errors.ShareNotFound, lambda s: s.gone("gone twice").withdraw(),
         "was withdrawn or replaced", "share 'gone twice'", "get its name"),
     Row("a name that does not come", errors.BrokerTimeout, lambda s: s.broker.get("nobody", wait=0.02),
-        "timed out", "no share named 'nobody'", "check the name and the namespace=.*larger wait=", "NAME_DID_NOT_COME"),
+        r"timed out after \d+ ms", "no share named 'nobody'", "check the name and the namespace=.*larger wait=", "NAME_DID_NOT_COME"),
     Row("a share of another namespace", errors.InvalidRequest, lambda s: s.at("elsewhere").get(s.share("here")),
         "is of namespace 't", "share 'here'", "share.to.*Broker.namespace='t"),
     Row("a share of another version", errors.InvalidRequest, pickled_elsewhere,
@@ -322,7 +324,7 @@ ROWS = [
         "can never fit", "namespace 'small': .*the quota is 8388608", "put less at once, or raise this limit", "QUOTA_TOO_SMALL"),
     Row("more than is left of the quota", errors.OutOfMemory,
         lambda s: [s.at("small", timeout_s=0.2).put(np.ones(3 << 20, "u1"), f"part {i}") for i in range(4)],
-        "exceed the quota", r"namespace 'small': .*of 8388608 in use", "withdraw shares", "QUOTA_EXCEEDED"),
+        "exceed the quota", r"namespace 'small': 3145728 bytes .*of 8388608 in use", "withdraw shares", "QUOTA_EXCEEDED"),
     # Arrays
     Row("a dtype of objects", errors.UnsupportedDtype, lambda s: s.broker.put(np.array([object()]), "x"),
         "cannot be shared.*Python objects", "numpy to share.*dtype object", r"astype\(float\).*as a list or dict"),
@@ -393,6 +395,7 @@ ROWS = [
             "stack_slices": lambda s: arraybridge.stack_slices([s.array], "pytorch"),
             "memory_types": lambda s: arraybridge.memory_types("numpy", "pytorch"),
             "a decorator": lambda s: decorators.numpy(output_type="pytorch")(len),
+            "MemoryType": lambda s: MemoryType("pytorch"),
             "from_bytes": lambda s: arraybridge.from_bytes(arraybridge.to_bytes(s.array), "pytorch"),
         }.items()
     ),
@@ -513,6 +516,13 @@ def test_a_message_says_what_happened_to_what_and_what_to_do(
         # Words of this package's own code, and names of sides that are not known, help no user.
         assert not any(word in str(caught.value) for word in ("Reason:", "using detect", "from array", "to any", "in vain"))
         scene.patch.undo()
+
+
+def test_a_put_waits_for_no_more_room_than_its_bytes(place: str) -> None:
+    """Although arenas grow when there is room: the second would have 4 MiB."""
+    with Broker(place, namespace="tight", start="never", timeout_s=0.2) as broker:
+        for name in ("first", "second"):
+            broker.put(np.ones(3 << 20, "u1"), name)
 
 
 def test_a_broker_that_this_user_started_is_started_again() -> None:

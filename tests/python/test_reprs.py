@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from processes import Client, start_daemon
 
-from arraybridge import Broker
+from arraybridge import Broker, asdlpack
 from arraybridge.broker.facts import table_of
 from arraybridge.broker.share import Share
 
@@ -58,6 +58,18 @@ def test_a_share_of_many_arrays_shows_the_first(broker: Broker) -> None:
     share = broker.put([np.zeros(each) for each in range(1, 21)], "many")
     assert "float64 (1,), float64 (2,), float64 (3,) and 17 more on cpu, 1680 bytes" in repr(share)
     assert facts(share)["arrays"].endswith("float64 (16,) and 4 more")
+
+
+def test_a_view_shows_its_memory(broker: Broker) -> None:
+    view = broker.put(np.zeros((2, 3), "f4"), "frame").view()
+    assert repr(view) == "<View float32 (2, 3) on cpu, 24 bytes, read-only, memory of a share>"
+    assert facts(view) == {
+        "dtype": "float32", "shape": "(2, 3)", "strides": "(3, 1)", "device": "cpu", "bytes": "24", "access": "read-only",
+        "held by": "a share",
+    }  # fmt: skip
+    own = asdlpack(np.zeros((4, 2))[:, 0])
+    assert repr(own) == "<View float64 (4,) on cpu, 32 bytes, writable>"
+    assert facts(own)["strides"] == "(2,)" and "held by" not in facts(own)
 
 
 def test_names_of_others_are_text(broker: Broker) -> None:

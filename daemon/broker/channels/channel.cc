@@ -78,14 +78,26 @@ uint64_t Channel::Open(Member member) {
   if (broadcasts() && senders_ > 0) return last;
   // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
   // came late still learns that the stream ended in order. It is not told of deaths before its time.
-  const Notice* const newest = to_receivers_.newest();
-  const bool over = senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
-  const uint64_t seen = over ? newest->number - 1 : last;
+  const uint64_t seen = last - (ended_in_order() ? 1 : 0);
   if (broadcasts()) return seen;
   for (const Notice* next = to_receivers_.After(0); next != nullptr; next = to_receivers_.After(next->number)) {
     if (next->after > Passed(member)) return std::min(seen, next->number - 1);
   }
   return seen;
+}
+
+bool Channel::ended_in_order() const {
+  const Notice* const newest = to_receivers_.newest();
+  return senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
+}
+
+// A receiver that died may have been told too late to act on it: it had not yet closed the next channel of a pipeline.
+bool Channel::end_is_untold() const {
+  if (!ended_in_order() || receivers_ > 0) return false;
+  if (!had_receivers_) return true;
+  const Notice* const last = to_senders_.newest();
+  return last->how == EndedHow::kDied ||
+         (last->how == EndedHow::kAbandoned && told_to_receiver_ < to_receivers_.last());
 }
 
 void Channel::Close(ChannelEndId id, Notice end) {
@@ -96,8 +108,7 @@ void Channel::Close(ChannelEndId id, Notice end) {
   end.after = sent_;
   end.stream = stream_;
   if (role == ChannelRole::kReceiver) {
-    // The senders of a broadcast go on without receivers.
-    if (--receivers_ == 0 && !broadcasts()) to_senders_.Add(std::move(end));
+    if (--receivers_ == 0) to_senders_.Add(std::move(end));
     return;
   }
   end.missing = std::exchange(missing_, false);
@@ -105,14 +116,18 @@ void Channel::Close(ChannelEndId id, Notice end) {
   if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) to_receivers_.Add(std::move(end));
 }
 
-Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) const {
+Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   const Member* const member = FindMember(end);
   if (member == nullptr) return Ok();
-  const bool receives = member->role == ChannelRole::kReceiver;
-  if (!receives && broadcasts()) return Ok();
-  const Notice* const next = (receives ? to_receivers_ : to_senders_).After(seen);
-  if (next == nullptr || (receives && next->after > Passed(*member))) return Ok();
-  return receives ? ToReceiver(*next, name_) : ToSender(*next, name_);
+  if (member->role == ChannelRole::kSender) {
+    const Notice* const next =
+        broadcasts() ? nullptr : to_senders_.After(seen);  // a broadcast goes on without receivers
+    return next == nullptr ? Ok() : ToSender(*next, name_);
+  }
+  const Notice* const next = to_receivers_.After(seen);
+  if (next == nullptr || next->after > Passed(*member)) return Ok();
+  told_to_receiver_ = std::max(told_to_receiver_, next->number);
+  return ToReceiver(*next, name_);
 }
 
 Status Channel::CheckSend(bool from_direct) const {

@@ -66,8 +66,8 @@ class Channel {
   const std::vector<Member>& members() const { return members_; }
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
-  // A receiver may still come for what was sent: shares are queued, or no receiver ever was.
-  bool awaits_receiver() const { return queued() > 0 || (stream_ > 0 && !had_receivers_ && !drained_); }
+  // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
+  bool awaits_receiver() const { return queued() > 0 || (end_is_untold() && !drained_); }
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return stream_; }
 
@@ -86,7 +86,7 @@ class Channel {
 
   // A notice that the caller has not seen, as ToReceiver or ToSender words it; OK: there is none. `seen`: the number of
   // the last notice that the caller has seen. A receiver gets a notice when the shares before it have been received.
-  Status NoticeTo(ChannelEndId end, uint64_t seen) const;
+  Status NoticeTo(ChannelEndId end, uint64_t seen);
   // Whether a share may be sent now. RESOURCE_EXHAUSTED, CHANNEL_FULL. `from_direct`: the share was sent before on the
   // direct channel, and has room reserved.
   Status CheckSend(bool from_direct = false) const;
@@ -123,6 +123,10 @@ class Channel {
 
  private:
   const Member* FindMember(ChannelEndId end) const;
+  // No stream runs, and the last one was closed by its senders.
+  bool ended_in_order() const;
+  // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so.
+  bool end_is_untold() const;
   // Sequence of the last share that the receiver does not wait for.
   uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : sent_ - queue_.size(); }
   void Drop(uint64_t more);
@@ -140,8 +144,9 @@ class Channel {
   bool had_receivers_ = false;
   bool begun_ = false;  // a share was sent
   bool drained_ = false;
-  bool missing_ = false;  // shares were lost since the last notice to receivers
-  uint64_t sent_ = 0;     // sequence of the last share
+  bool missing_ = false;           // shares were lost since the last notice to receivers
+  uint64_t sent_ = 0;              // sequence of the last share
+  uint64_t told_to_receiver_ = 0;  // number of the last notice that a receiver got
   ChannelTotals totals_;
   Notices to_receivers_;
   Notices to_senders_;

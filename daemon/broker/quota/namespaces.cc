@@ -63,7 +63,7 @@ Result<NamespaceKey> Namespaces::MeantBy(const NamespaceOf& of) const {
     return InvalidArgument("namespace '", name, "' is shared: name it without a user");
   }
   if (of.uid && *of.uid != kSharedByUsers) return NamespaceKey{*of.uid, name};
-  return InvalidArgument("every user has their own namespace '", name, "': name the user, too");
+  return InvalidArgument("every user has a namespace '", name, "': name its owner, too (arraybridgectl: --uid UID)");
 }
 
 NamespaceQuota Namespaces::QuotaAt(const NamespaceKey& key) const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
@@ -39,11 +40,22 @@ class Admission {
     return waiter;
   }
   Clock::time_point DeadlineOf(uint64_t timeout_ms) const {
-    const auto most = static_cast<uint64_t>(config_.limits.request_timeout_max.get().count());
-    return Clock::now() + std::chrono::milliseconds(std::min(timeout_ms, most));
+    return Clock::now() + std::chrono::milliseconds(Allowed(timeout_ms));
+  }
+  // How the answer to a request begins whose deadline has passed: "timed out after 10 s: ".
+  std::string TimedOut(uint64_t timeout_ms) const {
+    const uint64_t waited = Allowed(timeout_ms);
+    if (waited < 1000) return Concat("timed out after ", waited, " ms: ");
+    const uint64_t tenths = (waited + 50) / 100;
+    const std::string fraction = tenths % 10 == 0 ? "" : Concat(".", tenths % 10);
+    return Concat("timed out after ", tenths / 10, fraction, " s: ");
   }
 
  private:
+  uint64_t Allowed(uint64_t timeout_ms) const {
+    return std::min(timeout_ms, static_cast<uint64_t>(config_.limits.request_timeout_max.get().count()));
+  }
+
   const Config& config_;
   const Broker& broker_;
   std::atomic<bool> draining_{false};

@@ -84,7 +84,7 @@ class ArenaVerbs::Pending {
     }
     if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
     if (!refusal_.ok()) return reply_(refusal_);
-    reply_(ResourceExhausted("timed out: no room for ", request_.size(),
+    reply_(ResourceExhausted(verbs_.admission_.TimedOut(request_.timeout_ms()), "no room for ", request_.size(),
                              " bytes, behind other requests of the namespace: ", Numbers())
                .Because("WAITED_IN_VAIN"));
   }

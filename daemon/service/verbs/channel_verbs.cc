@@ -198,9 +198,10 @@ WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveReque
     const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(received));
     return [reply, result] { reply(std::move(*result)); };
   };
-  waiter.expire = [this, reply] {
+  waiter.expire = [this, reply, timeout_ms = request.timeout_ms()] {
     const Status draining = admission_.CheckNotDraining();
-    reply(draining.ok() ? DeadlineExceeded("timed out: the channel is empty").Because("CHANNEL_EMPTY") : draining);
+    const std::string waited = admission_.TimedOut(timeout_ms);
+    reply(draining.ok() ? DeadlineExceeded(waited, "the channel is empty").Because("CHANNEL_EMPTY") : draining);
   };
   const auto waiting = line_.WaitInQueue(QueueOf(*place, end, ChannelRole::kReceiver), std::move(waiter));
   if (!waiting.ok()) return reply(waiting.status()), WaiterId{};

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,11 +37,12 @@ std::string_view MissingIn(const Status& refusal) {
   return {};
 }
 
-// The answer to a request that timed out names the missing share and its maker.
-Status InVain(const Status& missing) {
+// The answer to a request that timed out names the missing share and its maker. `waited`: as Admission::TimedOut says
+// it.
+Status InVain(const std::string& waited, const Status& missing) {
   const bool pending = missing.reason() == kFencePending;
-  Status vain = DeadlineExceeded("timed out: ", missing.message())
-                    .Because(std::string(pending ? kFencePending : "NAME_DID_NOT_COME"));
+  Status vain =
+      DeadlineExceeded(waited, missing.message()).Because(std::string(pending ? kFencePending : "NAME_DID_NOT_COME"));
   for (const auto& [key, value] : missing.metadata()) vain = std::move(vain).With(key, value);
   return vain;
 }
@@ -126,7 +128,7 @@ WaiterId ShareVerbs::AcquireLater(const Caller& caller, const AcquireAsked& aske
     // Waits for the first missing share of several ids; the others may exist.
     auto granted = AcquireMessage(caller, wait->asked);
     if (granted.ok() || !MayCome(granted.status(), timeout_ms)) return wait->reply(std::move(granted));
-    wait->reply(InVain(granted.status()));
+    wait->reply(InVain(admission_.TimedOut(timeout_ms), granted.status()));
   };
   const auto owner = broker_.OwnerOf(caller.session, wait->asked.ns, Right::kRead);
   if (!owner.ok()) return reply(owner.status()), WaiterId{};

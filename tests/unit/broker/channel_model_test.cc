@@ -59,7 +59,7 @@ class Model {
   // The answer to a send: "" if it was sent.
   std::string Send(int end, uint64_t share) {
     for (const Entry& each : to_senders_) {
-      if (open_[end].seen.insert(&each).second) return each.notice;
+      if (!broadcasts() && open_[end].seen.insert(&each).second) return each.notice;
     }
     if (!broadcasts() && Queued() == kCapacity) return "CHANNEL_FULL";
     for (const auto& [number, each] : open_) {
@@ -80,6 +80,7 @@ class Model {
       if (!broadcasts() && each.notice.empty()) {
         if (!each.received) return each.received = true, *share = each.share, "";
       } else if (open_[end].seen.insert(&each).second) {
+        if (!each.notice.empty()) told_.insert(&each);
         *share = each.share;
         return each.notice;
       }
@@ -95,11 +96,16 @@ class Model {
       if (Count(kSender) == 0) running_ = false;
       if (how != Step::kClose) log_.push_back({"SENDER_" + lost});
       if (how == Step::kClose && !running_) log_.push_back({"CHANNEL_ENDED"});
-    } else if (Count(kReceiver) == 0 && !broadcasts()) {
+    } else if (Count(kReceiver) == 0) {
       to_senders_.push_back({how == Step::kClose ? "NO_RECEIVER" : "RECEIVER_" + lost});
       for (Entry& each : log_) each.received = each.received || how == Step::kClose;
     }
-    const bool awaited = (broadcasts() ? std::min(Sent(), terms_.replay) : Queued()) > 0 || !had_receivers_;
+    const bool over = !running_ && Newest() != nullptr && Newest()->notice == "CHANNEL_ENDED";
+    const std::string lost_last = to_senders_.empty() ? "" : to_senders_.back().notice;
+    const bool untold =
+        lost_last == "RECEIVER_DIED" || (lost_last == "RECEIVER_ABANDONED" && !told_.contains(Newest()));
+    const uint64_t kept = broadcasts() ? std::min(Sent(), terms_.replay) : Queued();
+    const bool awaited = kept > 0 || (over && (untold || !had_receivers_));
     if (open_.empty() && !awaited) *this = Model(terms_);
   }
 
@@ -140,6 +146,7 @@ class Model {
   std::map<int, OpenEnd> open_;
   std::deque<Entry> log_;  // entries are never moved: they are identified by their address
   std::deque<Entry> to_senders_;
+  std::set<const Entry*> told_;  // notices that a receiver got
   bool running_ = false;
   bool had_receivers_ = false;
 };

@@ -314,6 +314,59 @@ TEST_F(ChannelTest, WaitsForItsFirstReceiverUntilTheGraceIsOver) {
   ExpectEmptyAfter({reader, late});
 }
 
+TEST_F(ChannelTest, AReceiverThatComesBackAfterTheLastShareIsToldThatTheStreamHasEnded) {
+  for (const bool sender_closes_first : {true, false}) {
+    const auto maker = Open();
+    const auto reader = Open();
+    const auto sends = End(maker, kSender);
+    const auto receives = End(reader, kReceiver);
+    ASSERT_TRUE(Send(maker, sends, Arena(maker), 256).ok());
+    ASSERT_EQ(*Receive(reader, receives), 256u);
+    if (sender_closes_first) Close(maker, sends);
+    broker().EndSession(reader);
+    if (!sender_closes_first) Close(maker, sends);
+    EXPECT_EQ(Now().channels, 1u);
+
+    const auto again = Open();
+    const auto resumes = End(again, kReceiver);
+    EXPECT_THAT(Receive(again, resumes), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+    Close(again, resumes);
+    EXPECT_EQ(Now().channels, 0u) << "a receiver that closes in order is not awaited";
+    ExpectEmptyAfter({maker, again});
+  }
+}
+
+TEST_F(ChannelTest, AReceiverThatGaveUpAfterItWasToldOfTheEndIsNotAwaited) {
+  const auto maker = Open();
+  const auto reader = Open();
+  const auto sends = End(maker, kSender);
+  const auto receives = End(reader, kReceiver);
+  Close(maker, sends);
+  EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  Close(reader, receives, EndedHow::kAbandoned);
+  EXPECT_EQ(Now().channels, 0u);
+  ExpectEmptyAfter({maker, reader});
+}
+
+TEST_F(ChannelTest, NoReceiverIsAwaitedAfterADeathOfBothEnds) {
+  const auto maker = Open();
+  const auto reader = Open();
+  End(maker, kSender);
+  End(reader, kReceiver);
+  broker().EndSession(reader);
+  broker().EndSession(maker);
+  EXPECT_EQ(Now().channels, 0u);
+  ExpectEmptyAfter({});
+}
+
+TEST_F(ChannelTest, NoReceiverIsAwaitedWhenASenderDiesThatHasSentNothing) {
+  const auto maker = Open();
+  End(maker, kSender);
+  broker().EndSession(maker);
+  EXPECT_EQ(Now().channels, 0u);
+  ExpectEmptyAfter({});
+}
+
 TEST_F(ChannelTest, WhatDidNotReachItsReceiverIsNext) {
   const auto maker = Open();
   const auto arena = Arena(maker);

@@ -131,5 +131,52 @@ TEST_F(WaitedPutTest, WhatCannotBePutIsRefused) {
   EXPECT_EQ(Put(writer, {.name = std::string(100000, 'n')}, 1).status().code(), Code::kInvalidArgument);
 }
 
+TEST_F(WaitedPutTest, OfWhatWasAcquiredIsNotCopied) {
+  Broker writer(options());
+  Broker relay(options());
+  ASSERT_TRUE(Put(writer, {.name = "source"}, 7).ok());
+  for (const auto mode : {MapMode::kShared, MapMode::kPrivate}) {
+    const uint64_t before = writer.GetStats()->forwards_total;
+    auto got = relay.Acquire({.name = "source"}, {.mode = mode});
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    ASSERT_TRUE(relay.Put(got->views, {.name = "forward", .replace = true}).ok());
+    EXPECT_EQ(writer.GetStats()->forwards_total, before + 1);
+    ASSERT_TRUE(relay.Put(got->views, {.name = "copy", .replace = true, .forward = false}).ok());
+    EXPECT_EQ(writer.GetStats()->forwards_total, before + 1);
+    if (mode == MapMode::kShared) continue;
+    static_cast<uint8_t*>(got->views[0].data)[0] = 8;
+    EXPECT_EQ(relay.PlacementOf(got->views).status().reason(), "WRITTEN");
+    ASSERT_TRUE(relay.Put(got->views, {.name = "written"}).ok());
+    EXPECT_EQ(writer.GetStats()->forwards_total, before + 1);
+  }
+  EXPECT_TRUE(Holds(writer, "forward", 7));
+  EXPECT_TRUE(Holds(writer, "copy", 7));
+  EXPECT_FALSE(Holds(writer, "written", 7));
+}
+
+TEST_F(WaitedPutTest, AForwardIsSentAsAnyPlacement) {
+  Broker writer(options());
+  Broker relay(options());
+  ASSERT_TRUE(Put(writer, {.name = "source"}, 7).ok());
+  auto sends = relay.OpenChannel("frames", Channel::Role::kSender);
+  auto receives = writer.OpenChannel("frames", Channel::Role::kReceiver);
+  ASSERT_TRUE(sends.ok() && receives.ok());
+  {
+    const auto got = relay.Acquire({.name = "source"});
+    ASSERT_TRUE(got.ok());
+    const auto forward = relay.PlacementOf(got->views);
+    ASSERT_TRUE(forward.ok() && forward->forward() != nullptr) << forward.status().ToString();
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(sends->Send(*forward, {}).ok()) << "as often as wanted";
+    EXPECT_EQ(Broker(options()).PlacementOf(got->views).status().code(), Code::kNotFound) << "another connection";
+  }
+  ASSERT_TRUE(writer.Withdraw({.name = "source"}).ok());
+  for (int i = 0; i < 3; ++i) {
+    const auto received = receives->Receive({});
+    ASSERT_TRUE(received.ok()) << received.status().ToString();
+    EXPECT_EQ(*static_cast<const uint8_t*>(received->views[0].data), 7);
+  }
+  EXPECT_EQ(writer.GetStats()->forwards_total, 3u);
+}
+
 }  // namespace
 }  // namespace arraybridge

@@ -1,8 +1,8 @@
 // A forward is a share without a range of its own: it publishes bytes of its root once more. The root keeps its range
 // until its last forward is gone, whatever becomes of its name and its maker. A forward of a forward has the same root.
 //
-// An entry of a direct channel is no share. Its first forward is a root that owns no range: the bytes stay the sender's,
-// which reads in the control block of the direct channel that they are kept.
+// An entry of a direct channel is no share. Its first forward is a root that owns no range: the bytes stay the
+// sender's, which reads in the control block of the direct channel that they are kept.
 //
 // Forwards decides what a Publish may forward, and counts it.
 #pragma once

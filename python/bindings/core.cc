@@ -430,6 +430,8 @@ void AddCore(py::module_& module) {
       .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
            arg("wait") = true);
+  // Before ChannelEnd, whose signatures name it; its own name ChannelEnd.
+  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
@@ -441,8 +443,7 @@ void AddCore(py::module_& module) {
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())
       .def("close", &WatchEnd::Close);
-  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>>(module, "Core")
-      .def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
+  core.def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),

@@ -1,5 +1,9 @@
-// A wait is a spin, which yields, then a sleep in poll: on the doorbell and on the end of the lifeline. The doorbell
-// belongs to two clients that need not trust each other: so a sleep is bounded, and an end believes the pages alone.
+// A wait is a spin, then a sleep in poll: on the doorbell and on the end of the lifeline. The doorbell belongs to two
+// clients that need not trust each other: so a sleep is bounded, and an end believes the pages alone.
+//
+// A spin yields the processor, and the scheduler charges a yield with the rest of the time slice: where the other end
+// computes on the same processor, a spinning end runs again only milliseconds later, when the queue is full or empty,
+// while a sleeping end is woken at once. SpinBackoff decides which of the two an end does.
 #include "client/direct_channels/direct_pages.h"
 
 #include <poll.h>
@@ -11,6 +15,8 @@
 #include <array>
 #include <utility>
 
+#include "proto/boundary/pause.h"
+
 namespace arraybridge {
 namespace {
 
@@ -19,7 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view kWhat = "a direct channel";
 constexpr uint64_t kControlBytes = 4096;
-constexpr unsigned kSpinsPerLook = 8;  // at the clock
+constexpr unsigned kPausesPerYield = 64;  // about two microseconds
 // A thread that sleeps checks the pages, and whether it is interrupted, so often.
 constexpr milliseconds kSleepMost{1000};
 constexpr milliseconds kInterruptedLook{100};
@@ -94,17 +100,34 @@ bool DirectPages::Pass() {
   return stands();
 }
 
-Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& how) {
-  std::optional<Deadline> spin_until;
-  for (unsigned turn = 1; how.spin.count() > 0; ++turn) {
-    if (ready()) return Ok();
-    if (turn % kSpinsPerLook == 0) {
-      const auto now = steady_clock::now();
-      if (!spin_until) spin_until = now + how.spin;
-      if (now >= *spin_until) break;
+// On one processor a wait that was long is a reason to back off: in it the other end, or another process, kept the
+// processor. On several a yield that was long is one: then another process did.
+bool DirectPages::Spin(const std::function<bool()>& ready, const DirectWait& how) {
+  if (ready()) return true;
+  if (how.spin.count() == 0 || backoff_.SkipTurn()) return false;
+  const bool alone = how.lifeline.alone();
+  const auto begun = steady_clock::now();
+  auto longest_yield = steady_clock::duration::zero();
+  auto now = begun;
+  bool met = false;
+  while (!met && now - begun < how.spin) {
+    for (unsigned i = 0; i < kPausesPerYield && !alone && !met; ++i) {
+      Pause();
+      met = ready();
     }
+    if (met) break;
     ::sched_yield();
+    const auto yielded = std::exchange(now, steady_clock::now());
+    longest_yield = std::max(longest_yield, now - yielded);
+    met = ready();
   }
+  const auto judged = alone ? now - begun : longest_yield;
+  if (judged > SpinBackoff::kShort || met) backoff_.Waited(judged);
+  return met;
+}
+
+Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& how) {
+  if (Spin(ready, how)) return Ok();
   {
     const MutexLock lock(mutex_);
     if (sleeping_) {

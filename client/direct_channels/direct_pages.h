@@ -15,6 +15,7 @@
 #include "proto/boundary/layouts/direct_channel.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
+#include "proto/boundary/spin_backoff.h"
 #include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
@@ -57,6 +58,8 @@ class DirectPages {
 
  private:
   DirectPages(SharedMapping own, SharedMapping other, SharedMapping control, Files files);
+  // True: `ready` says so. False: this thread is to sleep.
+  bool Spin(const std::function<bool()>& ready, const DirectWait& how);
   Status Sleep(const std::function<bool()>& ready, const DirectWait& how);
   void Listen(Lifeline& lifeline, int timeout_ms);
 
@@ -67,6 +70,7 @@ class DirectPages {
   const UniqueFd doorbell_file_;
   const UniqueFd other_doorbell_file_;
   spsc::Doorbell doorbell_;
+  SpinBackoff backoff_;
   Mutex mutex_;
   ConditionVariable woken_;
   bool sleeping_ AB_GUARDED_BY(mutex_) = false;  // a thread of this process does, for all

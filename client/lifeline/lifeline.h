@@ -120,6 +120,8 @@ class Lifeline : public ForkParticipant {
   // For callers that only poll for the end of the connection.
   int socket() const { return socket_.get(); }
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
+  // True if this process has one processor: another process runs only when this one yields or sleeps.
+  bool alone() const { return alone_; }
   // Ends the connection, and with it all grants, because the broker sent an invalid answer.
   void Break(Status why) {
     MutexLock lock(mutex_);

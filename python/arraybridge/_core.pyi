@@ -141,6 +141,13 @@ class ChannelEnd:
         waits: bool = False,
     ) -> None:
         """timeout_s: None: no limit. waits: goes on when the last receiver is lost."""
+    def put(
+        self, core: Core, views: Sequence[View], structure: bytes = b"", metadata: bytes = b"",
+        timeout_s: float | None = None, waits: bool = False,
+    ) -> bool:
+        """`send` of copies; or, then True, of the arrays themselves, if they were born in one placement of this session
+        that is not published. Waits for memory, too, until timeout_s is over.
+        """
     def receive(
         self, private: bool = False, timeout_s: float | None = None, waits: bool = False
     ) -> tuple[ShareInfo, list[View]]:
@@ -291,6 +298,30 @@ def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) 
     Args:
         plans: from View.traits of the one array of a share to (plan, show, count).
     """
+
+def send(
+    end: ChannelEnd, core: Core, maker: Callable[[Any], View], array: Any, timeout_s: float | None, waits: bool, /
+) -> bool | None:
+    """`ChannelEnd.put` for an ordinary array. None: it is not ordinary, and nothing was sent.
+
+    Args:
+        maker: makes the View of an ordinary array of this class (`arraybridge.convert.shortcut`), and raises for others.
+    """
+
+def receive(
+    end: ChannelEnd, private: bool, timeout_s: float | None, waits: bool, plans: dict[Any, Any], /
+) -> tuple[Any, Any]:
+    """`ChannelEnd.receive`, with a result as `try_acquire` returns it."""
+
+def put(
+    core: Core, maker: Callable[[Any], View], name: str | None, array: Any, options: PutOptions, /
+) -> tuple[ShareInfo | None, bool] | None:
+    """`Core.put` for an ordinary array, as for `send`. None: it is not ordinary, or `name` is not a name."""
+
+def room(
+    core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /
+) -> Any:
+    """show(the View of new memory). None: the shape is not one that every framework has; nothing was done."""
 
 def wrap(obj: Any, /) -> View:
     """A View of an object that supports DLPack: exchange API on the type, __dlpack__, or an unused capsule. Does not

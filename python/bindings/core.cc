@@ -40,14 +40,8 @@ py::object ErrorOf(const Status& status) {
 }
 
 [[noreturn]] void Raise(const Status& status) {
-  PyErr_SetObject(g_status_error, ErrorOf(status).ptr());
+  RaiseStatus(status);
   throw py::error_already_set();
-}
-
-// Ctrl-C ends a wait. Threads of the client library run no signal handlers.
-bool Interrupted() {
-  GilAway* const away = GilAway::OfThisThread();
-  return away != nullptr && away->RunSignalHandlers();
 }
 
 // Runs `call` without the GIL. Returns its value, or throws StatusError or the exception of a signal handler.
@@ -102,23 +96,6 @@ Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
 // A share by name, or by id, generation and the broker's id.
 using Wish = std::tuple<std::string, uint64_t, uint64_t, std::string>;
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
-
-// The options of a put, beside the name and the arrays.
-struct PutOptions {
-  Broker::PublishOptions said;  // no name is set
-  std::string note_in_place;    // note for arrays that are published without a copy
-  std::string note_forward;     // note for arrays that lie in a share
-};
-
-// A note on a copy ("torch place: not in memory of this namespace"), with the reason if it is another one.
-std::string NoteOfCopy(const std::string& note, const Status& why) {
-  const std::string start = note.substr(0, note.find(": "));
-  if (why.reason() == "APART") return start + ": not in one share";
-  if (why.reason() == "LAYOUT") return start + ": layout: not contiguous, or not aligned";
-  if (why.reason() == "WRITTEN") return start + ": written since it was received";
-  if (why.reason() == "NOT_FORWARDED") return start + ": its share cannot be used here";
-  return note;
-}
 
 // `options`: null for the defaults.
 Broker::PublishOptions Named(const PutOptions* options, std::string name) {
@@ -186,23 +163,8 @@ class Core {
   // published without a copy. Arrays that lie in one share are not copied either; others are.
   py::tuple Put(std::string name, const py::sequence& arrays, const PutOptions& options) {
     const std::vector<View> views = ViewsOf(arrays);
-    Broker::PublishOptions named = Named(&options, std::move(name));
-    bool in_place = false;
-    Share share = Ask([&]() -> Result<Share> {
-      const auto born = named.sealed ? Result<Placement>(NotFound("sealed")) : broker_.PlacementOf(views);
-      Status why = born.status();
-      if (born.ok()) {
-        in_place = !born->forward();
-        named.note = in_place ? options.note_in_place : options.note_forward;
-        auto published = broker_.Publish(*born, named);
-        why = published.status();
-        if (why.reason() != "NOT_FORWARDED") return published;
-      }
-      named.forward = false;
-      named.note = NoteOfCopy(options.said.note, why);
-      return broker_.Put(views, named);
-    });
-    return py::make_tuple(InfoOf(std::move(share), named.wait), in_place);
+    PutArrays put = Ask([&] { return PublishArrays(broker_, views, std::move(name), options); });
+    return py::make_tuple(InfoOf(std::move(put.share), options.said.wait), put.in_place);
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
@@ -253,6 +215,8 @@ class Core {
     if (outcome.share) share = Own(NewShareInfo(std::make_shared<Share>(*outcome.share)));
     return py::make_tuple(std::move(share), outcome.status.ok() ? py::object(py::none()) : ErrorOf(outcome.status));
   }
+
+  Broker& broker() { return broker_; }
 
   auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode, bool drop_oldest,
                    uint64_t replay);
@@ -368,6 +332,13 @@ class ChannelEnd {
     const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
     Ask([&] { return channel_.Send(placement, options); });
   }
+  // Returns true if the arrays already lay in one placement, and were sent without a copy.
+  bool Put(Core& core, const py::sequence& arrays, const std::string& structure, const std::string& metadata,
+           std::optional<double> timeout_s, bool waits) {
+    const std::vector<View> views = ViewsOf(arrays);
+    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
+    return Ask([&] { return SendArrays(core.broker(), channel_, views, options); });
+  }
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
                                           OnDeath(waits)};
@@ -379,6 +350,7 @@ class ChannelEnd {
     Ask([&] { return complete ? channel_.Close() : channel_.Abandon(); });
   }
   uint64_t capacity() const { return channel_.capacity(); }
+  Channel& channel() { return channel_; }
 
  private:
   static std::optional<std::chrono::milliseconds> Timeout(std::optional<double> seconds) {
@@ -480,17 +452,20 @@ void AddCore(py::module_& module) {
       .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
            arg("note_forward") = "", arg("wait") = true);
+  // Before ChannelEnd, whose signatures name it; its own name ChannelEnd.
+  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
+  g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());
   py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
       .def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
            arg("timeout_s") = py::none(), arg("waits") = false)
+      .def("put", &ChannelEnd::Put, arg("core"), arg("views"), arg("structure") = py::bytes(),
+           arg("metadata") = py::bytes(), arg("timeout_s") = py::none(), arg("waits") = false)
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(), arg("waits") = false)
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())
       .def("next", &WatchEnd::Next, arg("timeout_s") = py::none())
       .def("close", &WatchEnd::Close);
-  py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
-  g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());
   core.def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
@@ -520,6 +495,22 @@ void AddCore(py::module_& module) {
       .def("flush", &Core::Flush)
       .def("confirm", &Core::Confirm)
       .def("settle", &Core::Settle);
+}
+
+Broker& BrokerOf(PyObject* core) { return py::cast<Core&>(py::handle(core)).broker(); }
+
+Channel& ChannelOf(PyObject* end) { return py::cast<ChannelEnd&>(py::handle(end)).channel(); }
+
+const PutOptions& OptionsOf(PyObject* options) { return py::cast<const PutOptions&>(py::handle(options)); }
+
+std::optional<std::chrono::milliseconds> TimeoutOf(PyObject* seconds) {
+  if (seconds == Py_None) return std::nullopt;
+  return Milliseconds(py::cast<double>(py::handle(seconds)), "timeout_s");
+}
+
+PyObject* RaiseStatus(const Status& status) {
+  PyErr_SetObject(g_status_error, ErrorOf(status).ptr());
+  return nullptr;
 }
 
 std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private) {

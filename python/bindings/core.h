@@ -2,11 +2,14 @@
 // copy release the GIL.
 #pragma once
 
-#include <arraybridge/array.h>
+#include <arraybridge/broker.h>
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <optional>
 #include <string_view>
+
+#include "python/bindings/publishing.h"
 
 namespace arraybridge::python {
 
@@ -14,5 +17,18 @@ void AddCore(pybind11::module_& module);
 
 // The share that a Core finds without a call. Keeps the GIL, because it does not wait. Throws if `core` is not a Core.
 std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private);
+
+// The client's objects in a Core and in a ChannelEnd. They throw if the Python object is another.
+Broker& BrokerOf(PyObject* core);
+Channel& ChannelOf(PyObject* end);
+
+// The options of a put.
+const PutOptions& OptionsOf(PyObject* options);
+
+// Seconds, or None: no limit. More than a week is no limit. Throws if it is neither, NaN, or negative.
+std::optional<std::chrono::milliseconds> TimeoutOf(PyObject* seconds);
+
+// Sets a StatusError. Returns nullptr.
+PyObject* RaiseStatus(const Status& status);
 
 }  // namespace arraybridge::python

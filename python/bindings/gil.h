@@ -73,6 +73,13 @@ class GilAway {
   PyThreadState* thread_;
 };
 
+// True: a signal handler has raised, for instance for Ctrl-C, and this wait is to end. Threads of the client library
+// run no signal handlers.
+inline bool Interrupted() {
+  GilAway* const away = GilAway::OfThisThread();
+  return away != nullptr && away->RunSignalHandlers();
+}
+
 // Runs `call` without the GIL, and returns its result or throws its exception.
 template <class Call>
 auto WithoutGil(Call call) {

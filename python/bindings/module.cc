@@ -5,6 +5,7 @@
 
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
+#include "python/bindings/handoff.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
@@ -36,6 +37,14 @@ PyMethodDef g_functions[] = {
      "plan."},
     {"try_acquire", Fast(ab::TryAcquireAs), METH_FASTCALL,
      "try_acquire($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},
+    {"receive", Fast(ab::ReceiveAs), METH_FASTCALL,
+     "receive($module, end, private, timeout_s, waits, plans, /)\n--\n\nThe result for the next array of a channel."},
+    {"send", Fast(ab::SendOrdinary), METH_FASTCALL,
+     "send($module, end, core, maker, array, timeout_s, waits, /)\n--\n\nSends an ordinary array into a channel."},
+    {"put", Fast(ab::PutOrdinary), METH_FASTCALL,
+     "put($module, core, maker, name, array, options, /)\n--\n\nPublishes an ordinary array."},
+    {"room", Fast(ab::RoomFor), METH_FASTCALL,
+     "room($module, core, shape, dtype, show, /)\n--\n\nAn array in broker memory."},
     {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_constant", ab::WrapConstant, METH_O,

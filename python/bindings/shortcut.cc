@@ -201,6 +201,34 @@ PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   });
 }
 
+// The share cannot be received again: if its array cannot be made, the full path reports the error.
+PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
+    if (count != 5)
+      return PyErr_Format(PyExc_TypeError, "receive takes a ChannelEnd, private, a timeout, waits, plans");
+    Channel& channel = ChannelOf(arguments[0]);
+    Channel::ReceiveOptions options;
+    if (arguments[1] == Py_True) options.mode = MapMode::kPrivate;
+    options.timeout = TimeoutOf(arguments[2]);
+    if (arguments[3] == Py_True) options.on_peer_death = PeerDeath::kWait;
+    auto acquired = WithoutGil([&] { return channel.Receive(options); });
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    if (!acquired.ok()) return RaiseStatus(acquired.status());
+    const Ref decided(DecidedOf(*acquired, arguments[4]));
+    if (decided != nullptr) {
+      const Ref view(NewView(std::move(acquired->views[0])));
+      if (view == nullptr) return nullptr;
+      PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
+      PyObject* const shown = Answer(decided, Ref(PyObject_CallOneArg(show, view.get())));
+      if (shown != nullptr) return shown;
+      acquired->views[0] = *ViewOf(view.get());
+    }
+    if (!MayGoOn()) return nullptr;
+    const Ref found(FoundOf(*std::move(acquired)));
+    return found == nullptr ? nullptr : PyTuple_Pack(2, found.get(), Py_None);
+  });
+}
+
 PyObject* Shortcut(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count < 2) return PyErr_Format(PyExc_TypeError, "shortcut takes tables, an array, and wishes");

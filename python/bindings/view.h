@@ -99,5 +99,6 @@ PyObject* CopyToGpusOf(PyObject* module, PyObject* arguments);
 // shortcut.cc
 PyObject* Shortcut(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* TryAcquireAs(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+PyObject* ReceiveAs(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace arraybridge::python

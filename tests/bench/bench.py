@@ -1,6 +1,5 @@
 """Runs every benchmark beside its floor and its peer and prints one table; --json writes the rows.
 
-A row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
 Each row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
 `reach` is the goal and does not decide pass or fail. FILE.more.json has further measurements of a row by its id.
 Processes are pinned: placement "one" runs both sides on CPU 0, "two" on CPUs 0 and 1. The figures of a row are those of
@@ -59,6 +58,8 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "channel_1gib": ("the same, 1 GiB", "us", "as channel_4kib"),
     "relay_hop_4kib": ("receive 4 KiB from a channel and send the same into another, C++", "us", "reported"),
     "relay_hop_1gib": ("the same, 1 GiB", "us", "as relay_hop_4kib"),
+    "python_send": ("send of 4 KiB into a channel from Python, NumPy, the call alone; floor: the same from C++", "us", "<= 1.5 x C++"),
+    "python_receive": ("the receive of it", "us", "<= 2 x C++"),
     "iceoryx_4kib": ("a peer: a chunk of iceoryx 2.0 one way; floor: ours through a channel", "us", "side by side"),
     "iceoryx_1mib": ("the same, 1 MiB", "us", "side by side"),
     "plasma_put_64mib": ("a peer: Plasma of pyarrow 11, put; floor: put_64mib_python", "us", "side by side"),
@@ -168,7 +169,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             for program in ("bench_hazards", "bench_withdraw"):
                 note(measured([str(bench / program), "--rounds", str(rounds)]))
             script = [sys.executable, str(HERE / "bench_python.py")]
-            for work in ("put", "unwaited"):
+            for work in ("put", "unwaited", "channel"):
                 note(measured([*script, work, *common]))
             for framework in FRAMEWORKS:
                 note(measured([*script, framework, *common]))
@@ -188,6 +189,8 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             except peers.Absent as why:
                 print(f"left out: {why}", file=sys.stderr)
     found["floor_spin"]["floor"] = found["acquire_4kib"]["floor"]
+    for call in ("send", "receive"):
+        found[f"python_{call}"]["floor"] = found[f"calls_{call}"]["value"]
     for framework in FRAMEWORKS:
         row = found[f"get_{framework}"]
         row["floor"] = found["acquire_1mib"]["value"] + 10 + row["framework_import"]
@@ -292,10 +295,13 @@ def main() -> None:
     if two is not None:
         others.append(peer_table.collect("0,1", rounds, daemon, True))
     peers_beside = peer_table.rows(others[0], others[1] if len(others) > 1 else None)
+    channels = peer_table.channels(others[0], others[1] if len(others) > 1 else None)
     print("\nPeers from PyPI, Python on both sides (one CPU" + ("):" if two is None else " / two CPUs):"))
     print(peer_table.table(peers_beside))
+    print("\nOur channels from Python beside the peer of each row:\n")
+    print(table(channels))
     if wish.json:
-        write(Path(wish.json), rows + peers_beside)
+        write(Path(wish.json), rows + channels + peers_beside)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 // A hand-off through a channel, one way: half of a round trip between two processes over two channels; neither side
 // copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong. A relay hop is the same, but
-// both sides send what they received: the bytes stay where they are.
+// both sides send what they received: the bytes stay where they are. And the calls of a hand-off of 4 KiB, with the
+// copy, without waiting: both ends are in one process. They are the floors of the calls from Python.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <arraybridge/broker.h>
 
@@ -110,7 +112,25 @@ void Run(const Arguments& arguments) {
   ::waitpid(peer, nullptr, 0);
 }
 
+void RunCalls(const Arguments& arguments) {
+  constexpr int kBurst = 8;  // less than the capacity of the channel
+  Ends ends(arguments, "calls", "calls");
+  const std::vector<float> source(1024, 1);
+  const View view = Must(Describe(const_cast<float*>(source.data()), {2, 32, 1}, {1024}, {}, Device{}, true, nullptr));
+  const auto send = [&] { Must(ends.sends.Send(Must(ends.broker.Place({&view, 1})), {})); };
+  const auto receive = [&] { Must(ends.receives.Receive({})); };
+  for (int i = 0; i < 200; ++i) send(), receive();  // from here on the direct channel exists
+  const auto times = Interleaved(arguments.Number("rounds", 15) * 100, kBurst, {send, receive});
+  Print("calls_send", {{"value", times[0]}});
+  Print("calls_receive", {{"value", times[1]}});
+  Must(ends.sends.Close());
+}
+
 }  // namespace
 }  // namespace arraybridge::bench
 
-int main(int argc, char** argv) { arraybridge::bench::Run(arraybridge::bench::Arguments(argc, argv)); }
+int main(int argc, char** argv) {
+  const arraybridge::bench::Arguments arguments(argc, argv);
+  arraybridge::bench::Run(arguments);
+  arraybridge::bench::RunCalls(arguments);
+}

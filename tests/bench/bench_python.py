@@ -1,4 +1,4 @@
-"""get and put from Python beside their peers: torch.multiprocessing, SharedMemory, pickle over a pipe.
+"""get, put, send and receive from Python beside their peers: torch.multiprocessing, SharedMemory, pickle over a pipe.
 
 Prints one JSON object per line, as the C++ programs do. tests/bench/run starts it, pins it to CPU 0, and passes the CPU
 of the other side.
@@ -155,6 +155,41 @@ def bench_unwaited(address: str, rounds: int) -> None:
     )
 
 
+def bench_channel(address: str, rounds: int) -> None:
+    """The calls of a hand-off of 4 KiB, without waiting, in bursts as bench_channel.cc does."""
+    import arraybridge
+
+    burst = 8
+    source = np.ones(1024, dtype=np.float32)
+    with arraybridge.Broker(address, namespace="bench") as broker, arraybridge.Broker(address, namespace="bench") as other:
+        sender, receiver = broker.channel("calls").open("sender"), other.channel("calls").open("receiver")
+
+        def send_in_place() -> None:
+            sender.send(broker.empty(1024, "float32"))
+
+        def receive() -> None:
+            receiver.receive()
+
+        works = {"send": lambda: sender.send(source), "send_in_place": send_in_place, "receive": receive}
+        for _ in range(200):  # from here on the direct channel exists
+            sender.send(source)
+            receive()
+        found: dict[str, list[float]] = {name: [] for name in works}
+        gc.collect()
+        gc.disable()
+        for _ in range(rounds * 100):
+            for name in ("send", "receive", "send_in_place", "receive"):
+                work = works[name]
+                start = time.perf_counter_ns()
+                for _ in range(burst):
+                    work()
+                found[name].append((time.perf_counter_ns() - start) / burst / 1000)
+        gc.enable()
+        assert other.stats()["client_direct_shares"] > rounds * 100 * burst
+    for name, times in found.items():
+        emit(f"python_{name}", value=statistics.median(times))
+
+
 # Peers. Each consumer is a spawned process that receives, reads no byte or one per page, and acknowledges.
 
 
@@ -265,7 +300,7 @@ def bench_peers(rounds: int, cpu: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["numpy", "torch", "jax", "tensorflow", "put", "unwaited", "peers"])
+    parser.add_argument("what", choices=["numpy", "torch", "jax", "tensorflow", "put", "unwaited", "channel", "peers"])
     parser.add_argument("--address", default="")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--cpu", type=int, default=0, help="where the consumers of peers run")
@@ -276,6 +311,8 @@ def main() -> None:
         bench_put(wish.address, wish.rounds)
     elif wish.what == "unwaited":
         bench_unwaited(wish.address, wish.rounds)
+    elif wish.what == "channel":
+        bench_channel(wish.address, wish.rounds)
     else:
         bench_get(wish.address, wish.what, wish.rounds)
 

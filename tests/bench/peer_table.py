@@ -25,6 +25,13 @@ WORKS = {
     "kill": ("files in shared memory once a producer and its reader were killed", "files"),
 }
 
+# Rows of our channels: the work, and the peer that is the floor.
+CHANNELS = {
+    "channel_4kib_python": ("hop_4kib", "iceoryx2"),
+    "channel_6mib": ("frame_copied", BY_HAND),
+    "channel_6mib_in_place": ("frame", "iceoryx2"),
+}
+
 
 def collect(cpus: str, rounds: int, daemon: Path, whole: bool) -> Found:
     found: Found = {}
@@ -66,6 +73,35 @@ def rows(one: Found, two: Found | None) -> list[dict[str, Any]]:
             if "value" in beside:
                 row["two_cpus"] = {"value": round(beside["value"], 2)}
             made.append(row)
+    return made
+
+
+def channels(one: Found, two: Found | None) -> list[dict[str, Any]]:
+    """Our own rows whose floor is a peer's figure of the same run."""
+    made = []
+    for row, (work, peer) in CHANNELS.items():
+        ratios = []
+        for found in (one, two or {}):
+            own, beside = (found.get(name, {}).get(work, {}).get("value") for name in (OURS, peer))
+            ratios.append(None if own is None or beside is None else (own, beside, round(own / beside, 3)))
+        text, unit = WORKS[work]
+        value, floor, ratio = ratios[0] or (None, None, None)
+        result = {
+            "id": row,
+            "work": f"{text}, from Python; floor: {peer}",
+            "value": value and round(value, 2),
+            "unit": unit,
+            "floor": floor and round(floor, 2),
+            "ratio": ratio,
+            "reach": f"<= 1.0 x {peer}",
+            "peer": peer,
+            "peer_value": floor and round(floor, 2),
+            "note": f"{peer} is not there",
+        }
+        if ratios[1] is not None:
+            value, floor, ratio = ratios[1]
+            result["two_cpus"] = {"value": round(value, 2), "floor": round(floor, 2), "ratio": ratio}
+        made.append(result)
     return made
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import arraybridge
 import numpy as np
 import pytest
+from arraybridge import _core
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest
 from processes import start_daemon, stop_daemon
 
@@ -100,6 +102,91 @@ def test_large_trees_keep_their_place(broker: arraybridge.Broker, reader: arrayb
         assert receiver.receive().tolist() == [number]
         assert len(receiver.receive()) == 30
         assert receiver.receive().tolist() == [number + 1]
+
+
+class Exporting:
+    """An array of an unknown class, which counts its exports."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.exports = array, 0
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        self.exports += 1
+        return self.array.__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_a_send_enters_the_extension_once_and_reads_each_array_once(
+    broker: arraybridge.Broker, reader: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, receiver = meet(broker, reader)
+    entered, exported = [], []
+
+    def noting(kind: str, call: Any, notes: list[str]) -> Any:
+        def noted(*rest: Any) -> Any:
+            notes.append(kind)
+            return call(*rest)
+
+        return noted
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a second call")
+
+    monkeypatch.setattr(_core, "send", noting("array", _core.send, entered))
+    monkeypatch.setattr(_core.ChannelEnd, "put", noting("tree", _core.ChannelEnd.put, entered))
+    monkeypatch.setattr(numpy_adapter, "export", noting("numpy", numpy_adapter.export, exported))
+    for other in ("empty", "place", "placement_of", "publish", "put"):
+        monkeypatch.setattr(_core.Core, other, refused)
+    sender.send(np.arange(3))
+    assert entered == ["array"]
+    foreign = Exporting(np.arange(4))
+    sender.send({"x": np.arange(5), "y": [np.ones(3), foreign]})
+    assert entered == ["array", "tree"] and exported == ["numpy", "numpy"] and foreign.exports == 1
+    sender.send(np.ones(3), metadata=b"with bytes")
+    assert entered == ["array", "tree", "tree"] and exported == ["numpy"] * 3
+    assert receiver.receive().tolist() == [0, 1, 2]
+    assert receiver.receive()["y"][1].tolist() == [0, 1, 2, 3]
+    assert receiver.receive(metadata=True).metadata == b"with bytes"
+
+
+def test_an_array_that_was_born_in_broker_memory_is_sent_as_it_is_and_frozen(
+    broker: arraybridge.Broker, reader: arraybridge.Broker
+) -> None:
+    sender, receiver = meet(broker, reader)
+    for number in range(3):  # the third room is made the short way
+        array = broker.empty((2, 3), "float32")
+        assert array.shape == (2, 3) and array.dtype == np.float32
+        array[:] = number
+        sender.send(array)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+        assert (receiver.receive() == number).all()
+    for shape in ((), (0, 2), 4, (2, -1), (1,) * 65, "3"):
+        try:
+            made = broker.empty(shape, "float32")  # type: ignore[arg-type]
+        except arraybridge.BrokerError as refused:
+            assert shape in ((2, -1), (1,) * 65, "3"), refused
+        else:
+            assert made.shape == (shape if isinstance(shape, tuple) else (shape,))
+
+
+def test_an_array_whose_framework_fails_is_received_the_careful_way(
+    broker: arraybridge.Broker, reader: arraybridge.Broker
+) -> None:
+    sender, receiver = meet(broker, reader)
+    _, decided = reader._delivery.short["numpy"]
+    for form, (plan, _show, count) in list(decided.items()):
+        decided[form] = plan, refusing, count
+    sender.send(np.arange(3))
+    assert receiver.receive().tolist() == [0, 1, 2]
+    sender.send(np.arange(4))
+    assert next(receiver.receiver()).tolist() == [0, 1, 2, 3]
+
+
+def refusing(view: Any) -> None:
+    raise RuntimeError("the framework fails")
 
 
 def test_a_slow_receiver_holds_its_sender_back(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:

@@ -32,7 +32,7 @@ def test_how_it_was_made(broker):
         "copied": "numpy place: not in memory of this namespace",
         "born": "numpy identity: born in broker memory",
         "sealed": "numpy place: sealed",
-        "entered": "array place: not in memory of this namespace",
+        "entered": "numpy place: not in memory of this namespace",
     }
     maker = inspected(broker, "copied")["maker"]
     assert (int(maker["process_id"]), maker["uid"]) == (os.getpid(), os.getuid())

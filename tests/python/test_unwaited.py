@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import arraybridge
 import numpy as np
@@ -65,17 +66,22 @@ def test_an_array_that_is_put_in_place_is_frozen(broker: arraybridge.Broker) -> 
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_put_enters_the_extension_once(broker: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
-    entered = []
-    put = _core.Core.put
+    entered: list[str] = []
+    put, put_ordinary = _core.Core.put, _core.put
 
-    def noted(core: _core.Core, name: str, *rest: object) -> object:
+    def noted(core: _core.Core, name: str, *rest: Any) -> object:
         entered.append(name)
         return put(core, name, *rest)
+
+    def noted_ordinary(core: _core.Core, maker: Any, name: str, *rest: Any) -> object:
+        entered.append(name)
+        return put_ordinary(core, maker, name, *rest)
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("a second call")
 
     monkeypatch.setattr(_core.Core, "put", noted)
+    monkeypatch.setattr(_core, "put", noted_ordinary)
     for other in ("empty", "place", "placement_of", "publish"):
         monkeypatch.setattr(_core.Core, other, refused)
     broker.put({"x": np.arange(5), "y": [np.ones(3)]}, "tree", wait=wait)

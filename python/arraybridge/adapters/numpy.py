@@ -83,7 +83,7 @@ def refuse_masked(array: Any) -> None:
     """Raises:
     UnsupportedArray: it has a mask, which readers of its values would lose.
     """
-    if isinstance(array, ensure_module("numpy").ma.MaskedArray):
+    if isinstance(array, _numpy().ma.MaskedArray):
         raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
 
 
@@ -92,7 +92,7 @@ def location(array: Any) -> devices.Device:
 
 
 def export(array: Any) -> View:
-    np = ensure_module("numpy")
+    np = _numpy()
     name, code = _traveling(array.dtype)
     plain = np.asarray(array)
     if name.startswith(STRUCT):
@@ -116,7 +116,7 @@ def view(view: View) -> Any:
     if not name.startswith(STRUCT):
         return _array(view.named("int64")).view(dtype)
     data = _array(view.named("uint8"))
-    array = ensure_module("numpy").ndarray(data.shape[:-1], dtype, buffer=data)
+    array = _numpy().ndarray(data.shape[:-1], dtype, buffer=data)
     return frozen(array) if view.read_only else array  # NumPy drops the flag of arrays without elements
 
 
@@ -126,12 +126,18 @@ def module() -> Any:
     Raises:
         FrameworkNotAvailable: it is not installed.
     """
+    return _numpy()
+
+
+@functools.cache
+def _numpy() -> Any:
+    # An import that succeeded once is not repeated: hot paths need the module for each array.
     return ensure_module("numpy")
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """A function that makes Views of ordinary arrays of exactly this class and raises for others."""
-    return _wrapper() if kind is ensure_module("numpy").ndarray else None
+    return _wrapper() if kind is _numpy().ndarray else None
 
 
 def constant(target: str) -> Callable[[Any], View] | None:
@@ -158,7 +164,7 @@ def narrowed(source: View, dtype: str) -> View:
     Raises:
         MemoryConversionError: an integer does not fit.
     """
-    np = ensure_module("numpy")
+    np = _numpy()
     array = view(source)
     target = np.dtype(dtype)
     if target.kind in "iu" and array.size:
@@ -199,7 +205,7 @@ def dtype_of(name: str) -> Any:
     Raises:
         UnsupportedDtype: NumPy has none. FrameworkNotAvailable: ml_dtypes, which has it, is not installed.
     """
-    np = ensure_module("numpy")
+    np = _numpy()
     found = name if name in COMMON else getattr(ensure_module("ml_dtypes"), name, None)
     if found is None:
         raise UnsupportedDtype("array", "numpy", "place", f"numpy has no dtype for {name}")
@@ -207,7 +213,7 @@ def dtype_of(name: str) -> Any:
 
 
 def _aligned(dtype: Any, shape: tuple[int, ...]) -> Any:
-    np = ensure_module("numpy")
+    np = _numpy()
     found = np.dtype(dtype)
     nbytes = math.prod(shape) * found.itemsize
     memory = np.empty(nbytes + 256, np.uint8)
@@ -224,7 +230,7 @@ def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
     Raises:
         UnsupportedDtype: it is not a dtype, or cannot be shared with any framework.
     """
-    np = ensure_module("numpy")
+    np = _numpy()
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -238,7 +244,7 @@ def filler(source: Any) -> Callable[[View], None]:
     """A function that writes the values of `source`, an ndarray or a View, into a View of its shape and dtype."""
 
     def fill(target: View) -> None:
-        copyto = ensure_module("numpy").copyto
+        copyto = _numpy().copyto
         if isinstance(source, _core.View):
             copyto(bits_of(target), bits_of(source))
         else:
@@ -255,14 +261,14 @@ def bits_of(source: View) -> Any:
 
 def frozen(source: Any) -> Any:
     """The same memory as a read-only ndarray, for frameworks with immutable arrays and a writable alias."""
-    alias = ensure_module("numpy").asarray(source).view()
+    alias = _numpy().asarray(source).view()
     alias.flags.writeable = False
     return alias
 
 
 def freeze(array: Any) -> None:
     """Makes this array itself read-only, and the arrays that it is a view of."""
-    np = ensure_module("numpy")
+    np = _numpy()
     while isinstance(array, np.ndarray):
         array.flags.writeable = False
         array = array.base
@@ -274,7 +280,7 @@ def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
     Raises:
         UnsupportedDtype: it does not fit, or is not a dtype of NumPy.
     """
-    np = ensure_module("numpy")
+    np = _numpy()
     try:
         if not name.startswith(OPAQUE_PREFIXES):
             raise InvalidRequest("an unknown name")
@@ -302,21 +308,28 @@ def _wrapper() -> Callable[[Any], View]:
 
 @functools.cache
 def _importer() -> Callable[[View], Any]:
-    np = ensure_module("numpy")
+    np = _numpy()
     # Up to NumPy 2.2.4 from_dlpack made all arrays read-only; the buffer protocol has the flag, and takes five times as
     # long.
     return cast(Callable[["View"], Any], np.from_dlpack if _version() >= (2, 3) else np.asarray)
 
 
 def _version() -> tuple[int, ...]:
-    return tuple(int(part) for part in ensure_module("numpy").__version__.split(".")[:2])
+    return tuple(int(part) for part in _numpy().__version__.split(".")[:2])
+
+
+# NumPy computes the name of a dtype for 3 us each time. Only dtypes of CODES are kept, which are few.
+_codes: Final[dict[Any, tuple[str, Code]]] = {}
 
 
 def _traveling(dtype: Any) -> tuple[str, Code]:
     """The logical name of a NumPy dtype, and the code that its bytes travel with."""
+    known = _codes.get(dtype)
+    if known is not None:
+        return known
     name = dtype.name
     if name in CODES:
-        return name, CODES[name]
+        return _codes.setdefault(dtype, (name, CODES[name]))
     if dtype.kind in "Mm" and not dtype.metadata:
         return name, CODES["int64"]
     if dtype.names and not dtype.hasobject and dtype.itemsize:
@@ -344,7 +357,7 @@ def _described(dtype: Any) -> str:
     Raises:
         UnsupportedDtype: there is no such text; names the field.
     """
-    format = ensure_module("numpy").lib.format
+    format = _numpy().lib.format
     try:
         text = json.dumps(format.dtype_to_descr(dtype), separators=(",", ":"))
         if format.descr_to_dtype(_tuples(json.loads(text))) == dtype:
@@ -360,7 +373,7 @@ def _described(dtype: Any) -> str:
 
 def _unsayable(dtype: Any) -> tuple[str, str] | None:
     """The first field whose dtype would not survive the text, with that dtype; inner fields by their path."""
-    format = ensure_module("numpy").lib.format
+    format = _numpy().lib.format
     for name in dtype.names:
         field = dtype.fields[name][0].base
         if field.names:

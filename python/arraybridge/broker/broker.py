@@ -187,9 +187,10 @@ class Broker(Session):
             >>> broker.get("frame").shape    # in any process
             (2, 3)
         """
-        plain = not (replace or sealed or metadata or progress is not None or lifetime is not None)
-        if wait is False and plain and entered_alike(self._connection, array, name):
-            return None
+        if sealed is False and metadata is None and progress is None and lifetime is None:
+            put = entered_alike(self._connection, array, name, replace, wait)
+            if put is not None:
+                return None if put[0] is None else Share(self, put[0])
         publication = Publication.of(array, name, replace, sealed, metadata, wait, lifetime)
         info = publication.entered(self._connection, progress)
         return None if info is None else Share(self, info)

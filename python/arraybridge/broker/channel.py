@@ -8,10 +8,10 @@ the memory. Arrays are copied only into broker memory, as by `Broker.put`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import reprlib
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,15 +19,15 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
 from arraybridge import _core, autograph
-from arraybridge.arguments import Access, ReadWishes, check_seconds, check_text, check_word, checked_metadata
+from arraybridge.arguments import Access, ReadWishes, check_text, check_word
 from arraybridge.broker.connection import UNAVAILABLE
-from arraybridge.broker.delivery import Acquired, Wanted
+from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted
+from arraybridge.broker.due import NEVER, Due
 from arraybridge.broker.facts import table_of
-from arraybridge.broker.placing import freeze, placed, placement_of, source_of_share
+from arraybridge.broker.message import Message, sent_alike
 from arraybridge.broker.worker import Worker, told
-from arraybridge.convert import tree
-from arraybridge.convert.source import Source
-from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, OutOfMemory, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
+from arraybridge.planner import Plan
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -37,30 +37,9 @@ Role = Literal["sender", "receiver"]
 OnPeerDeath = Literal["raise", "wait"]
 Mode = Literal["queue", "broadcast", "latest"]
 OnSlow = Literal["block", "drop_oldest"]
-# Errors that may pass when another process frees memory.
 _EMPTY: Final = "CHANNEL_EMPTY"
-_COPIED: Final = frozenset({"PLACEMENT_PUBLISHED", "NOT_FORWARDED"})
-_ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
-
-
-class _Due(NamedTuple):
-    """The end of a wait; None: no limit."""
-
-    at: float | None
-    seconds: float | None  # of the whole wait
-
-    @classmethod
-    def after(cls, timeout: float | None) -> _Due:
-        if timeout is None:
-            return cls(None, None)
-        seconds = check_seconds(timeout, "timeout")
-        return cls(time.monotonic() + seconds, seconds)
-
-    def left(self) -> float | None:
-        return None if self.at is None else max(0.0, self.at - time.monotonic())
-
-    def over(self) -> bool:
-        return self.at is not None and time.monotonic() >= self.at
+_LOST: Final = "CHANNEL_LOST"
+_NO_PLANS: Final[Decided] = {}
 
 
 class Sender(NamedTuple):
@@ -117,20 +96,6 @@ class Terms(NamedTuple):
         return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay or 0)
 
 
-class _Message(NamedTuple):
-    """A message to send: the arrays of a tree, its structure, and the sender's bytes."""
-
-    sources: list[Source]
-    structure: bytes
-    metadata: bytes
-
-    @classmethod
-    def of(cls, array: Any, metadata: bytes | None) -> _Message:
-        said = checked_metadata(metadata)
-        structure, sources = tree.flatten(array, source_of_share)
-        return cls(sources, structure, said)
-
-
 class Channel:
     """One process's place in a channel, made by `Broker.channel`. Thread-safe.
 
@@ -164,9 +129,9 @@ class Channel:
         self._waits: Final = on_peer_death == "wait"
         self._closed = False
         self._reset()
+        _channels.add(self)
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._ends: dict[Role, _core.ChannelEnd] = {}
         self._workers: dict[Role, Worker] = {}
@@ -231,13 +196,14 @@ class Channel:
             >>> frames = broker.channel("frames")
             >>> frames.send(np.arange(3), metadata=b"first", timeout=10)
         """
-        due = _Due.after(timeout)
-        self._send(_Message.of(array, metadata), due)
+        due = NEVER if timeout is None else Due.after(timeout)
+        if metadata is not None or not self._sent_alike(array, due):
+            self._send(Message.of(array, metadata), due)
 
     async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
-        due = _Due.after(timeout)
-        message = _Message.of(array, metadata)
+        due = Due.after(timeout)
+        message = Message.of(array, metadata)
         sent = self._worker("sender").submit(lambda: self._send(message, due))
         await asyncio.wait({told(sent)})
         sent.result()
@@ -271,8 +237,19 @@ class Channel:
             >>> frames.receive("torch", timeout=10)
             tensor([0, 1, 2])
         """
-        wanted = Wanted.of(framework, access, **wishes)
-        return self._result_of(self._received(wanted.private, _Due.after(timeout)), wanted, info, explain)
+        delivery = self._broker._delivery
+        bare = type(framework) is str and access == "safe" and not (explain or info or wishes)
+        short = delivery.short.get(framework) if bare else None
+        wanted = None
+        if short is None:
+            wanted = Wanted.of(framework, access, **wishes)
+            known = None if explain or info else delivery.short_for(wanted, framework if bare else None)
+            short = known or (wanted.private, _NO_PLANS)
+        result, plan = self._received(short, NEVER if timeout is None else Due.after(timeout))
+        if plan is None:
+            return self._result_of(result, wanted or Wanted.of(framework), info, explain)
+        delivery.note(plan)
+        return result
 
     async def areceive(
         self,
@@ -286,7 +263,7 @@ class Channel:
     ) -> Any:
         """`receive` for an event loop. An array that arrives for a cancelled task is kept for the next call."""
         wanted = Wanted.of(framework, access, **wishes)
-        received = await self._areceived(wanted.private, _Due.after(timeout))
+        received = await self._areceived(wanted.private, Due.after(timeout))
         return self._result_of(received, wanted, info, explain)
 
     def receiver(
@@ -357,15 +334,11 @@ class Channel:
 
     def _seen(self) -> tuple[str, int | None]:
         """The state and the capacity as this process knows them, without a call. A forked child has no ends yet."""
-        ends = dict(self._ends) if self._pid == os.getpid() else {}
+        ends = dict(self._ends)
         state = "closed" if self._closed else " and ".join(ends) or "not open"
         return state, next((end.capacity for end in ends.values()), self._terms.capacity)
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
-        if self._pid != os.getpid():
-            # In a forked child the open ends belong to the parent.
-            self._end.detach()
-            self._reset()
         with self._lock:
             if self._closed:
                 what = f"channel {self._name!r} was closed here: make a new one with Broker.channel"
@@ -382,66 +355,54 @@ class Channel:
         try:
             return call(end)
         except _core.StatusError as status:
-            if status.code == UNAVAILABLE and status.reason != "DRAINING":
-                with self._lock:
-                    if self._ends.get(role) is end:
-                        del self._ends[role]
-            raise from_status(status) from None
+            raise self._error_of(role, end, status) from None
+
+    def _error_of(self, role: Role, end: _core.ChannelEnd, status: _core.StatusError) -> BrokerError:
+        """The error of a refused call; forgets an end that was lost with its connection."""
+        if status.code == UNAVAILABLE and status.reason != "DRAINING":
+            with self._lock:
+                if self._ends.get(role) is end:
+                    del self._ends[role]
+        return from_status(status) if status.reason == _LOST else self._broker._connection.error_of(status)
 
     def _result_of(self, received: Acquired, wanted: Wanted, info: bool, explain: bool = False) -> Any:
         """A received message in the form that the caller requested."""
         array = self._broker._delivery.granted(received, wanted, explain)
         return Received.of(array, received[0]) if info else array
 
-    def _send(self, message: _Message, due: _Due) -> None:
+    def _sent_alike(self, array: Any, due: Due) -> bool:
+        """As `message.sent_alike`; False also where no end is open."""
+        end = self._ends.get("sender")
+        if end is None:
+            return False
+        connection = self._broker._connection
+        try:
+            return sent_alike(end, connection.known_core or connection.core(), array, due, self._waits)
+        except _core.StatusError as status:
+            raise self._error_of("sender", end, status) from None
+
+    def _send(self, message: Message, due: Due) -> None:
         self._opened("sender")
-        sources, structure, metadata = message
-        copies = False
-        while True:
-            connection = self._broker._connection
-            there = None if copies else connection.ask(lambda core: placement_of(core, sources))
-            try:
-                placement = there or self._placed(message, due)
-                self._on("sender", lambda end: end.send(placement, structure, metadata, due.left(), self._waits))
-            except BrokerError as refused:
-                # Another thread has published the array that was born there, or its share is gone: now it is copied like
-                # any other.
-                if there is not None and refused.reason in _COPIED:
-                    copies = True
-                    continue
-                if isinstance(refused, InvalidRequest):
-                    raise tree.with_way_out(refused, structure) from None
-                raise
-            if there is not None and not there.forwards:
-                freeze(sources)
-            return
+        message.sent(self._broker._connection, functools.partial(self._on, "sender"), due, self._waits)
 
-    def _placed(self, message: _Message, due: _Due) -> _core.Placement:
-        options = _core.PutOptions(structure=message.structure, metadata=message.metadata)
-        while True:
-            try:
-                return self._broker._connection.ask(lambda core: placed(core, message.sources, options=options))
-            except OutOfMemory as full:
-                if full.reason not in _ROOM_MAY_COME or due.over():
-                    raise
-
-    def _received(self, private: bool, due: _Due) -> Acquired:
+    def _received(self, short: Short, due: Due) -> tuple[Any, Plan | None]:
+        """As `_core.receive`."""
         if self._unclaimed:
-            coming = self._next_received(private)
+            coming = self._next_received(short[0])
             try:
                 done = wait([coming], due.left()).done
             except BaseException:
                 self._unclaimed.append(coming)
                 raise
-            return self._claimed(coming, bool(done), due)
+            return self._claimed(coming, bool(done), due), None
+        end = self._ends.get("receiver") or self._opened("receiver")
         try:
-            return self._on("receiver", lambda end: end.receive(private, due.left(), self._waits))
-        except BrokerTimeout as error:
-            if error.reason != _EMPTY:
-                raise
-            raise self._nothing_came(due) from None
+            return _core.receive(end, short[0], None if due is NEVER else due.left(), self._waits, short[1])
+        except _core.StatusError as status:
+            error = self._error_of("receiver", end, status)
+        raise self._nothing_came(due) if isinstance(error, BrokerTimeout) and error.reason == _EMPTY else error
 
-    async def _areceived(self, private: bool, due: _Due) -> Acquired:
+    async def _areceived(self, private: bool, due: Due) -> Acquired:
         coming = self._next_received(private)
         try:
             done, _ = await asyncio.wait({told(coming)}, timeout=due.left())
@@ -450,13 +411,13 @@ class Channel:
             raise
         return self._claimed(coming, bool(done), due)
 
-    def _claimed(self, coming: Future[Acquired], done: bool, due: _Due) -> Acquired:
+    def _claimed(self, coming: Future[Acquired], done: bool, due: Due) -> Acquired:
         if done:
             return coming.result()
         self._unclaimed.append(coming)
         raise self._nothing_came(due)
 
-    def _nothing_came(self, due: _Due) -> BrokerTimeout:
+    def _nothing_came(self, due: Due) -> BrokerTimeout:
         what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {due.seconds:g} s"
         return BrokerTimeout(f"{what}: send one in another process, or pass a larger timeout=", 4, _EMPTY)
 
@@ -479,9 +440,6 @@ class Channel:
             return worker
 
     def _close(self, complete: bool) -> None:
-        if self._pid != os.getpid():
-            self._end.detach()
-            self._reset()
         with self._lock:
             self._closed = True
             ends, workers = dict(self._ends), dict(self._workers)
@@ -516,15 +474,20 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
         """Raises:
         PeerGone: a sender is lost; the next call goes on. BrokerTimeout: nothing arrived in time.
         """
+        delivery = self._channel._broker._delivery
+        short = None if self._info else delivery.short_for(self._wanted, None)
         try:
-            received = self._channel._received(self._wanted.private, _Due.after(self._timeout))
+            result, plan = self._channel._received(short or (self._wanted.private, _NO_PLANS), Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None
-        return self._channel._result_of(received, self._wanted, self._info)
+        if plan is None:
+            return self._channel._result_of(result, self._wanted, self._info)
+        delivery.note(plan)
+        return result
 
     async def __anext__(self) -> Any:
         try:
-            received = await self._channel._areceived(self._wanted.private, _Due.after(self._timeout))
+            received = await self._channel._areceived(self._wanted.private, Due.after(self._timeout))
         except ChannelClosed:
             raise StopAsyncIteration from None
         return self._channel._result_of(received, self._wanted, self._info)
@@ -542,4 +505,15 @@ def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) 
             continue
 
 
+_channels: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child the open ends belong to the parent."""
+    for channel in list(_channels):
+        channel._end.detach()
+        channel._reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 autograph.mark_module(__name__)

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from arraybridge import _core
 from arraybridge.arguments import check_seconds
@@ -166,19 +166,34 @@ class Connection:
         return error
 
     def put(
-        self, name: str, views: Sequence[_core.View], options: _core.PutOptions
-    ) -> tuple[_core.ShareInfo | None, bool]:
-        """Arrays under a name; and whether they were published where they were born.
+        self, maker: Callable[[Any], _core.View], name: str | None, array: Any, options: _core.PutOptions
+    ) -> tuple[_core.ShareInfo | None, bool] | None:
+        """`_core.put`. None: nothing was done.
 
         Raises:
             ShareExists, OutOfMemory, BrokerUnavailable: this put, or an earlier one that did not wait, failed.
         """
         core = self.known_core or self.core()
         try:
-            return core.put(name, views, options)
+            return _core.put(core, maker, name, array, options)
         except _core.StatusError as status:
             self._check_repeatable(status, core)
-        return self.ask(lambda core: core.put(name, views, options))
+        return self.ask(lambda core: _core.put(core, maker, name, array, options))
+
+    def room(
+        self, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[_core.View], Any]
+    ) -> Any:
+        """`_core.room`. None: nothing was done.
+
+        Raises:
+            OutOfMemory, BrokerUnavailable: there is no memory.
+        """
+        core = self.known_core or self.core()
+        try:
+            return _core.room(core, shape, dtype, show)
+        except _core.StatusError as status:
+            self._check_repeatable(status, core)
+        return self.ask(lambda core: _core.room(core, shape, dtype, show))
 
     def acquire(
         self,

@@ -29,6 +29,7 @@ from arraybridge.planner import Caps, Description, Plan
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]
+_Room = tuple[tuple[str, planner.Code], shortcut.Show]
 Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and the plan of each form
 DECIDED_MAX: Final = 256  # a bound, because structured dtypes can have any names
 _COUNT_MAX: Final = 2**63 - 1
@@ -126,6 +127,8 @@ class Delivery:
         # By framework, for a get without options: whether it maps privately, and its plans, which are also in
         # `_decided`.
         self.short: Final[dict[str, Short]] = {}
+        # The rooms of `room` that differ in nothing but their shape.
+        self._rooms: Final[dict[tuple[str, str], _Room]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
@@ -226,6 +229,12 @@ class Delivery:
 
     def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object) -> Any:
         """A writable array with undefined content in broker memory, as in Broker.empty."""
+        alike = type(dtype) is str and type(framework) is str and device is None
+        known = self._rooms.get((framework, dtype)) if alike else None
+        if known is not None:
+            made = self._connection.room(shape, *known)
+            if made is not None:
+                return made
         wanted = Wanted.of(framework, device=device)
         caps = wanted.caps
         if caps.read_only == "immutable":
@@ -244,6 +253,9 @@ class Delivery:
         there = Description("share", name, code, sizes, None, 0, False, device=where)
         chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
+        if alike and caps.settled and chosen.zero_copy and where == devices.HOST and name in planner.CODES:
+            if len(self._rooms) < DECIDED_MAX:
+                self._rooms[framework, dtype] = (name, code), shortcut.quick(wanted.target, name)
         return seen(wanted.target, placement.views[0], chosen)
 
     def _note(self, info: _core.ShareInfo, plans: Sequence[Plan], wanted: Wanted) -> None:

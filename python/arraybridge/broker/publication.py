@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import reprlib
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +19,11 @@ from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest
 
 
-_PUT_ALIKE: Final = _core.PutOptions(
-    note=notes.of_put("array", False, False), note_in_place=notes.of_put("array", True, False),
-    note_forward=notes.of_forward("array"), wait=False,
-)
+@functools.lru_cache(maxsize=64)
+def _options_alike(framework: str, replace: bool, waits: bool) -> _core.PutOptions:
+    copied, in_place = (notes.of_put(framework, born_there, False) for born_there in (False, True))
+    forward = notes.of_forward(framework)
+    return _core.PutOptions(replace=replace, note=copied, note_in_place=in_place, note_forward=forward, wait=waits)
 
 
 class Publication(NamedTuple):
@@ -96,16 +98,19 @@ class Publication(NamedTuple):
         return info
 
 
-def entered_alike(connection: Connection, array: Any, name: str | None) -> bool:
-    """The short way of a put of an ordinary array that does not wait. False: nothing was done; the careful way reports what
-    is wrong.
+def entered_alike(
+    connection: Connection, array: Any, name: str | None, replace: bool, waits: bool
+) -> tuple[_core.ShareInfo | None, bool] | None:
+    """The short way of a put of an ordinary array; `Publication.entered` and whether it was done in place. None: nothing
+    was done; the careful way reports what is wrong.
     """
-    if not isinstance(name, str) or not name:
-        return False
-    check_text(name, "a name")
-    view = shortcut.ordinary(array)
-    if view is None or view.traits is None:
-        return False
-    if connection.put(name, (view,), _PUT_ALIKE)[1] and memory_type_of(type(array)) == "numpy":
+    framework = memory_type_of(type(array))
+    maker = None if framework is None else shortcut.maker_of(type(array))
+    if framework is None or maker is None or type(replace) is not bool or type(waits) is not bool:
+        return None
+    if name is None and not waits:
+        return None
+    put = connection.put(maker, name, array, _options_alike(framework, replace, waits))
+    if put is not None and put[1] and framework == "numpy":
         numpy_adapter.freeze(array)
-    return True
+    return put

@@ -86,13 +86,18 @@ def quick(target: Adapter, dtype: str) -> Show:
 
 def ordinary(array: Any) -> _core.View | None:
     """A View of an array; it is ordinary if its traits are not None. None: take the full path."""
-    maker = _makers.get(type(array)) or _maker(type(array))
+    maker = maker_of(type(array))
     if maker is None:
         return None
     try:
         return maker(array)
     except Exception:
         return None  # the full path reports the error
+
+
+def maker_of(kind: type) -> Maker | None:
+    """The function that makes Views of ordinary arrays of a class, and raises for others. None: there is none."""
+    return _makers.get(kind) or _maker(kind)
 
 
 def _maker(kind: type) -> Maker | None:

@@ -1,8 +1,10 @@
 // The receiving end of a direct channel beside the broker's side of it, in one process: what happens when the direct
 // channel ends in the middle of a step.
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -138,6 +140,47 @@ TEST_F(DirectConsumerTest, AWaitEndsWithItsDeadlineOrTheDirectChannel) {
   EXPECT_TRUE(End().empty());
   EXPECT_TRUE(taken_.AwaitEntry(0, {lifeline_, {}, {}, never}).ok());
   EXPECT_EQ(Take(), Outcome::kEnded);
+}
+
+// Leaves this thread one processor.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(::sched_getcpu()), &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  ~OneProcessor() { static_cast<void>(::sched_setaffinity(0, sizeof before_, &before_)); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+TEST_F(DirectConsumerTest, AfterTwoLongWaitsAnEndOnOneProcessorSleepsAtOnce) {
+  const OneProcessor one;
+  Lifeline lifeline(Socket());
+  const Lifeline::Interrupted never;
+  const DirectWait how{lifeline, {}, std::chrono::microseconds(30), never};
+  // True: a wait in which the processor is away for a while has announced a sleep.
+  const auto sleeps = [&] {
+    const uint64_t before = page().progress.asleep;
+    bool announced = false;
+    int turn = 0;
+    const auto ready = [&] {
+      announced = announced || page().progress.asleep != before;
+      if (++turn == 2 && !announced) std::this_thread::sleep_for(2 * SpinBackoff::kShort);
+      return turn > 2;
+    };
+    EXPECT_TRUE(sent_->Wait(ready, how).ok());
+    return announced;
+  };
+  EXPECT_FALSE(sleeps());
+  EXPECT_FALSE(sleeps());
+  EXPECT_TRUE(sleeps());
 }
 
 TEST_F(DirectConsumerTest, PagesOfAnotherSizeAreNoDirectChannel) {

@@ -44,6 +44,10 @@ v1::PublishRequest Everything() {
   request.set_lifetime_ms(9);
   request.set_note("note");
   request.set_seen_notice(10);
+  request.mutable_source()->set_lease(11);
+  request.mutable_source()->set_share(12);
+  request.mutable_source()->set_direct_channel_number(13);
+  request.mutable_source()->set_direct_channel_bit(14);
   return request;
 }
 
@@ -72,11 +76,16 @@ TEST(PublishWireTest, ReadsEveryField) {
   EXPECT_EQ(asked->lifetime_ms, 9u);
   EXPECT_EQ(asked->note, "note");
   EXPECT_EQ(asked->seen_notice, 10u);
+  EXPECT_EQ(asked->source_lease, 11u);
+  EXPECT_EQ(asked->source_share, 12u);
+  EXPECT_EQ(asked->source_direct_channel, 13u);
+  EXPECT_EQ(asked->source_bit, 14u);
 }
 
 TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
   // The encoder would drop a field that is new in the .proto.
-  EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 17);
+  EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 18);
+  EXPECT_EQ(v1::Source::descriptor()->field_count(), 4);
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
 }
 

@@ -101,7 +101,7 @@ using AllMessages = ::testing::Types<
     BOTH(OpenSessionRequest), BOTH(OpenSessionResponse), BOTH(SessionEvent), BOTH(Ticket), BOTH(RedeemRequest),
     BOTH(BrowseRequest), BOTH(BrowseResponse), BOTH(RedeemResponse), BOTH(AllocateRequest), BOTH(Range),
     BOTH(AllocateResponse), BOTH(MappedRequest), BOTH(MappedResponse), BOTH(PublishRequest), BOTH(PublishResponse),
-    BOTH(ShareRef), BOTH(AcquireRequest), BOTH(LeasedShare), BOTH(Sent), BOTH(AcquireResponse),
+    BOTH(ShareRef), BOTH(AcquireRequest), BOTH(LeasedShare), BOTH(Sent), BOTH(Source), BOTH(AcquireResponse),
     BOTH(OpenChannelRequest), BOTH(OpenChannelResponse), BOTH(CloseChannelRequest), BOTH(CloseChannelResponse),
     BOTH(ReceiveRequest), BOTH(ExportRequest), BOTH(ExportResponse), BOTH(ReleaseRequest), BOTH(ShareNote),
     BOTH(ReleaseResponse), BOTH(WithdrawRequest), BOTH(WithdrawResponse), BOTH(ListRequest), BOTH(ShareInfo),

@@ -1,0 +1,34 @@
+"""A Due is the end of a wait that several calls share."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, NamedTuple
+
+from arraybridge.arguments import check_seconds
+
+
+class Due(NamedTuple):
+    """The end of a wait; None: no limit."""
+
+    at: float | None
+    seconds: float | None  # of the whole wait
+
+    @classmethod
+    def after(cls, timeout: float | None) -> Due:
+        """Raises:
+        InvalidRequest: `timeout` is not a number of seconds.
+        """
+        if timeout is None:
+            return NEVER
+        seconds = check_seconds(timeout, "timeout")
+        return cls(time.monotonic() + seconds, seconds)
+
+    def left(self) -> float | None:
+        return None if self.at is None else max(0.0, self.at - time.monotonic())
+
+    def over(self) -> bool:
+        return self.at is not None and time.monotonic() >= self.at
+
+
+NEVER: Final = Due(None, None)

@@ -1,0 +1,87 @@
+"""A Message is what one send passes on: the arrays of a tree, its structure, and the sender's bytes.
+
+An ordinary array needs none: `sent_alike` passes it on in one call of the extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from arraybridge import _core
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import checked_metadata
+from arraybridge.arrays.classes import memory_type_of
+from arraybridge.broker.connection import Connection
+from arraybridge.broker.due import NEVER, Due
+from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
+from arraybridge.convert import shortcut, tree
+from arraybridge.convert.source import Source
+from arraybridge.errors import InvalidRequest, OutOfMemory
+
+T = TypeVar("T")
+On = Callable[[Callable[[_core.ChannelEnd], T]], T]  # calls a function with the sending end, and maps its errors
+# Errors that may pass when another process frees memory.
+_ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
+
+
+class Message(NamedTuple):
+    """A value: no broker is asked before `sent`."""
+
+    sources: list[Source]
+    structure: bytes
+    metadata: bytes
+
+    @classmethod
+    def of(cls, array: Any, metadata: bytes | None) -> Message:
+        """The arguments of Channel.send.
+
+        Raises:
+            UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree or metadata.
+        """
+        said = checked_metadata(metadata)
+        structure, sources = tree.flatten(array, source_of_share)
+        return cls(sources, structure, said)
+
+    def sent(self, connection: Connection, on: On[Any], due: Due, waits: bool) -> None:
+        """Sends copies of the arrays; or, if they were born in broker memory, the arrays themselves.
+
+        Raises:
+            Errors of `on` and of Channel.send.
+        """
+        sources, structure, metadata = self
+        device_of(sources)
+        try:
+            if any(source.description.fill for source in sources):
+                placement = self._placed(connection, due)
+                on(lambda end: end.send(placement, structure, metadata, due.left(), waits))
+                return
+            views, core = [source.view() for source in sources], connection.core()
+            if on(lambda end: end.put(core, views, structure, metadata, due.left(), waits)):
+                freeze(sources)
+        except InvalidRequest as refused:
+            raise tree.with_way_out(refused, structure) from None
+
+    def _placed(self, connection: Connection, due: Due) -> _core.Placement:
+        options = _core.PutOptions(structure=self.structure, metadata=self.metadata)
+        while True:
+            try:
+                return connection.ask(lambda core: placed(core, self.sources, options=options))
+            except OutOfMemory as full:
+                if full.reason not in _ROOM_MAY_COME or due.over():
+                    raise
+
+
+def sent_alike(end: _core.ChannelEnd, core: _core.Core, array: Any, due: Due, waits: bool) -> bool:
+    """The short way of a send of an ordinary array. False: nothing was sent; a Message sends it, or reports what is wrong.
+
+    Raises:
+        StatusError: it is refused.
+    """
+    maker = shortcut.maker_of(type(array))
+    if maker is None:
+        return False
+    in_place = _core.send(end, core, maker, array, None if due is NEVER else due.left(), waits)
+    if in_place and memory_type_of(type(array)) == "numpy":
+        numpy_adapter.freeze(array)
+    return in_place is not None

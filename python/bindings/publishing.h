@@ -1,0 +1,31 @@
+// Publishing: arrays that were born in broker memory, or lie in a share, are published where they lie, others as
+// copies. Without Python objects; called without the GIL.
+#pragma once
+
+#include <arraybridge/broker.h>
+
+#include <span>
+#include <string>
+
+namespace arraybridge::python {
+
+// The options of a put, beside the name and the arrays.
+struct PutOptions {
+  Broker::PublishOptions said;  // no name is set
+  std::string note_in_place;    // note for arrays that are published without a copy
+  std::string note_forward;     // note for arrays that lie in a share
+};
+
+struct PutArrays {
+  Share share;
+  bool in_place = false;  // the arrays lay in one placement of this connection, and were published without a copy
+};
+// Publishes the arrays; copies them unless they were born in broker memory, or lie in one share.
+Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std::string name,
+                                const PutOptions& options);
+
+// Sends the arrays; copies them unless they were born in broker memory, or lie in one share. Waits for memory as long
+// as for room in the queue. True: they lay in one placement of this connection.
+Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions options);
+
+}  // namespace arraybridge::python

@@ -37,14 +37,14 @@ Result<FoundGpus> Look(const Config& config) {
   return found;
 }
 
-std::string Said(const FoundGpus::Broken& broken) {
+std::string Reported(const FoundGpus::Broken& broken) {
   return Concat("GPU ", broken.device.id, " cannot be used: ", broken.why.message());
 }
 
 // Empty if no GPU is broken.
-std::string Said(const std::vector<FoundGpus::Broken>& broken) {
+std::string Reported(const std::vector<FoundGpus::Broken>& broken) {
   std::string said;
-  for (const auto& each : broken) said += Concat("; ", Said(each));
+  for (const auto& each : broken) said += Concat("; ", Reported(each));
   return said;
 }
 
@@ -64,7 +64,7 @@ std::string Listed(const FoundGpus& found) {
 }
 
 Status NotThere(const std::string& device, const FoundGpus& found) {
-  return Unavailable("there is no device ", device, "; the devices are: ", Listed(found), Said(found.broken));
+  return Unavailable("there is no device ", device, "; the devices are: ", Listed(found), Reported(found.broken));
 }
 
 // Only a warning: one configuration file may be used on many hosts, and a broken GPU must not stop the service.
@@ -104,11 +104,11 @@ Result<Gpus> FindGpus(const Config& config) {
   }
   const auto found = Look(config);
   if (!found.ok()) return None(config, found.status().message());
-  for (const auto& broken : found->broken) log::Warn(log::Topic::kNoGpu, "{}", Said(broken));
+  for (const auto& broken : found->broken) log::Warn(log::Topic::kNoGpu, "{}", Reported(broken));
   WarnOfTablesWithoutGpu(*found, config);
   if (const std::string device = MissingIn(*found, config); !device.empty()) return NotThere(device, *found);
   if (found->all.empty()) {
-    auto none = None(config, Concat("the driver's GPUs cannot be used", Said(found->broken)));
+    auto none = None(config, Concat("the driver's GPUs cannot be used", Reported(found->broken)));
     if (!none.ok()) return none;
     none->why_none_cause = RefusalCause::kFailed;
     none->broken = BrokenOf(*found, config);

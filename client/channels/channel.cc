@@ -27,8 +27,6 @@ std::optional<Deadline> UntilOf(std::optional<milliseconds> timeout) {
   return steady_clock::now() + *timeout;
 }
 
-bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
-
 // The number of the notice that this refusal is; nothing: it is none.
 std::optional<uint64_t> NoticeOf(const Status& refusal) {
   for (const auto& [key, value] : refusal.metadata()) {

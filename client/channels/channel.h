@@ -43,6 +43,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
  private:
   using Until = std::optional<Deadline>;
 
+  static bool IsOver(const Until& until) { return until && std::chrono::steady_clock::now() >= *until; }
   bool is_inherited() const;
   Status CheckHere() const;
   Status Explain(Status failed) const;

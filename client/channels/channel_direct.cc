@@ -13,8 +13,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-bool IsOver(const std::optional<Deadline>& until) { return until && steady_clock::now() >= *until; }
-
 // Host memory whose bytes are there.
 bool MayTravelDirect(const Placement::Range& range) {
   return range.arena->kind == HandleKind::kMemfd && !range.arena->own && range.queued.empty();

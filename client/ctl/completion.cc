@@ -53,7 +53,7 @@ std::string Zsh(const CLI::App& app, const std::vector<Choices>& choices) {
          "  esac\n  compadd -- ${=fitting}\n}\ncompdef _arraybridgectl arraybridgectl\n";
 }
 
-std::string Quoted(const std::string& text) {
+std::string InQuotes(const std::string& text) {
   std::string quoted = "'";
   for (const char letter : text) quoted += letter == '\'' ? "\\'" : std::string(1, letter);
   return quoted + "'";
@@ -64,7 +64,7 @@ std::string Fish(const CLI::App& app, const std::vector<Choices>& choices) {
   const std::string line = "complete -c arraybridgectl -f";
   for (const CLI::App* command : app.get_subcommands({})) {
     script += line + " -n __fish_use_subcommand -a " + command->get_name() + " -d " +
-              Quoted(command->get_description()) + "\n";
+              InQuotes(command->get_description()) + "\n";
   }
   for (const CLI::Option* option : app.get_options()) {
     script += line;
@@ -72,14 +72,14 @@ std::string Fish(const CLI::App& app, const std::vector<Choices>& choices) {
     for (const std::string& name : option->get_lnames()) script += " -l " + name;
     for (const Choices& each : choices) {
       if (option->check_lname(each.of.starts_with("--") ? each.of.substr(2) : "-")) {
-        script += " -x -a " + Quoted(Joined(each.values));
+        script += " -x -a " + InQuotes(Joined(each.values));
       }
     }
-    script += " -d " + Quoted(option->get_description()) + "\n";
+    script += " -d " + InQuotes(option->get_description()) + "\n";
   }
   for (const Choices& each : choices) {
     if (each.of.starts_with('-')) continue;
-    script += line + " -n '__fish_seen_subcommand_from " + each.of + "' -a " + Quoted(Joined(each.values)) + "\n";
+    script += line + " -n '__fish_seen_subcommand_from " + each.of + "' -a " + InQuotes(Joined(each.values)) + "\n";
   }
   return script;
 }

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr unsigned kSpinsPerLook = 8;  // spins between two reads of the clock
+constexpr unsigned kSpinsPerClockRead = 8;  // spins between two reads of the clock
 
 // True if the request changes what other clients find.
 bool ChangesWhatOthersFind(Verb verb) { return verb == Verb::kPublish || verb == Verb::kWithdraw; }
@@ -139,7 +139,7 @@ ReceiveOutcome Lifeline::Receive(Deadline deadline, bool spin, Frame& frame) {
   for (unsigned turn = 1;; ++turn) {
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
-    if (spin && turn % kSpinsPerLook != 1) {
+    if (spin && turn % kSpinsPerClockRead != 1) {
       ::sched_yield();
       continue;
     }

@@ -14,9 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kSliceMost{60000};  // if the broker states no limit
+constexpr milliseconds kWatchSliceMost{60000};  // if the broker states no limit
 // While an earlier request is unanswered, new events may be in its answer. The client checks for it at this interval.
-constexpr milliseconds kSliceBehind{20};
+constexpr milliseconds kWatchSliceBehind{20};
 
 }  // namespace
 
@@ -77,7 +77,7 @@ Status Watch::Feed::CheckHere() const {
 
 milliseconds Watch::Feed::Slice(const std::optional<Deadline>& until) const {
   const uint64_t longest = session_->server().limits.request_timeout_max_ms;
-  const milliseconds most = longest == 0 ? kSliceMost : std::min(kSliceMost, milliseconds(longest));
+  const milliseconds most = longest == 0 ? kWatchSliceMost : std::min(kWatchSliceMost, milliseconds(longest));
   if (!until) return most;
   return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
 }
@@ -144,7 +144,7 @@ Result<Event> Watch::Feed::Next(std::optional<milliseconds> timeout) {
     if (!first && until && steady_clock::now() >= *until) {
       return DeadlineExceeded("no event arrived in time").Because("NO_EVENT");
     }
-    AB_RETURN_IF_ERROR(Ask(behind ? std::min(Slice(until), kSliceBehind) : Slice(until)));
+    AB_RETURN_IF_ERROR(Ask(behind ? std::min(Slice(until), kWatchSliceBehind) : Slice(until)));
   }
 }
 

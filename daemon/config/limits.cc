@@ -35,7 +35,7 @@ Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
   return InvalidArgument("limit ", name, ": ", value, " is more than ", range.most);
 }
 
-std::string TextOf(const Range& range) {
+std::string RangeText(const Range& range) {
   if (range.most != Range{}.most) return Concat(range.least, " to ", range.most);
   return range.least == 0 ? "" : Concat("more than ", range.least - 1);
 }
@@ -53,7 +53,7 @@ Setting Limit(std::string name, T Limits::*field, Read read, const Range& range,
   };
   Value value = In(
       [field](auto& config) -> auto& { return config.limits.*field; }, read_in_range);
-  value.range = TextOf(range);
+  value.range = RangeText(range);
   return {"limits." + name, "", std::move(value), std::move(help)};
 }
 template <class T>

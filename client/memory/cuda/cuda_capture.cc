@@ -4,7 +4,7 @@ namespace arraybridge {
 
 Result<bool> IsCaptured(const cuda::Driver& driver, uintptr_t stream) {
   cuda::CUstreamCaptureStatus status{};
-  const cuda::CUresult answer = driver.StreamIsCapturing(reinterpret_cast<cuda::CUstream>(stream), &status);
+  const cuda::CUresult answer = driver.StreamIsCapturing(StreamOf(stream), &status);
   // The query of the default stream reports a capture that it would have to wait for.
   if (cuda::IsCapture(answer)) return true;
   AB_RETURN_IF_ERROR(driver.Check(answer, "cuStreamIsCapturing"));

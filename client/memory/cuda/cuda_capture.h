@@ -14,6 +14,8 @@
 
 namespace arraybridge {
 
+inline cuda::CUstream StreamOf(uintptr_t number) { return reinterpret_cast<cuda::CUstream>(number); }
+
 // True if the stream is being captured: work must not be queued to it, nor other queries made. REQUIRES: inside its
 // context.
 Result<bool> IsCaptured(const cuda::Driver& driver, uintptr_t stream);

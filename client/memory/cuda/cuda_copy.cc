@@ -19,7 +19,7 @@ namespace {
 CUdeviceptr AddressOf(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
 
 // The stream of the view's producer, or one of our own if the bytes are complete.
-Result<CUstream> StreamOf(const CudaDevices& devices, const View& view, int32_t ordinal) {
+Result<CUstream> StreamFor(const CudaDevices& devices, const View& view, int32_t ordinal) {
   const bool on_device = view.device.type == kDeviceCuda;
   if (on_device && view.stream.has_value()) return reinterpret_cast<CUstream>(*view.stream);
   return devices.OwnStream(ordinal);
@@ -61,7 +61,7 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
                        int32_t ordinal) {
   const auto inside = devices.Enter(ordinal);
   if (!inside.ok()) return inside.status();
-  const auto stream = StreamOf(devices, source, ordinal);
+  const auto stream = StreamFor(devices, source, ordinal);
   if (!stream.ok()) return stream.status();
   const auto number = reinterpret_cast<uintptr_t>(*stream);
   AB_RETURN_IF_ERROR(CheckNotCaptured(devices.driver(), std::span(&number, 1)));
@@ -145,7 +145,7 @@ class HostBatch {
     if (!at.ok()) return at.status();
     const auto inside = devices_.Enter(at->id);
     if (!inside.ok()) return inside.status();
-    const auto stream = StreamOf(devices_, room_, at->id);
+    const auto stream = StreamFor(devices_, room_, at->id);
     if (!stream.ok()) return stream.status();
     const auto number = reinterpret_cast<uintptr_t>(*stream);
     AB_RETURN_IF_ERROR(CheckNotCaptured(devices_.driver(), std::span(&number, 1)));

@@ -9,12 +9,6 @@ namespace arraybridge {
 
 using cuda::CUstream;
 
-namespace {
-
-CUstream StreamOf(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
-
-}  // namespace
-
 Result<std::vector<Device>> VisibleGpus() {
   const auto devices = CudaDevices::OfThisProcess();
   if (!devices.ok()) return devices.status();

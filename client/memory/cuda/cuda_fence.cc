@@ -29,8 +29,6 @@ using cuda::Driver;
 
 namespace {
 
-CUstream StreamOf(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
-
 class PoolEvent final : public RecordedEvent {
  public:
   PoolEvent(const CudaDevices& devices, int32_t ordinal, CudaEventPool& pool, const CudaEventPool::Event* event)

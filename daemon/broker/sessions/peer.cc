@@ -5,7 +5,7 @@
 namespace arraybridge {
 namespace {
 
-void Append(std::string& list, std::string_view name) {
+void AppendName(std::string& list, std::string_view name) {
   if (!list.empty()) list += ", ";
   list += name;
 }
@@ -18,7 +18,7 @@ bool Peer::Opens(HandleKind kind) const { return std::ranges::find(kinds, kind) 
 
 Status Peer::CannotOpen(std::string_view what, std::string_view shared_as) const {
   std::string own;
-  for (const HandleKind kind : kinds) Append(own, NameOf(kind));
+  for (const HandleKind kind : kinds) AppendName(own, NameOf(kind));
   return FailedPrecondition(what, " is shared as ", shared_as, "; this session opens ", own,
                             refused.empty() ? "" : "; ", refused)
       .Because("KIND_NOT_OFFERED");
@@ -30,7 +30,7 @@ bool Peer::Sees(const Device& device) const {
 
 Status Peer::CannotSee(std::string_view what, const Device& device) const {
   std::string seen;
-  for (const std::string& gpu : gpus) Append(seen, gpu);
+  for (const std::string& gpu : gpus) AppendName(seen, gpu);
   return FailedPrecondition(what, " lies on GPU ", device.uuid, ", which this session does not see; it sees ", seen)
       .Because("DEVICE_NOT_VISIBLE");
 }

@@ -30,12 +30,12 @@ Result<std::string> ReadAll(const std::string& path) {
   return ReadSettingFile(file, path, S_IWOTH, "other users may write it (chmod o-w)");
 }
 
-std::optional<std::string> TextOf(const toml::node& node) {
+std::optional<std::string> NodeText(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto number = node.value_exact<int64_t>()) return std::to_string(*number);
   if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";
   const toml::array* const list = node.as_array();
-  if (list != nullptr && list->size() == 1) return TextOf(*list->get(0));
+  if (list != nullptr && list->size() == 1) return NodeText(*list->get(0));
   return std::nullopt;
 }
 
@@ -45,7 +45,7 @@ std::optional<std::string> TextOfSeveral(const toml::node& node) {
   if (list == nullptr || list->size() == 1) return std::nullopt;
   std::string all;
   for (const toml::node& each : *list) {
-    const auto text = each.as_array() != nullptr ? std::nullopt : TextOf(each);
+    const auto text = each.as_array() != nullptr ? std::nullopt : NodeText(each);
     if (!text || text->find(',') != std::string::npos) return std::nullopt;
     all += (all.empty() ? "" : ",") + *text;
   }
@@ -62,7 +62,7 @@ Status Gather(const std::string& path, const toml::table& table, const std::stri
     }
     auto several = TextOfSeveral(node);
     const bool is_list = several.has_value();
-    auto text = is_list ? std::move(several) : TextOf(node);
+    auto text = is_list ? std::move(several) : NodeText(node);
     if (!text)
       return InvalidArgument(At(path, node.source()), ": ", key, " is neither a text nor a number nor a boolean");
     entries->push_back({key, *std::move(text), At(path, name.source()), is_list});

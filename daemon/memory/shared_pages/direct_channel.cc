@@ -15,7 +15,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr std::string_view kWhat = "a direct channel";
+constexpr std::string_view kDirectChannel = "a direct channel";
 constexpr uint64_t kControlBytes = 4096;
 
 Result<DirectChannel::Doorbell> MakeDoorbell() {
@@ -36,12 +36,13 @@ void Ring(const DirectChannel::Doorbell& doorbell) {
 
 Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, uint64_t number) {
   auto producer = SharedPages::Create(direct_channel::BytesOfProducerPage(capacity), PROT_READ,
-                                      "arraybridge-direct-producer", kWhat);
+                                      "arraybridge-direct-producer", kDirectChannel);
   if (!producer.ok()) return producer.status();
-  auto consumer =
-      SharedPages::Create(sizeof(direct_channel::ConsumerPage), PROT_READ, "arraybridge-direct-consumer", kWhat);
+  auto consumer = SharedPages::Create(sizeof(direct_channel::ConsumerPage), PROT_READ, "arraybridge-direct-consumer",
+                                      kDirectChannel);
   if (!consumer.ok()) return consumer.status();
-  auto control = SharedPages::Create(kControlBytes, PROT_READ | PROT_WRITE, "arraybridge-direct-control", kWhat);
+  auto control =
+      SharedPages::Create(kControlBytes, PROT_READ | PROT_WRITE, "arraybridge-direct-control", kDirectChannel);
   if (!control.ok()) return control.status();
   auto& words = *static_cast<direct_channel::ControlBlock*>((*control)->base());
   words.version = direct_channel::kVersion;

@@ -13,7 +13,7 @@ namespace {
 using session_queue::Format;
 using session_queue::Header;
 
-constexpr std::string_view kWhat = "a session queue";
+constexpr std::string_view kSessionQueue = "a session queue";
 constexpr auto kPublishVerb = static_cast<uint8_t>(Verb::kPublish);
 // A waited completion leaves this slot free for the completion of an unwaited request that was taken and fails.
 constexpr uint64_t kSpareSlots = 1;
@@ -29,10 +29,10 @@ bool IsUnwaitedPublish(const Header& header) {
 }  // namespace
 
 Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce) {
-  auto requests = SharedPages::Create(sizeof(session_queue::Page), PROT_READ, "arraybridge-requests", kWhat);
+  auto requests = SharedPages::Create(sizeof(session_queue::Page), PROT_READ, "arraybridge-requests", kSessionQueue);
   if (!requests.ok()) return requests.status();
-  auto completions =
-      SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE, "arraybridge-completions", kWhat);
+  auto completions = SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE, "arraybridge-completions",
+                                         kSessionQueue);
   if (!completions.ok()) return completions.status();
   const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0};
   AB_RETURN_IF_ERROR((*requests)->Write(offsetof(session_queue::Page, preamble), &preamble, sizeof preamble));

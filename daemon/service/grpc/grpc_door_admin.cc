@@ -21,7 +21,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr char kServiceName[] = "arraybridge.v1.Admin";
+constexpr char kAdminServiceName[] = "arraybridge.v1.Admin";
 constexpr char kConnectionKey[] = "arraybridge-connection";
 
 // Finishes its call exactly once: with the result that it gets or, if it gets none, when it is destroyed.
@@ -45,9 +45,9 @@ class Promise {
   Message* const answer_;
 };
 
-class Service final : public v1::Admin::CallbackService {
+class AdminService final : public v1::Admin::CallbackService {
  public:
-  Service(Admin& admin, GrpcDoorConnections& connections) : admin_(admin), connections_(connections) {}
+  AdminService(Admin& admin, GrpcDoorConnections& connections) : admin_(admin), connections_(connections) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -166,7 +166,7 @@ struct AdminDoor::State {
   static std::unique_ptr<grpc::Server> Start(const Config& config, Admin& admin, GrpcDoorConnections& connections,
                                              grpc::Service& service) {
     WishForChannelz();
-    return StartServer(config, service, kServiceName, [&](grpc::ServerBuilder& builder) {
+    return StartServer(config, service, kAdminServiceName, [&](grpc::ServerBuilder& builder) {
       GuardChannelz(builder, [&admin, &connections](const grpc::ServerContextBase& context) {
         const auto peer = connections.PeerOf(context.peer());
         return peer && admin.Check(*peer, Right::kRead).ok();
@@ -175,7 +175,7 @@ struct AdminDoor::State {
   }
 
   GrpcDoorConnections connections;
-  Service service;
+  AdminService service;
   std::unique_ptr<grpc::Server> server;  // destroyed first: its calls use all of the above
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;

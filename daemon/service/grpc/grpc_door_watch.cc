@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kForAsLongAsItTakes = 1;  // any timeout other than 0: a stream's requests have no deadline
 
-Status Ended() { return {Code::kCancelled, "the call or its session has ended"}; }
+Status CallEnded() { return {Code::kCancelled, "the call or its session has ended"}; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ class WatchStream::Promise {
   Promise(const Promise&) = delete;
   Promise& operator=(const Promise&) = delete;
   ~Promise() {
-    if (stream_) stream_->Answered(Ended());
+    if (stream_) stream_->Answered(CallEnded());
   }
   void Keep(Result<Answer<v1::WatchResponse>> answer) { std::exchange(stream_, nullptr)->Answered(std::move(answer)); }
 
@@ -67,13 +67,13 @@ void WatchStream::Answered(Result<Answer<v1::WatchResponse>> answer) {
     waiter_ = {};
   }
   if (!answer.ok()) return End(answer.status());
-  if (is_cancelled()) return End(Ended());
+  if (is_cancelled()) return End(CallEnded());
   message_ = std::move(answer->message);
   StartWrite(&message_);
 }
 
 void WatchStream::OnWriteDone(bool ok) {
-  if (!ok || is_cancelled()) return End(Ended());
+  if (!ok || is_cancelled()) return End(CallEnded());
   request_.set_watch(message_.watch());
   request_.set_timeout_ms(kForAsLongAsItTakes);
   Ask();

@@ -26,7 +26,7 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; padd
 </style></head><body>
 )";
 
-std::string Escaped(std::string_view text) {
+std::string EscapedHtml(std::string_view text) {
   std::string out;
   for (const char letter : text) {
     switch (letter) {
@@ -64,7 +64,7 @@ std::string Bar(uint64_t used, uint64_t of) {
 
 std::string Lost(const DeviceFacts& device) {
   const auto failed = std::ranges::find(device.refused, RefusalCause::kFailed, &DeviceFacts::Refused::cause);
-  const std::string why = failed == device.refused.end() ? "" : ": " + Escaped(failed->why);
+  const std::string why = failed == device.refused.end() ? "" : ": " + EscapedHtml(failed->why);
   return " class=bad>out of service" + why;
 }
 
@@ -75,7 +75,7 @@ std::string Devices(const std::vector<DeviceFacts>& devices) {
   for (const DeviceFacts& device : devices) {
     const std::string name =
         device.device.type == kDeviceCpu ? "host" : fmt::format("cuda:{} {}", device.device.id, device.device.uuid);
-    out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td{}\n", Escaped(name),
+    out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td{}\n", EscapedHtml(name),
                        Bar(device.allocated_bytes, device.capacity_bytes), SizeText(device.allocated_bytes),
                        SizeText(device.capacity_bytes), SizeText(device.cached_bytes),
                        device.out_of_service ? Lost(device) : ">serving");
@@ -90,7 +90,7 @@ std::string Users(const Config& config, const std::vector<NamespaceRow>& rows) {
       "class=n>bytes in shares\n";
   for (const auto& [key, row] : sums) {
     const std::string who =
-        key.second.empty() ? OwnerName(key.first) : fmt::format("{} {}", OwnerName(key.first), Escaped(key.second));
+        key.second.empty() ? OwnerName(key.first) : fmt::format("{} {}", OwnerName(key.first), EscapedHtml(key.second));
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}\n", who,
                        Bar(row.charged_bytes, row.quota_bytes), SizeText(row.charged_bytes), SizeText(row.quota_bytes),
                        row.shares, SizeText(row.share_bytes));

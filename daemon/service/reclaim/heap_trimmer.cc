@@ -11,11 +11,11 @@
 namespace arraybridge {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{1000};
+constexpr std::chrono::milliseconds kTrimPause{1000};
 constexpr uint64_t kKeptBytesMax = 8ull << 20;  // free bytes that the allocator may keep
 
 // The private resident memory, most of which is heap.
-uint64_t ResidentBytes() {
+uint64_t PrivateBytes() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
   unsigned long long resident = 0;
   unsigned long long shared = 0;
@@ -27,7 +27,7 @@ uint64_t ResidentBytes() {
 
 void HeapTrimmer::Freed() {
   if (posted_.load(std::memory_order_relaxed) || posted_.exchange(true)) return;
-  worker_.PostAt(std::chrono::steady_clock::now() + kPause, [this] {
+  worker_.PostAt(std::chrono::steady_clock::now() + kTrimPause, [this] {
     posted_.store(false);
     Trim();
   });
@@ -36,7 +36,7 @@ void HeapTrimmer::Freed() {
 // malloc_trim holds the allocator's locks while it works, so it runs only if there is memory to return.
 void HeapTrimmer::Trim() {
   const struct mallinfo2 heap = ::mallinfo2();
-  if (ResidentBytes() > heap.uordblks + heap.hblkhd + kKeptBytesMax) ::malloc_trim(0);
+  if (PrivateBytes() > heap.uordblks + heap.hblkhd + kKeptBytesMax) ::malloc_trim(0);
 }
 
 }  // namespace arraybridge

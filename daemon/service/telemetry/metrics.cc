@@ -46,7 +46,7 @@ class Page {
   std::string text_;
 };
 
-std::string Escaped(std::string_view value) {
+std::string EscapedLabel(std::string_view value) {
   std::string out;
   for (const char letter : value) {
     if (letter == '\\' || letter == '"') out += '\\';
@@ -62,7 +62,7 @@ std::string Escaped(std::string_view value) {
 // Labels that can be joined with those of GPU vendors' exporters: the ordinal and the UUID.
 std::string LabelsOf(const Device& device, std::string_view kind) {
   const std::string name = device.type == kDeviceCpu ? "host" : fmt::format("cuda:{}", device.id);
-  return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, Escaped(device.uuid), kind);
+  return fmt::format("device=\"{}\",uuid=\"{}\",kind=\"{}\"", name, EscapedLabel(device.uuid), kind);
 }
 
 std::string LabelsOf(const DeviceFacts& device) {
@@ -151,7 +151,7 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
         [&](const auto& sum) {
           const auto& [uid, ns] = sum.first;
           const std::string who = OwnerName(uid);
-          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", who, Escaped(ns))
+          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", who, EscapedLabel(ns))
                                         : fmt::format("uid=\"{}\"", who);
         },
         [&](const auto& sum) { return sum.second.*number; });
@@ -260,8 +260,8 @@ void Metrics::CountReload(bool ok) {
 std::string Metrics::Text() const {
   Page page;
   page.Family("arraybridge_build_info", "gauge", "Always 1; the labels describe the running version.");
-  page.Sample(fmt::format("version=\"{}\",revision=\"{}\",driver=\"{}\"", Escaped(ARRAYBRIDGE_VERSION),
-                          Escaped(build_.revision), Escaped(build_.driver)),
+  page.Sample(fmt::format("version=\"{}\",revision=\"{}\",driver=\"{}\"", EscapedLabel(ARRAYBRIDGE_VERSION),
+                          EscapedLabel(build_.revision), EscapedLabel(build_.driver)),
               1);
   page.Only("arraybridge_ready", "gauge", "1 while the doors are open, 0 while draining.", verbs_.draining() ? 0 : 1);
   const Snapshot snapshot = broker_.TakeSnapshot();

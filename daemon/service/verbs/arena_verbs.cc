@@ -32,10 +32,6 @@ bool MayBeRoom(const Status& refusal) {
   return refusal.code() == Code::kResourceExhausted && refusal.reason() != "FILE_SIZE_LIMIT";
 }
 
-std::span<const uint8_t> Octets(std::string_view bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
-}
-
 Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
 
 }  // namespace

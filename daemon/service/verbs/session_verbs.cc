@@ -4,17 +4,10 @@
 
 #include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/wire/message_limits.h"
+#include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
-namespace {
-
-std::span<const uint8_t> Octets(std::string_view bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
-}
-
-}  // namespace
-
 Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const v1::OpenSessionRequest& request, Peer peer) {
   AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());

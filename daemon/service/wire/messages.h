@@ -1,8 +1,10 @@
 // Converts the broker's values into messages and messages into the broker's values. It makes no decisions.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
@@ -28,6 +30,9 @@ void Fill(v1::Offer* message, const OfferRow& offer);
 // Fills in everything except the offers; the caller knows how many of them fit.
 void Fill(v1::InspectResponse* message, const Inspected& inspected);
 
+inline std::span<const uint8_t> Octets(std::string_view bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
 v1::Immutability ToMessage(Immutability immutability);
 Device FromMessage(const v1::Device& message);
 // The views point into the messages.

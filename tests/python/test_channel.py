@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,25 @@ def expect_nothing_left(broker, sessions):
     broker.flush()
     until(lambda now: now["sessions"] <= sessions and not (now["leases"] or now["channels"] or now["queued_shares"]), broker)
     until(lambda now: now["withdrawn_shares"] == 0, broker)
+
+
+def test_a_receive_that_raises_does_not_keep_its_channel(broker):
+    receives = broker.channel("frames").open("receiver")
+    broker.channel("frames").open("sender").close()
+    kept = weakref.ref(receives)
+    gc.disable()  # a cycle through the traceback would live until the next collection
+    try:
+        for error in (ChannelClosed, BrokerTimeout):
+            try:
+                receives.receive(timeout=0)
+            except error:
+                pass
+            else:
+                pytest.fail("nothing was raised")
+        del receives
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_in_one_process(broker):

@@ -399,8 +399,10 @@ class Channel:
         try:
             return _core.receive(end, short[0], None if due is NEVER else due.left(), self._waits, short[1])
         except _core.StatusError as status:
-            error = self._error_of("receiver", end, status)
-        raise self._nothing_came(due) if isinstance(error, BrokerTimeout) and error.reason == _EMPTY else error
+            # No variable of this frame may hold the error: its traceback holds the frame, and so the channel.
+            if status.reason == _EMPTY:
+                raise self._nothing_came(due) from None
+            raise self._error_of("receiver", end, status) from None
 
     async def _areceived(self, private: bool, due: Due) -> Acquired:
         coming = self._next_received(private)

@@ -148,7 +148,7 @@ def test_a_send_enters_the_extension_once_and_reads_each_array_once(
     assert entered == ["array", "tree", "tree"] and exported == ["numpy"] * 3
     assert receiver.receive().tolist() == [0, 1, 2]
     assert receiver.receive()["y"][1].tolist() == [0, 1, 2, 3]
-    assert receiver.receive(metadata=True).metadata == b"with bytes"
+    assert receiver.receive(info=True).metadata == b"with bytes"
 
 
 def test_an_array_that_was_born_in_broker_memory_is_sent_as_it_is_and_frozen(

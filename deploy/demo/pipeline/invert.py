@@ -10,7 +10,7 @@ with (
     broker.channel("raw", on_peer_death="wait") as raw,
     broker.channel("inverted", on_peer_death="wait").open("sender") as inverted,
 ):
-    for frame, number in raw.receiver("torch", metadata=True):
+    for frame, number, *_ in raw.receiver("torch", info=True):
         result = broker.empty(frame.shape, "uint8", "torch")
         torch.bitwise_not(frame, out=result)
         inverted.send(result, metadata=number)

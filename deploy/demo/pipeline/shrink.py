@@ -13,6 +13,6 @@ with (
     broker.channel("inverted", on_peer_death="wait") as inverted,
     broker.channel("small", on_peer_death="wait").open("sender") as small,
 ):
-    for frame, number in inverted.receiver(framework, metadata=True):
+    for frame, number, *_ in inverted.receiver(framework, info=True):
         small.send(frame[::8, ::8], metadata=number)
         print(int(number), flush=True)

@@ -4,7 +4,7 @@ from arraybridge import Broker
 
 broker = Broker()
 with broker.channel("small", on_peer_death="wait") as small:
-    for frame, number in small.receiver("numpy", metadata=True):
+    for frame, number, *_ in small.receiver("numpy", info=True):
         if frame.shape != (135, 240, 3) or (frame != 255 - int(number) % 256).any():
             raise SystemExit(f"frame {int(number)} is wrong: shape {frame.shape}, first pixel {frame[0, 0]}")
         print(int(number), flush=True)

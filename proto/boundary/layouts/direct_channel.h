@@ -111,7 +111,7 @@ struct ControlBlock {
   uint64_t gone;     // shared: not 0: the consumer's session has ended, and reads no range any more
   // Valid with `opened`: entry n, from 1, has the sequence `sequence` + n + shares that the consumer received by calls.
   uint64_t sequence;
-  uint64_t stream;  // of all entries
+  uint64_t stream;                          // of all entries
   std::array<uint64_t, kReturnWords> kept;  // shared: by return bit: shares of the broker use the range
 };
 

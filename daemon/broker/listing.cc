@@ -384,12 +384,13 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
     auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();
     for (; at != channels.end(); ++at) {
       const bool wanted = at->first.starts_with(filter.name_prefix);
-      const auto row = [&] {
-        ChannelRow made = RowOf(*at->second);
-        if (filter.ends) made.ends = state.EndsOf(*at->second, after->asker);
-        return made;
-      };
-      if (++visits > kVisitsMax || (wanted && !room.Add(row()))) {
+      bool full = ++visits > kVisitsMax;
+      if (wanted && !full) {
+        ChannelRow row = RowOf(*at->second);
+        if (filter.ends) row.ends = state.EndsOf(*at->second, after->asker);
+        full = !room.Add(std::move(row));
+      }
+      if (full) {
         page.next = TokenBefore(channels, at, ns->first);
         return page;
       }

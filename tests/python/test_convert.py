@@ -387,7 +387,7 @@ def test_what_a_framework_refuses_in_the_end_is_told_and_chained(broker, monkeyp
     monkeypatch.setattr("arraybridge.adapters.torch.export", refuse)
     for ask in (
         lambda: broker.convert(torch.ones(3, 5), "numpy"),
-        lambda: broker.put(torch.ones(3, 5), "never"),
+        lambda: broker.put(torch.ones(3, 5), "never", metadata=b"the short way has none"),
         lambda: arraybridge.convert_memory(torch.ones(3, 5, dtype=torch.int16), "torch", "numpy", None, copy=True),
         lambda: arraybridge.asdlpack(torch.ones(3, 5)),
     ):

@@ -37,6 +37,7 @@ def test_two_terminals(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="ab-") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         monkeypatch.setenv("ARRAYBRIDGED_SERVER__EXIT_WHEN_IDLE", "300ms")
+        monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1s")  # an array that was found without a call counts as unread
         # Whatever there is of a system's broker on the machine, they find the one of their user.
         monkeypatch.setattr(discovery, "SYSTEM_DIRECTORY", f"{runtime}/system")
         there = f"from arraybridge.broker import discovery\ndiscovery.SYSTEM_DIRECTORY = '{runtime}/system'\n"

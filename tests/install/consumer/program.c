@@ -77,7 +77,7 @@ static int check_refusals(ab_broker* broker, ab_view good) {
 static int check_channels(ab_broker* broker, ab_view good) {
   ab_view two[2] = {good, good};
   ab_content content = {sizeof content, two, 2, NULL, "tree", 4, "said", 4};
-  ab_info info = {sizeof info};
+  ab_info info = {sizeof info, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, NULL};
   ab_array* array = NULL;
   ab_channel* sends = NULL;
   ab_channel* receives = NULL;
@@ -107,7 +107,7 @@ static int check_channels(ab_broker* broker, ab_view good) {
   ab_drop(array);
 
   ab_array* born = NULL;
-  ab_content of_array = {sizeof of_array};
+  ab_content of_array = {sizeof of_array, NULL, 0, NULL, NULL, 0, NULL, 0};
   EXPECT(ab_send(sends, &of_array, 0) == AB_INVALID_ARGUMENT && strstr(ab_message(), "no arrays") != NULL);
   EXPECT(ab_empty(broker, &good, &born) == AB_OK);
   of_array.array = born;

@@ -281,6 +281,7 @@ def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, 
             its plan).
     """
 
+@final
 class GetMethod:
     """Broker.get: calls `function` unless the share is found without a call to the daemon. A Broker's attribute `_fast` is
     (connection, forms, note, granted): `known_core` of the connection, from a framework's name to the last two arguments of

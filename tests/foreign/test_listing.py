@@ -140,19 +140,19 @@ def test_one_channel_is_shown_drained_and_removed(listed: Listed, daemon: Daemon
         return subprocess.run(command, capture_output=True, text=True)
 
     sends = listed.first.call("OpenChannel", namespace="default", name="frames", role="SENDER", mode=2, replay=2, drop_oldest=True)
-    receives = listed.second.call("OpenChannel", namespace="default", name="frames", role="RECEIVER", capacity=1)
-    assert (receives.capacity, receives.mode) == (1, 2)
-    for _ in range(3):
+    receives = listed.second.call("OpenChannel", namespace="default", name="frames", role="RECEIVER", capacity=2)
+    assert (receives.capacity, receives.mode) == (2, 2)
+    for _ in range(4):
         listed.first.publish("", bytes(512), channel=sends.channel)
     shown = ctl("show", "frames")
     words = {line.split()[0]: " ".join(line.split()[1:]) for line in shown.stdout.splitlines() if line.strip()}
-    assert (words["mode"], words["replay"], words["capacity"]) == ("broadcast, drop oldest", "2", "1")
-    assert words["sent"].startswith("3, ") and (words["received"], words["dropped"]) == ("0", "2")
+    assert (words["mode"], words["replay"], words["capacity"]) == ("broadcast, drop oldest", "2", "2")
+    assert words["sent"].startswith("4, ") and (words["received"], words["dropped"]) == ("0", "2")
     assert words["queued"].startswith("2, ")
-    assert f"process {os.getpid()}, session {listed.first.opened.session}, sent 3" in words["sender"]
-    assert words["receiver"].endswith("received 0, waiting 1, missed 2")
+    assert f"process {os.getpid()}, session {listed.first.opened.session}, sent 4" in words["sender"]
+    assert words["receiver"].endswith("received 0, waiting 2, missed 2")
     ends = json.loads(ctl("show", "frames", form="json").stdout)["ends"]
-    assert [end.get("dropped") for end in ends] == [None, "2"]
+    assert [end["dropped"] for end in ends] == ["0", "2"]
 
     assert ctl("ls").stdout.split() == listed.ls("channels").stdout.split()
     assert ctl("drain", "frames").stdout == "dropped 2 queued arrays\n"

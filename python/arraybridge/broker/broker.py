@@ -316,19 +316,15 @@ class Broker(Session):
         """
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
-        bare = plain and types is None and wait is None and not explain and type(framework) is str
-        if newer_than is not None or info:
-            chosen = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
-            found = self._acquired(name, chosen.private, wait, chosen.note, *_generation_of(newer_than, name))
-            array = delivery.granted(found, chosen, explain)
-            return Got(array, Share(self, found[0])) if info else array
+        full = explain or info or newer_than is not None
+        bare = plain and types is None and wait is None and not full and type(framework) is str
         short = delivery.short.get(framework) if bare else None
         wanted = None
         if short is None:
             if type(framework) is str and framework in MEMORY_TYPES and framework not in sys.modules:
                 self._connection.core()  # an idle broker stays for this session while the framework is imported
             wanted = Wanted.of(framework, access, copy, require, device, allow_downcast, types)
-            short = None if explain else delivery.short_for(wanted, framework if bare else None)
+            short = None if full else delivery.short_for(wanted, framework if bare else None)
         # The fast path: the share is found without a call, and is like an array that took the full path.
         if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
             if wait is not None:
@@ -341,7 +337,9 @@ class Broker(Session):
                 delivery.note(plan)
                 return result
         wanted = wanted or Wanted.of(framework)
-        return delivery.granted(self._acquired(name, wanted.private, wait, wanted.note), wanted, explain)
+        acquired = self._acquired(name, wanted.private, wait, wanted.note, *_generation_of(newer_than, name))
+        array = delivery.granted(acquired, wanted, explain)
+        return Got(array, Share(self, acquired[0])) if info else array
 
     def get_many(
         self,

@@ -162,7 +162,7 @@ struct DrainedChannel {
 // The channel of an end, and where its requests wait.
 struct ChannelPlace {
   ChannelId channel{};
-  bool own_queue = false;  // a receiver of a broadcast does not wait behind others
+  bool own_queue = false;  // a receiver waits behind others in a queue only
 };
 
 // The handle that a session would get if it acquired the share now.

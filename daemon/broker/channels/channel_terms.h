@@ -14,15 +14,13 @@ struct ChannelTerms {
   ChannelMode mode = ChannelMode::kUnset;  // kUnset: not stated, nor what follows
   bool drop_oldest = false;                // a broadcast: what a slow receiver misses; false: senders wait for it
   uint64_t replay = 0;                     // a broadcast: shares that a new receiver gets of those sent before
-
-  bool operator==(const ChannelTerms&) const = default;
 };
 
 // Shares since the start, of one channel or of all.
 struct ChannelTotals {
   uint64_t sent = 0;
   uint64_t received = 0;  // as often as they were received
-  uint64_t dropped = 0;   // as often as a receiver missed one, and those that were drained
+  uint64_t dropped = 0;   // as often as a receiver missed one, and those that a queue lost
 };
 
 }  // namespace arraybridge

@@ -12,7 +12,10 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/broker.h"
@@ -22,7 +25,9 @@
 #include "daemon/config/print.h"
 #include "daemon/force_exit_on_signal.h"
 #include "daemon/gpus.h"
+#include "daemon/http_pages.h"
 #include "daemon/inherited_fds.h"
+#include "daemon/keeper/keeper.h"
 #include "daemon/main_thread_queue.h"
 #include "daemon/manager_status.h"
 #include "daemon/memory/host/host_backend.h"
@@ -32,12 +37,11 @@
 #include "daemon/service/grpc/grpc_door.h"
 #include "daemon/service/grpc/grpc_door_admin.h"
 #include "daemon/service/grpc/grpc_log.h"
-#include "daemon/service/http/http.h"
-#include "daemon/service/http/status_page.h"
 #include "daemon/service/lifeline/local_door.h"
 #include "daemon/service/reclaim/worker.h"
 #include "daemon/service/system/certificates.h"
 #include "daemon/service/system/listener.h"
+#include "daemon/service/system/manager_store.h"
 #include "daemon/service/system/notify.h"
 #include "daemon/service/system/passed_sockets.h"
 #include "daemon/service/system/watchdog.h"
@@ -46,6 +50,7 @@
 #include "daemon/service/verbs/admin.h"
 #include "daemon/service/verbs/verbs.h"
 #include "daemon/startup_check.h"
+#include "daemon/take_over.h"
 #include "proto/boundary/standard_descriptors.h"
 
 namespace arraybridge {
@@ -63,6 +68,7 @@ UniqueFd TakeSignals() {
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGHUP);
+  sigaddset(&ends, SIGUSR2);
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   return UniqueFd(::signalfd(-1, &ends, SFD_CLOEXEC));
 }
@@ -80,15 +86,16 @@ void SayReady(const Config& config, ManagerStatus& status) {
   if (!WriteReadyLine(config)) log::Warn("the reader of the ready line has gone");
 }
 
-// Keeps warm blocks ready. Its thread runs only while the CPU is otherwise idle, and refills only after a pause in
-// allocations, because a client that has just received a block is copying into it. Several wishes cause one refill.
+// Keeps warm blocks ready. Its thread has the least priority, and refills only after a pause in allocations, because a
+// client that has just received a block is copying into it. Several wishes cause one refill. Where another daemon goes
+// on after this one, the thread does not run in the idle class: a process that is killed ends only after the system
+// calls of all its threads, and one of that class waits until no other thread wants the processor.
 class Refiller {
  public:
-  explicit Refiller(WarmBackend& warm) : warm_(warm), worker_("ab-refill") {
-    worker_.Post([this] {
-      RunWhenIdle();
-      warm_.Refill();
-    });
+  Refiller(WarmBackend& warm, bool has_successor) : warm_(warm), worker_("ab-refill") {
+    worker_.Post([has_successor] { RunWhenIdle(has_successor); });
+    // Not in the first moments of a daemon that follows a killed one: its clients are waiting.
+    worker_.PostAt(Clock::now() + (has_successor ? kSettled : Clock::duration(0)), [this] { warm_.Refill(); });
   }
 
   void Wish() {
@@ -98,10 +105,11 @@ class Refiller {
 
  private:
   static constexpr std::chrono::milliseconds kQuiet{100};
+  static constexpr std::chrono::seconds kSettled{2};
 
-  static void RunWhenIdle() {
+  static void RunWhenIdle(bool has_successor) {
     const sched_param none{};
-    if (::sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
+    if (!has_successor && ::sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
     constexpr int kLeastPriority = 19;
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLeastPriority);
   }
@@ -122,16 +130,20 @@ class Refiller {
   Worker worker_;  // last: its tasks use all of the above
 };
 
-// Waits for the end of the daemon and returns the reason. Meanwhile it reloads on SIGHUP.
+// Waits for the end of the daemon and returns the reason. Meanwhile it reloads on SIGHUP, and notices the end of the
+// keeper: the daemon then serves on, because its memory and its clients are still there.
 class Ending {
  public:
+  // `store`: null if no process keeps descriptors.
   Ending(const Config& config, const Broker& broker, ManagerStatus& status, Reloader& reloader,
-         MainThreadQueue& main_thread, UniqueFd signals)
+         MainThreadQueue& main_thread, ManagerStore* store, UniqueFd signals)
       : config_(config),
         broker_(broker),
         status_(status),
         reloader_(reloader),
         main_thread_(main_thread),
+        store_(store),
+        keeper_(store == nullptr ? -1 : store->keeper()),
         signals_(std::move(signals)),
         life_(config.life_fd),
         in_use_(Clock::now()) {}
@@ -139,13 +151,16 @@ class Ending {
   // Returns the reason for the end.
   std::string_view Wait() {
     while (true) {
-      std::array<pollfd, 3> polled{
-          {{signals_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}, {main_thread_.descriptor(), POLLIN, 0}}};
+      std::array<pollfd, 4> polled{{{signals_.get(), POLLIN, 0},
+                                    {life_.get(), POLLIN, 0},
+                                    {main_thread_.descriptor(), POLLIN, 0},
+                                    {keeper_, POLLIN, 0}}};
       ::poll(polled.data(), polled.size(), LookEveryMs());
-      if (polled[0].revents != 0 && EndSignalCame()) return "signal";
+      if (polled[3].revents != 0) KeeperEnded();
+      if (polled[0].revents != 0 && EndSignalCame()) return starts_anew_ ? "asked to be started anew" : "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "the starting process has ended";
       if (polled[2].revents != 0) main_thread_.Run();
-      if (told_) return "requested by an administrator";
+      if (told_) return starts_anew_ ? "upgrade requested by an administrator" : "requested by an administrator";
       if (Idle()) return "idle";
       status_.NotifyIfChanged();
     }
@@ -155,9 +170,34 @@ class Ending {
     told_ = true;
     patient_ = patient_ && !now;
   }
+  // The same, for the next daemon to continue. FAILED_PRECONDITION, NO_HOLDER: nothing has changed.
+  Status Upgrade() {
+    const Status possible = StartAnew();
+    told_ = told_ || possible.ok();
+    return possible;
+  }
+  bool told() const { return told_; }
   bool patient() const { return patient_; }
+  int exit_status() const { return starts_anew_ ? ManagerStore::kExitStartAnew : EXIT_SUCCESS; }
 
  private:
+  Status StartAnew() {
+    if (store_ == nullptr) {
+      return FailedPrecondition(
+                 "no process keeps what this daemon holds and starts the next one: start it with --keeper, "
+                 "or as a service with FileDescriptorStoreMax= and FDSTORE=; until then, restart it")
+          .Because("NO_HOLDER");
+    }
+    if (!store_->KeepsAfter(ManagerStore::kExitStartAnew)) {
+      return FailedPrecondition(
+                 "the keeper has ended, so no process would start the next daemon, and what this one holds "
+                 "would be lost")
+          .Because("NO_HOLDER");
+    }
+    starts_anew_ = true;
+    return Ok();
+  }
+
   int LookEveryMs() const {
     const int status = status_.wanted() ? static_cast<int>(ManagerStatus::kEvery.count()) : -1;
     if (config_.exit_when_idle.count() == 0) return status;
@@ -168,9 +208,22 @@ class Ending {
   bool EndSignalCame() {
     signalfd_siginfo taken{};
     if (::read(signals_.get(), &taken, sizeof taken) != sizeof taken) return false;
+    if (taken.ssi_signo == SIGUSR2) return StartAnewSignalCame();
     if (taken.ssi_signo != SIGHUP) return true;
     static_cast<void>(reloader_.Reload());  // Reload has reported the result
     return false;
+  }
+
+  bool StartAnewSignalCame() {
+    const Status possible = StartAnew();
+    if (!possible.ok()) log::Warn("SIGUSR2 is ignored: {}", possible.message());
+    return possible.ok();
+  }
+
+  void KeeperEnded() {
+    keeper_ = -1;
+    store_->KeeperEnded();
+    log::Error("the keeper has ended: this daemon serves on, but if it ends, everything that it holds is lost");
   }
 
   bool LifeEnded() {
@@ -196,6 +249,8 @@ class Ending {
   ManagerStatus& status_;
   Reloader& reloader_;
   MainThreadQueue& main_thread_;
+  ManagerStore* const store_;
+  int keeper_;  // the store's; -1 if there is none or it has ended
   UniqueFd signals_;
   UniqueFd life_;
   Clock::time_point in_use_;
@@ -203,6 +258,7 @@ class Ending {
   uint64_t sessions_total_ = 0;
   bool told_ = false;
   bool patient_ = true;
+  bool starts_anew_ = false;
 };
 
 // Each GPU is a health service of its own, so that the loss of one does not affect the others.
@@ -252,18 +308,6 @@ class LeftToTheDriver {
   const Broker& broker_;
 };
 
-// Null if HTTP is not configured. `passed`: invalid, or the socket that the service manager listens on.
-Result<std::unique_ptr<Http>> OpenHttp(UniqueFd passed, const Config& config, const Broker& broker, const Verbs& verbs,
-                                       const Metrics& metrics) {
-  if (!passed.valid() && config.http_listen.empty()) return std::unique_ptr<Http>();
-  Http::Pages pages{[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
-                    [&verbs] { return !verbs.draining(); }, config.http_hosts};
-  auto http = passed.valid() ? Http::Adopt(std::move(passed), std::move(pages))
-                             : Http::Open(config.http_listen, std::move(pages));
-  if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
-  return http;
-}
-
 // Null without a service manager's watchdog. Checks the threads that clients need: the accepting thread, and the
 // lifelines' thread with the broker's lock. Threads that allocate and seal may take longer than the watchdog allows and
 // are not checked.
@@ -298,8 +342,10 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
     log::Error(log::Topic::kCannotStart, "cannot start: {}", passed.status().message());
     return EXIT_FAILURE;
   }
-  UniqueFd http_socket = passed->Take(PassedSockets::kHttp);
-  auto listener = Listener::Open(config, *std::move(passed));
+  const auto store = ManagerStore::FromEnvironment(passed->names());
+  std::vector<StoredDescriptor> stored = passed->TakeStored();
+  HttpSockets http_sockets = HttpSockets::TakeFrom(*passed);
+  auto listener = Listener::Open(config, *std::move(passed), store.get());
   if (!listener.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", listener.status().message());
     return EXIT_FAILURE;
@@ -312,7 +358,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
   const bool serves_host = ServesHostMemory(config);
   WarmBackend warm(*host, {serves_host ? config.host_cache_bytes : 0, serves_host && !config.embedded});
-  Refiller refiller(warm);
+  Refiller refiller(warm, store != nullptr);
   const auto found = FindGpus(config);
   if (!found.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", found.status().message());
@@ -324,15 +370,25 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   if (serves_host) backends.push_back(&warm);
   for (const auto& backend : of_gpus) backends.push_back(backend.get());
   Broker broker(config, std::move(backends));
-  Verbs verbs(config, broker, [&refiller] { refiller.Wish(); }, {gpus.why_none, gpus.why_none_cause});
+  auto taken = TakeOver(broker, store.get(), std::move(stored));
+  if (!taken.ok()) {
+    log::Error(log::Topic::kCannotStart, "cannot start: {}", taken.status().message());
+    return EXIT_FAILURE;
+  }
+  // A store without room for the journal is only reported: the next daemon will not continue this one.
+  ManagerStore* const successor = broker.is_stored() ? store.get() : nullptr;
+  Verbs verbs(
+      config, broker, [&refiller] { refiller.Wish(); }, {gpus.why_none, gpus.why_none_cause},
+      LifeOf(taken->recovered, store.get(), broker.is_stored()));
   const LeftToTheDriver left_to_the_driver(gpus, broker);
   LocalDoor local_door(config, verbs);
-  GrpcDoor grpc_door(config, broker, verbs, certificates->get());
+  GrpcDoor grpc_door(config, broker, verbs, certificates->get(), taken->recovered.subjects);
   const HealthOfGpus health(gpus, grpc_door);
   Metrics metrics(config, broker, verbs, {kRevision, gpus.driver()});
-  const auto http = OpenHttp(std::move(http_socket), config, broker, verbs, metrics);
+  const auto http = OpenHttp(std::move(http_sockets), store.get(), config, broker, verbs, metrics);
   if (!http.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", http.status().message());
+    if (taken->recovered.life > 1) ::_exit(EXIT_FAILURE);  // the store keeps what was taken over
     return EXIT_FAILURE;
   }
   MainThreadQueue main_thread;  // tasks of administrators; closed before the objects that they use are destroyed
@@ -347,10 +403,15 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
          verbs.Drain();
          grpc_door.SayDraining();
        },
-       [&](bool now) { main_thread.Post([&ending, now] { ending->End(now); }); }});
+       [&](bool now) { main_thread.Post([&ending, now] { ending->End(now); }); },
+       [&](auto reply) { main_thread.Post([&ending, reply] { reply(ending->Upgrade()); }); }});
   reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get(), status);
-  ending.emplace(config, broker, status, *reloader, main_thread, std::move(signals));
+  ending.emplace(config, broker, status, *reloader, main_thread, successor, std::move(signals));
   AdminDoor admin_door(config, admin);
+  for (const auto& direct : taken->recovered.revoking) verbs.channels.EndDirectChannel(direct);
+  for (const SessionId session : taken->recovered.gone) verbs.sessions.EndSession(session, EndCause::kKilled);
+  for (auto& [session, connection] : taken->lifelines) local_door.Resume(std::move(connection), session);
+  if (taken->recovered.life > 1) verbs.sessions.GoOn(taken->recovered.awaited);
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
@@ -369,9 +430,18 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   SayReady(config, status);
 
   const std::string_view reason = ending->Wait();
+  if (successor != nullptr && successor->KeepsAfter(ending->exit_status())) {
+    // The next daemon goes on from here, as after a crash: nothing is closed or given back.
+    log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "ending for the next daemon: {}", reason);
+    if (ending->told()) admin_door.Drain(Clock::now() + kLastAnswer);
+    ::_exit(ending->exit_status());
+  }
   main_thread.Close();
   log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "draining: {}", reason);
-  NotifyManager("STOPPING=1\nSTATUS=draining: " + std::string(reason));
+  const int exit_status = ending->exit_status();
+  // STOPPING would tell the manager that no READY follows.
+  const std::string_view stopping = exit_status == EXIT_SUCCESS ? "STOPPING=1\n" : "";
+  NotifyManager(Concat(stopping, "STATUS=draining: ", reason));
   const ForceExitOnSignal force_exit;
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
   verbs.Drain();
@@ -379,7 +449,8 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   grpc_door.Drain(deadline);
   verbs.WaitIdle(deadline);
   admin_door.Drain(Clock::now() + kLastAnswer);
-  return EXIT_SUCCESS;
+  (*listener)->LeaveFiles(false);
+  return exit_status;
 }
 
 int Main(int argc, const char* const* argv) {
@@ -421,4 +492,7 @@ int Main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace arraybridge
 
-int main(int argc, char** argv) { return arraybridge::Main(argc, argv); }
+int main(int argc, char** argv) {
+  if (arraybridge::AsksForKeeper(argc, argv)) return arraybridge::RunKeeper(argc, argv);
+  return arraybridge::Main(argc, argv);
+}

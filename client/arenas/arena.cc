@@ -40,13 +40,15 @@ void WrittenArena::Unmap() {
 
 void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
 
-std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders) {
+std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders,
+                                                           uint64_t continued) {
   MutexLock lock(mutex_);
   Entry* best = nullptr;
   uint64_t best_gap = 0;
   for (auto& [id, entry] : entries_) {
     // Large and small ranges use separate arenas, because a small range would pin a large arena.
     if (entry.arena->own || entry.large != (bytes >= large_) || !Same(entry.arena->device, device)) continue;
+    if (entry.arena->kind == HandleKind::kCudaIpc && entry.arena->continued != continued) continue;
     const auto gap = entry.carver.BestGap(bytes);
     if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
     if (best != nullptr && *gap >= best_gap) continue;
@@ -192,7 +194,7 @@ std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
       }
       ids.push_back(entry->first);
       // All users of the arena were given back after the device had finished, or have waited for their fence.
-      entry->second.arena->mapping().NoteIdle();
+      if (entry->second.arena->is_mapped()) entry->second.arena->mapping().NoteIdle();
       dead.push_back(std::move(entry->second.arena));
       entry = entries_.erase(entry);
     }

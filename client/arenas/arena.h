@@ -31,6 +31,8 @@ class WrittenArena : public ForkParticipant {
   WrittenArena& operator=(const WrittenArena&) = delete;
 
   std::byte* data() const { return data_; }
+  bool is_mapped() const { return mapping_ != nullptr; }
+  // REQUIRES: is_mapped().
   Mapping& mapping() { return *mapping_; }
   // REQUIRES: no thread reads or writes it any more.
   void Unmap();
@@ -42,7 +44,8 @@ class WrittenArena : public ForkParticipant {
   const uint64_t size;
   const Device device;
   const HandleKind kind;
-  const bool own;  // used by one placement only, so that the broker can seal it
+  const bool own;          // used by one placement only, so that the broker can seal it
+  uint64_t continued = 0;  // Lifeline::continued when it was made
   // True once the broker has published from it. The broker then knows that it is mapped, and an unwaited publish cannot
   // overtake that message.
   std::atomic<bool> published_of{false};
@@ -65,11 +68,13 @@ class WrittenArenas {
     uint64_t offset = 0;
   };
   // Carves a range, held by this process, from the existing arenas on `device`. REQUIRES: `bytes` is a multiple of the
-  // granule.
-  std::optional<Carving> Carve(const Device& device, uint64_t bytes) { return Carve(device, bytes, {.range = {}}); }
+  // granule. `continued`: Lifeline::continued, because memory as a cudaIpcMemHandle ends with its daemon.
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, uint64_t continued = 0) {
+    return Carve(device, bytes, {.range = {}}, continued);
+  }
   // Carves a range that only the broker will hold; the caller fills and publishes it. REQUIRES: as for Carve.
   std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
-    return Carve(device, bytes, {.local = false, .broker = true, .range = {}});
+    return Carve(device, bytes, {.local = false, .broker = true, .range = {}}, 0);
   }
   // Adds `arena` and carves the range from it.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
@@ -112,7 +117,8 @@ class WrittenArenas {
     Instant used{};
   };
 
-  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders) AB_EXCLUDES(mutex_);
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued)
+      AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);

@@ -16,6 +16,7 @@ constexpr size_t kRecentMax = 16;
 Carver::Carver(uint64_t size) {
   const uint64_t whole = size - size % kArrayAlignment;
   if (whole > 0) Add(0, whole);
+  recent_.reserve(kRecentMax);
 }
 
 uint64_t Carver::Granules(uint64_t bytes) {
@@ -31,9 +32,12 @@ std::vector<Carver::Gap>::iterator Carver::FindRecent(uint64_t bytes) {
   return recent_.end();
 }
 
+// A gap that cannot be merged for lack of memory stays in the list.
 void Carver::Settle() {
-  for (const Gap& gap : recent_) Merge(gap.offset, gap.bytes);
-  recent_.clear();
+  while (!recent_.empty()) {
+    Merge(recent_.back().offset, recent_.back().bytes);
+    recent_.pop_back();
+  }
 }
 
 std::optional<uint64_t> Carver::BestGap(uint64_t bytes) {
@@ -66,29 +70,27 @@ std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
 
 void Carver::GiveBack(uint64_t offset, uint64_t bytes) {
   AB_CHECK(bytes <= carved_);
-  carved_ -= bytes;
   if (recent_.size() == kRecentMax) Settle();
+  carved_ -= bytes;
   recent_.push_back({offset, bytes});
 }
 
+// Makes the nodes of the merged gap before it removes any: without memory nothing changes.
 void Carver::Merge(uint64_t offset, uint64_t bytes) {
-  auto next = gaps_.lower_bound(offset);
+  const auto next = gaps_.lower_bound(offset);
   AB_CHECK(next == gaps_.end() || next->first >= offset + bytes);
-  if (next != gaps_.end() && next->first == offset + bytes) {
-    bytes += next->second;
-    Remove(next);
-  }
-  const auto after = gaps_.lower_bound(offset);
-  if (after != gaps_.begin()) {
-    const auto before = std::prev(after);
-    AB_CHECK(before->first + before->second <= offset);
-    if (before->first + before->second == offset) {
-      offset = before->first;
-      bytes += before->second;
-      Remove(before);
-    }
-  }
-  Add(offset, bytes);
+  const auto before = next == gaps_.begin() ? gaps_.end() : std::prev(next);
+  AB_CHECK(before == gaps_.end() || before->first + before->second <= offset);
+  const bool joins_next = next != gaps_.end() && next->first == offset + bytes;
+  const bool joins_before = before != gaps_.end() && before->first + before->second == offset;
+  const uint64_t first = joins_before ? before->first : offset;
+  const uint64_t all = bytes + (joins_next ? next->second : 0) + (joins_before ? before->second : 0);
+  std::map<uint64_t, uint64_t> gap{{first, all}};
+  std::set<std::pair<uint64_t, uint64_t>> sized{{all, first}};
+  if (joins_next) Remove(next);
+  if (joins_before) Remove(before);
+  gaps_.insert(gap.extract(gap.begin()));
+  by_size_.insert(sized.extract(sized.begin()));
 }
 
 void Carver::Add(uint64_t offset, uint64_t bytes) {

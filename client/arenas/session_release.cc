@@ -25,6 +25,9 @@ void ReclaimSessionReleases(Reclaimer::Batch batch) {
   for (auto next = batch.begin(); next != batch.end();) {
     const std::shared_ptr<ReleaseQueue> releases = static_cast<SessionRelease&>(**next).releases;
     codec::Release release;
+    const auto most = static_cast<size_t>(batch.end() - next);
+    release.leases.reserve(most);  // before the first of them is given back
+    release.unmapped.reserve(most);
     for (; next != batch.end() && static_cast<SessionRelease&>(**next).releases == releases; ++next) {
       static_cast<SessionRelease&>(**next).GiveBack(release);
       next->reset();

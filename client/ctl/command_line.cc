@@ -141,6 +141,7 @@ Status CommandLine::Finish() {
     asked_.listed = listed_;
     chosen_.admin = LsAll;
   }
+  if (info_->parsed() && lost_) chosen_.admin = LsLost;
   if (withdraw_->parsed() && (anybodys_ || withdraw_uid_->count() > 0)) {
     asked_.subject = share_.name;
     chosen_.admin = Withdraw;
@@ -195,7 +196,8 @@ void CommandLine::DeclareOptions() {
 
 void CommandLine::DeclareLooking() {
   Add(app_, "ping", "check that the broker serves; prints ok", Ping);
-  Add(app_, "info", "print version, state, devices and limits", Info);
+  info_ = Add(app_, "info", "print version, state, lives, devices and limits", Info);
+  info_->add_flag("--lost", lost_, "list the shares that were lost with the last daemon; for administrators");
   Add(app_, "stats", "print totals: sessions, shares, fences, bytes by device", ShowStats);
   auto* const doctor =
       AddLocal(app_, "doctor", "examine what this host and the broker can share",
@@ -251,6 +253,7 @@ void CommandLine::DeclareAdministration() {
   AddAdmin(app_, "drain", "refuse new work until the broker restarts", Drain);
   AddAdmin(app_, "shutdown", "drain, then end the broker", Shutdown)
       ->add_flag("--now", asked_.now, "do not wait for running calls");
+  AddAdmin(app_, "upgrade", "start the program that is on the disk now; clients keep their sessions", Upgrade);
 }
 
 void CommandLine::DeclareConfig() {

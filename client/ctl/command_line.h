@@ -93,6 +93,8 @@ class CommandLine {
   ShareArgument share_;
   ChannelArgument channel_;
   bool anybodys_ = false;
+  CLI::App* info_ = nullptr;
+  bool lost_ = false;
   CLI::App* withdraw_ = nullptr;
   CLI::Option* withdraw_uid_ = nullptr;
   PutWishes put_;

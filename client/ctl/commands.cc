@@ -92,14 +92,6 @@ Status Ping(Connection& connection, const Options& options, std::ostream& out) {
   return Ok();
 }
 
-Status Info(Connection& connection, const Options& options, std::ostream& out) {
-  const auto info = connection.GetServerInfo();
-  if (!info.ok()) return info.status();
-  if (IsJson(options)) return PrintJson(*info, options, out);
-  PrintInfo(*info, StyleOf(options), out, options.header);
-  return Ok();
-}
-
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out) {
   const auto stats = connection.GetStats();
   if (!stats.ok()) return stats.status();

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -107,8 +108,19 @@ Lifeline::~Lifeline() { LeaveForkGuard(this); }
 
 Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline deadline,
                               const CompletionHandler& handler) {
-  Waiter waiter{.header = HeaderOf(verb, deadline)};
+  Waiter waiter{.header = HeaderOf(verb, deadline), .payload = payload};
   if (verb == Verb::kAllocate) waiter.patience = deadline - steady_clock::now();
+  try {
+    return CallOf(waiter, payload, deadline, handler);
+  } catch (const std::bad_alloc&) {
+    MutexLock lock(mutex_);
+    TakeWaiter(waiter.header.request);
+    throw;
+  }
+}
+
+Result<Answer> Lifeline::CallOf(Waiter& waiter, std::string_view payload, Deadline deadline,
+                                const CompletionHandler& handler) {
   if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
     auto answer = CallByQueue(*queue, waiter, payload, deadline, handler);
     // Handles late answers to earlier requests before this answer is returned.
@@ -144,7 +156,7 @@ Status Lifeline::Ask(Verb verb, std::string_view payload, CompletionHandler hand
     MutexLock lock(mutex_);
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
-    unawaited_.emplace(header.request, Unawaited{verb, std::move(handler), false});
+    unawaited_.emplace(header.request, Unawaited{verb, std::move(handler), false, std::string(payload)});
   }
   Status sent = SendUnawaited(header, payload, std::nullopt);
   if (sent.ok()) return sent;

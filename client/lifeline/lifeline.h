@@ -120,6 +120,8 @@ class Lifeline : public ForkParticipant {
   // For callers that only poll for the end of the connection.
   int socket() const { return socket_.get(); }
   bool lost() const { return is_lost_.load(std::memory_order_acquire); }
+  // How many daemons have taken the session over, as far as the frames that were read say it.
+  uint64_t continued() const { return continued_.load(std::memory_order_relaxed); }
   // True if this process has one processor: another process runs only when this one yields or sleeps.
   bool alone() const { return alone_; }
   // Ends the connection, and with it all grants, because the broker sent an invalid answer.
@@ -147,6 +149,7 @@ class Lifeline : public ForkParticipant {
     Verb verb() const { return Verb{header.verb}; }
 
     FrameHeader header;
+    std::string_view payload{};                    // stays the caller's
     std::optional<Deadline::duration> patience{};  // renewed by each progress report; nothing: not renewable
     bool advanced = false;                         // since the last check
     Waiter* next = nullptr;
@@ -157,8 +160,9 @@ class Lifeline : public ForkParticipant {
   struct Unawaited {
     Verb verb;
     CompletionHandler handler;
-    bool given_up;         // the caller gave up; false: the request was never waited for
-    bool arrived = false;  // in late_, or being handled
+    bool given_up;          // the caller gave up; false: the request was never waited for
+    std::string payload{};  // of a request that was never waited for
+    bool arrived = false;   // in late_, or being handled
   };
   struct LateAnswer {
     uint64_t request;
@@ -171,6 +175,11 @@ class Lifeline : public ForkParticipant {
   static constexpr std::chrono::milliseconds kBlock{100};
   static int Milliseconds(Deadline deadline);
   static Status Cancelled();
+  // Needs no memory itself. Only for Lose, which uses it once.
+  Status NoMemory() AB_REQUIRES(mutex_) { return std::move(no_memory_); }
+  // A bad_alloc leaves the waiter linked.
+  Result<Answer> CallOf(Waiter& waiter, std::string_view payload, Deadline deadline, const CompletionHandler& handler)
+      AB_EXCLUDES(mutex_);
 
   // Registers the waiter before its request is sent, because another thread may read the answer before send returns.
   Status Register(Waiter& waiter);
@@ -229,7 +238,11 @@ class Lifeline : public ForkParticipant {
   ReceiveOutcome Receive(Deadline deadline, bool spin, Frame& frame);
   ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
+  // Another daemon has taken the session over: sends the requests without an answer again.
+  void Resume(uint64_t number) AB_REQUIRES(mutex_);
+  bool SendAgain(FrameHeader header, uint16_t flags, std::string_view payload) AB_REQUIRES(mutex_);
   void Deliver(Frame& frame) AB_REQUIRES(mutex_);
+  void DeliverAnswer(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
   // Runs the handlers of late_, unless another thread does. Releases the lock while a handler runs.
   void RunHandlers() AB_REQUIRES(mutex_);
@@ -249,6 +262,7 @@ class Lifeline : public ForkParticipant {
   const std::chrono::microseconds spin_;
   const bool alone_;  // one processor only: the broker runs when this thread yields or sleeps
   std::atomic<bool> is_lost_{false};
+  std::atomic<uint64_t> continued_{0};
   std::atomic<bool> memory_wanted_{false};
   std::atomic<uint64_t> next_request_{1};
   std::atomic<int64_t> last_look_{0};
@@ -265,6 +279,7 @@ class Lifeline : public ForkParticipant {
 
   Mutex mutex_;
   ConditionVariable changed_;
+  Status no_memory_ AB_GUARDED_BY(mutex_){Code::kResourceExhausted, "no memory for an answer of the broker"};
   bool reading_ AB_GUARDED_BY(mutex_) = false;
   uint64_t followers_ AB_GUARDED_BY(mutex_) = 0;
   Status why_lost_ AB_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "client/lifeline/lifeline.h"
@@ -155,7 +156,11 @@ void Lifeline::Reap(QueuePages& queue) {
       continue;
     }
     if ((header.flags & session_queue::kUnwaited) != 0) {
-      failed_.push_back({header.id, codec::DecodeError(header.status, payload)});
+      try {
+        failed_.push_back({header.id, codec::DecodeError(header.status, payload)});
+      } catch (const std::bad_alloc&) {
+        return Lose(NoMemory());
+      }
       if (failed_.size() > Format::kSlots) Lose(Unavailable("the broker refused publishes that were never sent"));
       continue;
     }

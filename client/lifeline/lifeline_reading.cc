@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -103,7 +104,7 @@ Deadline Lifeline::Step(Deadline deadline) const {
 
 Status Lifeline::GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) {
   TakeWaiter(waiter.header.request);
-  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), handler, true});
+  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), handler, true, {}});
   if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
   const bool changes = ChangesWhatOthersFind(waiter.verb());
   if (why.code() == Code::kDeadlineExceeded) {
@@ -121,14 +122,22 @@ void Lifeline::Read(Deadline deadline, bool spin) {
   reading_ = true;
   mutex_.unlock();
   Frame frame;
-  const ReceiveOutcome outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
+  auto outcome = ReceiveOutcome::kMalformed;  // also if there is no memory for its descriptors
+  try {
+    outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
+  } catch (const std::bad_alloc&) {
+  }
   mutex_.lock();
   // Marks this side as awake before it delivers, so that later completions send no doorbell.
-  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
-    queue->doorbell.Wake();
-    Reap(*queue);
+  try {
+    if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
+      queue->doorbell.Wake();
+      Reap(*queue);
+    }
+    Dispatch(outcome, frame);
+  } catch (const std::bad_alloc&) {
+    Lose(NoMemory());
   }
-  Dispatch(outcome, frame);
   reading_ = false;
   if (followers_ > 0) changed_.NotifyAll();
 }
@@ -173,8 +182,45 @@ void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
   if (outcome == ReceiveOutcome::kClosed) LoseByBroker(Unavailable("the broker has closed the connection"));
   if (outcome == ReceiveOutcome::kMalformed) Lose(WhyMalformed());
   if (outcome != ReceiveOutcome::kFrame) return;
+  if (frame.header.verb == static_cast<uint16_t>(Verb::kRecovered)) return Resume(frame.header.request);
   const bool is_doorbell = has_queue() && frame.header.verb == static_cast<uint16_t>(Verb::kDoorbell);
   if (!is_doorbell) Deliver(frame);
+}
+
+// Answers that the other daemon wrote have been read: those on the socket precede its successor's frame, and the queue
+// was reaped. A request of a caller that has given up is not served any more, but its outcome becomes known.
+void Lifeline::Resume(uint64_t number) {
+  continued_.fetch_add(1, std::memory_order_relaxed);
+  const FrameHeader marker{static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, number};
+  bool sent = SendAgain(marker, kFrameAgain, {});
+  for (Waiter* waiter = waiting_; sent && waiter != nullptr; waiter = waiter->next) {
+    sent = SendAgain(waiter->header, kFrameAgain, waiter->payload);
+  }
+  for (const auto& [request, of] : unawaited_) {
+    if (!sent || of.arrived) continue;
+    const auto flags = static_cast<uint16_t>(of.given_up ? kFrameAgain | kFrameOutcome : kFrameAgain);
+    sent = SendAgain({static_cast<uint16_t>(of.verb), 0, 0, request}, flags, of.payload);
+  }
+  // All waited requests that stand in the queue before this slot have been answered, or were sent again.
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  const uint64_t filled = queue == nullptr ? 0 : queue->requests.filled();
+  const std::string_view slots(reinterpret_cast<const char*>(&filled), sizeof filled);
+  sent = sent && SendAgain(marker, 0, slots);
+  if (!sent) LoseByBroker(Unavailable("the broker was started anew and does not read"));
+}
+
+// The broker does nothing else than to read meanwhile, so the wait is short.
+bool Lifeline::SendAgain(FrameHeader header, uint16_t flags, std::string_view payload) {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  header.flags |= flags;
+  const auto until = steady_clock::now() + kPatience;
+  for (;;) {
+    const SendOutcome outcome = SendFrame(socket_.get(), header, payload, -1, false);
+    if (outcome == SendOutcome::kSent) return true;
+    if (outcome != SendOutcome::kAgain || steady_clock::now() >= until) return false;
+    pollfd room{socket_.get(), POLLOUT, 0};
+    ::poll(&room, 1, static_cast<int>(std::chrono::milliseconds(kBlock).count()));
+  }
 }
 
 void Lifeline::RunHandlers() {
@@ -184,10 +230,16 @@ void Lifeline::RunHandlers() {
     LateAnswer next = std::move(late_.front());
     late_.pop_front();
     mutex_.unlock();
-    if (next.of.given_up && observer_) observer_(next.request, next.of.verb, next.answer);
-    if (next.of.handler) next.of.handler(std::move(next.answer));
+    bool handled = true;
+    try {
+      if (next.of.given_up && observer_) observer_(next.request, next.of.verb, next.answer);
+      if (next.of.handler) next.of.handler(std::move(next.answer));
+    } catch (const std::bad_alloc&) {
+      handled = false;
+    }
     mutex_.lock();
     unawaited_.erase(next.request);
+    if (!handled) Lose(NoMemory());
   }
   has_late_.store(false);
   handling_ = false;
@@ -207,7 +259,17 @@ Lifeline::Waiter* Lifeline::TakeWaiter(uint64_t request) {
   return nullptr;
 }
 
+// Runs on any thread that reads, for any other. An answer that cannot be kept is never given again, so the connection
+// ends with it.
 void Lifeline::Deliver(Frame& frame) {
+  try {
+    DeliverAnswer(frame);
+  } catch (const std::bad_alloc&) {
+    Lose(NoMemory());
+  }
+}
+
+void Lifeline::DeliverAnswer(Frame& frame) {
   const FrameHeader& header = frame.header;
   if (frame.descriptors() > kFrameDescriptorsMax) {
     return Lose(Unavailable("the broker sent ", frame.descriptors(), " descriptors in one frame"));

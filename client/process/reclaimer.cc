@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -18,11 +19,10 @@
 namespace arraybridge {
 namespace {
 
-constexpr std::chrono::milliseconds kBatchTime{2};
 constexpr uint64_t kBatchCount = 256;
 constexpr std::chrono::milliseconds kForever{-1};
-// The poll interval for devices. It doubles with each poll, within these bounds.
-constexpr std::chrono::microseconds kDeviceStepMin{50};
+constexpr std::chrono::milliseconds kNoMemoryPause{10};  // until an allocation is tried again
+// The poll interval for devices doubles with each poll, up to this.
 constexpr std::chrono::microseconds kDeviceStepMax{20000};
 
 }  // namespace
@@ -114,17 +114,41 @@ void Reclaimer::Retire() {
   if (started_) Wake();
 }
 
-Reclaimer::Batch Reclaimer::Take(bool waiting) {
+void Reclaimer::PutBack(DeferredRelease* list) {
+  while (list != nullptr) {
+    DeferredRelease* const one = std::exchange(list, list->next_);
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+    Push(one);
+  }
+}
+
+Reclaimer::Batch Reclaimer::TakeDropped() {
+  DeferredRelease* next = dropped_.exchange(nullptr, std::memory_order_acquire);
+  size_t count = deferred_.size();
+  for (const DeferredRelease* one = next; one != nullptr; one = one->next_) ++count;
   Batch batch;
-  // Take(false) has moved the objects that wait for a device to `deferred_`.
-  DeferredRelease* next = waiting ? nullptr : dropped_.exchange(nullptr, std::memory_order_acquire);
+  try {
+    batch.reserve(count);
+    deferred_.reserve(count);
+  } catch (const std::bad_alloc&) {
+    PutBack(next);
+    throw;
+  }
   while (next != nullptr) {
     DeferredRelease* const one = std::exchange(next, next->next_);
     batch.emplace_back(one);
   }
+  return batch;
+}
+
+Reclaimer::Batch Reclaimer::Take(bool waiting) {
+  Batch batch;
   {
     MutexLock lock(mutex_);
+    // Take(false) has moved the objects that wait for a device to `deferred_`.
+    if (!waiting) batch = TakeDropped();
     if (batch.empty() && deferred_.empty()) return batch;
+    batch.reserve(batch.size() + deferred_.size());
     uint64_t held = 0;
     for (const ChildHold& hold : holds_) held = std::max(held, hold.serial);
     for (auto& one : deferred_) batch.push_back(std::move(one));
@@ -142,10 +166,18 @@ Reclaimer::Batch Reclaimer::Take(bool waiting) {
 
 void Reclaimer::ReclaimNow(Batch batch) {
   if (batch.empty()) return;
-  const uint64_t count = batch.size();
-  reclaim_(std::move(batch));
-  pending_.fetch_sub(count, std::memory_order_relaxed);
-  living_.fetch_sub(count, std::memory_order_seq_cst);
+  const auto gone = [this, count = batch.size()] {
+    pending_.fetch_sub(count, std::memory_order_relaxed);
+    living_.fetch_sub(count, std::memory_order_seq_cst);
+  };
+  try {
+    reclaim_(std::move(batch));
+  } catch (const std::bad_alloc&) {
+    // Without memory for its message, the broker keeps their leases until the session ends.
+    gone();
+    throw;
+  }
+  gone();
 }
 
 void Reclaimer::CollectReady() {
@@ -156,12 +188,23 @@ void Reclaimer::CollectReady() {
 }
 
 uint64_t Reclaimer::AskAboutMore() {
-  for (auto& one : Take(true)) at_devices_.push_back({std::move(one), ++asked_about_});
+  Batch more = Take(true);
+  try {
+    at_devices_.reserve(at_devices_.size() + more.size());
+  } catch (const std::bad_alloc&) {
+    for (auto& one : more) {
+      one->next_ = nullptr;
+      PutBack(one.release());
+    }
+    throw;
+  }
+  for (auto& one : more) at_devices_.push_back({std::move(one), ++asked_about_});
   return asked_about_;
 }
 
 DeviceEvent::State Reclaimer::ReclaimPassed(uint64_t count) {
   Batch passed;
+  passed.reserve(at_devices_.size());
   auto left = DeviceEvent::State::kPassed;
   for (AtDevice& one : at_devices_) {
     const DeviceEvent::State state = one.deferred->PollDevice();
@@ -208,24 +251,34 @@ bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
 }
 
 void Reclaimer::Run() {
-  std::chrono::milliseconds pause = kBatchTime;
-  auto device_step = kDeviceStepMin;
+  Pace pace;
   while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
-    Sleep(pause);
-    // More drops are likely to follow; one message then covers all of them.
-    if (dropped_.load(std::memory_order_relaxed) != nullptr && pending() < kBatchCount) {
-      pollfd wait{wake_.get(), POLLIN, 0};
-      ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
+    try {
+      RunOnce(pace);
+    } catch (const std::bad_alloc&) {
+      // It must not end the process, which may free memory meanwhile.
+      std::this_thread::sleep_for(kNoMemoryPause);
+      pace.pause = kNoMemoryPause;
     }
-    DropEndedHolds();
-    const DeviceEvent::State left = CollectPassed();
-    const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
-    nudged_.store(false, std::memory_order_relaxed);
-    pause = idle_wanted ? idle_() : kForever;
-    device_step = left == DeviceEvent::State::kPassed ? kDeviceStepMin : std::min(2 * device_step, kDeviceStepMax);
-    const auto look = std::chrono::ceil<std::chrono::milliseconds>(device_step);
-    if (left != DeviceEvent::State::kPassed && (pause < pause.zero() || look < pause)) pause = look;
   }
+}
+
+void Reclaimer::RunOnce(Pace& pace) {
+  Sleep(pace.pause);
+  // More drops are likely to follow; one message then covers all of them.
+  if (dropped_.load(std::memory_order_relaxed) != nullptr && pending() < kBatchCount) {
+    pollfd wait{wake_.get(), POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
+  }
+  DropEndedHolds();
+  const DeviceEvent::State left = CollectPassed();
+  const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
+  nudged_.store(false, std::memory_order_relaxed);
+  pace.pause = idle_wanted ? idle_() : kForever;
+  const bool passed = left == DeviceEvent::State::kPassed;
+  pace.device_step = passed ? kDeviceStepMin : std::min(2 * pace.device_step, kDeviceStepMax);
+  const auto look = std::chrono::ceil<std::chrono::milliseconds>(pace.device_step);
+  if (!passed && (pace.pause < pace.pause.zero() || look < pace.pause)) pace.pause = look;
 }
 
 void Reclaimer::Sleep(std::chrono::milliseconds timeout) {

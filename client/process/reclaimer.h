@@ -103,8 +103,12 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   void Forget(DeferredRelease* deferred);
   void NoteHolds() AB_REQUIRES(mutex_);
   void Wake();
-  // Takes the dropped objects that no child reads: those that wait for a device, or the others.
+  // Takes the dropped objects that no child reads: those that wait for a device, or the others. Throws bad_alloc if
+  // there is no memory for the batch; then all objects stay dropped.
   Batch Take(bool waiting);
+  Batch TakeDropped() AB_REQUIRES(mutex_);
+  // Drops taken objects again. Allocates nothing.
+  void PutBack(DeferredRelease* list);
   void ReclaimNow(Batch batch);
   // Adds the dropped objects that wait for a device to `at_devices_`. Returns the number of the last one.
   uint64_t AskAboutMore() AB_REQUIRES(reclaiming_what_waits_);
@@ -114,6 +118,14 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   // One round of the reclaimer's thread; never waits.
   DeviceEvent::State CollectPassed();
   void Run();
+  static constexpr std::chrono::milliseconds kBatchTime{2};
+  static constexpr std::chrono::microseconds kDeviceStepMin{50};
+  struct Pace {
+    std::chrono::milliseconds pause = kBatchTime;  // until the next round, unless something happens
+    std::chrono::microseconds device_step = kDeviceStepMin;
+  };
+  // One round of the reclaimer's thread. Throws bad_alloc; the next round tries again.
+  void RunOnce(Pace& pace);
   // Sleeps until a drop, a nudge, a child's end or the timeout.
   void Sleep(std::chrono::milliseconds timeout);
   void DropEndedHolds();

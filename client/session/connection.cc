@@ -1,6 +1,8 @@
 #include "client/session/connection.h"
 
 #include <algorithm>
+#include <new>
+#include <optional>
 
 #include "client/arenas/session_release.h"
 
@@ -73,13 +75,22 @@ Result<std::shared_ptr<Session>> Connection::Connected(Deadline deadline) {
       return Status(Code::kCancelled, "interrupted while another thread connects to the broker");
     }
   }
-  if (dead) dead->unwaited().GiveUp(PublishLost());
-  auto opened = Session::Open(options_, shared_, deadline);
+  std::optional<Result<std::shared_ptr<Session>>> opened;
+  try {
+    if (dead) dead->unwaited().GiveUp(PublishLost());
+    opened.emplace(Session::Open(options_, shared_, deadline));
+  } catch (const std::bad_alloc&) {
+    // Other threads wait for this one to connect.
+    MutexLock lock(mutex_);
+    connecting_ = false;
+    connected_.NotifyAll();
+    throw;
+  }
   MutexLock lock(mutex_);
   connecting_ = false;
-  if (opened.ok()) session_ = *opened;
+  if (opened->ok()) session_ = **opened;
   connected_.NotifyAll();
-  return opened;
+  return *std::move(opened);
 }
 
 std::shared_ptr<Session> Connection::current() const {

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include <arraybridge/address.h>
@@ -17,6 +20,8 @@ constexpr size_t kClientNameMax = 64;
 constexpr std::chrono::milliseconds kArenaIdle{5000};
 constexpr uint64_t kOwnArenaBytes = 16ull << 20;
 constexpr int kClockReadings = 3;
+constexpr int kHellosMax = 6;
+constexpr std::chrono::milliseconds kHelloPause{10};
 
 int64_t ClockMs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -45,17 +50,25 @@ uint64_t OwnArenaBytesOf(const codec::Server& server) {
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, const Shared& shared,
                                                Deadline deadline) {
-  auto connected = Lifeline::Connect(options.address.empty() ? FindAddress() : options.address, deadline,
-                                     options.interrupted, options.spin);
-  if (!connected.ok()) return connected.status();
-  std::shared_ptr<Lifeline> lifeline = *std::move(connected);
   const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
                                  CapabilitiesOf(*shared.mappers), options.token};
-  const int64_t asked_ms = ClockMs();
-  auto answer = lifeline->Call(Verb::kOpenSession, codec::Encode(hello), deadline);
+  std::shared_ptr<Lifeline> lifeline;
+  std::optional<Result<Answer>> answer;
+  int64_t asked_ms = 0;
+  // A daemon that is killed before it has stored the session closes the connection; the next one listens on its socket.
+  const auto was_closed = [&] { return answer->status().code() == Code::kUnavailable && lifeline->lost(); };
+  for (int attempt = 0; attempt == 0 || (was_closed() && attempt < kHellosMax); ++attempt) {
+    std::this_thread::sleep_for(kHelloPause * attempt);
+    auto connected = Lifeline::Connect(options.address.empty() ? FindAddress() : options.address, deadline,
+                                       options.interrupted, options.spin);
+    if (!connected.ok()) return connected.status();
+    lifeline = *std::move(connected);
+    asked_ms = ClockMs();
+    answer.emplace(lifeline->Call(Verb::kOpenSession, codec::Encode(hello), deadline));
+  }
   const int64_t answered_ms = ClockMs();
-  if (!answer.ok()) return answer.status();
-  auto opened = codec::DecodeOpened(answer->payload);
+  if (!answer->ok()) return answer->status();
+  auto opened = codec::DecodeOpened((*answer)->payload);
   if (!opened.ok()) return opened.status();
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);

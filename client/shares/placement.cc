@@ -82,7 +82,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
-                                           bool own, Deadline deadline) {
+                                           bool own, uint64_t continued, Deadline deadline) {
   const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
@@ -103,6 +103,7 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   // When the broker seals the arena, this process may have a mapping only.
   handle.descriptor.reset();
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
+  arena->continued = continued;
   // The next Publish follows this message and reports its errors. The deadline is needed because unwaited publishes of
   // other threads may fill the queue.
   AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
@@ -118,16 +119,19 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     session.reclaimer().CollectReady();
     session.PollDirectChannels();
     if (!own) {
-      if (auto carving = session.written().Carve(device, bytes)) return *std::move(carving);
+      if (device.type != kDeviceCpu) session.lifeline().ReadArrived();  // whether another daemon has taken over
+      auto carving = session.written().Carve(device, bytes, session.lifeline().continued());
+      if (carving) return *std::move(carving);
     }
     const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, own);
     const bool looks = session.direct_producers().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
+    const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
     auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
-      return MapAndCarve(session, std::move(**handle), device, bytes, own, deadline);
+      return MapAndCarve(session, std::move(**handle), device, bytes, own, continued, deadline);
     }
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kResourceExhausted && wait < left) {
@@ -285,6 +289,15 @@ void Expect(Session& session, const Status& why, std::string_view ns, codec::Pub
 
 namespace {
 
+// The answer of a daemon that has taken over, about memory that ended with the one before it.
+Status OfAnotherDaemon(const WrittenArena& arena, const Status& why) {
+  if (arena.kind != HandleKind::kCudaIpc || why.reason() != "ARENA_NOT_FOUND") return why;
+  return FailedPrecondition(
+             "the memory of this array ended with the daemon that allocated it, as memory shared as cuda_ipc does: put "
+             "the array again")
+      .Because("MEMORY_LOST");
+}
+
 // Publishes through the queue, for host memory that the broker knows to be mapped.
 bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared_ptr<Placement::Range>& range) {
   if (range->arena->device.type != kDeviceCpu) return false;
@@ -362,7 +375,10 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     session.written().Return(published.returned);
     range->arena->published_of.store(true, std::memory_order_relaxed);
     LookAfter(session, published.share, *range, std::move(emitted->event));
-    if (sealed) session.written().Forget(*range->arena);
+    if (!sealed) return;
+    // Nothing else can be published from it, so it goes with its share.
+    session.written().Forget(*range->arena);
+    session.releases().Post({.leases = {}, .arenas = {range->arena->id}, .unmapped = {}});
   };
   const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
     if (!answer.ok()) return emitted->event.reset(), refused(*range);
@@ -379,7 +395,8 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     }
     // A broker that refused has passed the event to no client. If the broker is gone, that is unknown.
     if (!session.lifeline().lost() || why.reason() == Lifeline::kNotSent) emitted->event.reset();
-    return refused(*range), why;
+    refused(*range);
+    return arena.continued == session.lifeline().continued() ? why : OfAnotherDaemon(arena, why);
   }
   auto published = codec::DecodePublished(answer->payload);
   if (!published.ok()) return published.status();

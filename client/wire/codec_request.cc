@@ -55,7 +55,8 @@ std::string Encode(const OpenSession& request) {
                                                .client = request.client,
                                                .capabilities = CapabilitiesOf(request.capabilities),
                                                .process_id = request.process_id,
-                                               .token = request.token});
+                                               .token = request.token,
+                                               .resumes = true});
 }
 
 std::string Encode(const Allocate& request) {

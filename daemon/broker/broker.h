@@ -16,9 +16,11 @@
 #include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/events/events.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/recovery/recovered.h"
 #include "daemon/broker/sessions/peer.h"
 #include "daemon/broker/snapshot.h"
 #include "daemon/config/config.h"
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
@@ -38,7 +40,41 @@ class Broker {
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  const Token& broker_id() const;  // random, new in every run
+  // Takes over what the previous daemon stored, and stores from now on what the next one needs. `clients`: the clients
+  // whose lifelines were stored and are alive. FAILED_PRECONDITION, OTHER_LAYOUT: another version wrote it; nothing was
+  // taken over, and the store is as it was. REQUIRES: called before any other method, once; the store outlives the
+  // broker.
+  Result<Recovered> Recover(DescriptorStore& store, std::vector<StoredDescriptor> files,
+                            const std::vector<LiveClient>& clients);
+
+  // Of a session that Recover has returned, and of a request that the client sends again: whatever the previous daemon
+  // granted in its answer, which did not arrive, is taken back, and a Publish that it served returns its result
+  // (without a number, if the share was sent into a channel and is gone). The request may then be served. A received
+  // share is the next one of its channel again; adds the channel to `put_back`.
+  std::optional<PublishedShare> TakeBackUnanswered(SessionId session, uint64_t request,
+                                                   std::vector<ChannelId>* put_back = nullptr);
+  // The session has sent all such requests.
+  void Resumed(SessionId session);
+  // Stores the lifeline for the next daemon; it leaves the store with the returned object. As DescriptorStore::Store.
+  Result<StoreGuard> StoreLifeline(SessionId session, int socket) const;
+  // The lifeline that the previous daemon stored. REQUIRES: Recover has returned the session.
+  StoreGuard StoredLifeline(SessionId session) const;
+  // Continues a session over gRPC that the previous daemon opened. NOT_FOUND: no session with this token waits for its
+  // client, or `peer` is another user's.
+  Result<OpenedSession> ContinueSession(std::span<const uint8_t> token, Peer peer);
+  // A session of this user that waits for its client; the oldest one.
+  std::optional<SessionId> AwaitedOf(uint32_t uid) const;
+  // The client that continued the session did not learn of it: the session waits for it again.
+  void AwaitAgain(SessionId session);
+  // True: the session still waited for its client, and does not from now on; the caller ends it.
+  bool StopAwaiting(SessionId session);
+  // The number of a peer over TCP is the same in all lives. RESOURCE_EXHAUSTED, SYSTEM_MEMORY.
+  Status KeepSubject(uint32_t number, std::span<const std::string> names);
+  // Whether the next daemon takes this one's memory over.
+  bool is_stored() const;
+
+  // Random; that of the previous daemon after Recover.
+  const Token& broker_id() const;
   // The configuration of the namespaces has changed: their access lists and quotas. The broker reads limits at each
   // use. It withdraws the shares of a namespace that no peer can name any more because its name is shared now, or no
   // longer.
@@ -56,6 +92,8 @@ class Broker {
 
   // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: see CheckMayCome.
   Result<OpenedSession> OpenSession(Peer peer);
+  // The answer of OpenSession for this session. NOT_FOUND.
+  Result<OpenedSession> OpenedAs(SessionId session) const;
   // NOT_FOUND, without a further reason, for an unknown token.
   Result<SessionId> SessionOf(std::span<const uint8_t> token) const;
   Result<uint32_t> UidOf(SessionId session) const;
@@ -83,7 +121,7 @@ class Broker {
   // then.
   Result<AcquiredShares> Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
                                  bool with_descriptor, bool final_only = false, std::string_view note = {},
-                                 uint64_t bytes_max = UINT64_MAX);
+                                 uint64_t bytes_max = UINT64_MAX, uint64_t request = 0);
   // A read-only descriptor of an arena that the session made, or in which it holds a lease.
   // `receiving`: also of an arena of the sender of the direct channel that this end consumes.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
@@ -126,7 +164,9 @@ class Broker {
   // Publish into a channel is refused with a notice, or with RESOURCE_EXHAUSTED, CHANNEL_FULL, while the channel has no
   // room. Receive takes the oldest share out of the channel and leases it; it is refused with a notice, or with
   // NOT_FOUND, CHANNEL_EMPTY: no share is queued yet.
-  Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, uint64_t seen, bool with_descriptor);
+  // `request`: as in PublishCall.
+  Result<AcquiredShares> Receive(SessionId session, ChannelEndId end, uint64_t seen, bool with_descriptor,
+                                 uint64_t request = 0);
   // The answer with these received shares did not reach the session: the next Receive of any session returns them.
   // Returns the channels of these leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const Received> undelivered);
@@ -248,6 +288,8 @@ class Broker {
 
  private:
   struct State;
+  class ChannelRecovery;
+  class Recovery;
   std::unique_ptr<State> state_;
 };
 

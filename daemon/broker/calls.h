@@ -40,6 +40,7 @@ struct RangeOfArena {
   ArenaId arena{};
   uint64_t offset = 0;
   uint64_t size = 0;
+  uint32_t record = 0;  // in the journal
 };
 
 struct AllocateCall {
@@ -47,6 +48,7 @@ struct AllocateCall {
   Device device;
   uint64_t size = 0;
   std::function<void()> progress{};  // called as populating advances; may be empty
+  uint64_t request = 0;              // as in PublishCall
 };
 
 struct AllocatedArena {
@@ -83,6 +85,7 @@ struct PublishCall {
   uint64_t entry = 0;         // its number there, from 1
   uint64_t sent_time_ns = 0;  // when it was sent, CLOCK_BOOTTIME
   std::string note;           // how the bytes came; shown in events
+  uint64_t request = 0;       // the session's number for this call, unique in the session; 0: unknown
 };
 
 struct PublishedShare {
@@ -138,6 +141,7 @@ struct OpenChannelCall {
   std::string_view name;
   ChannelRole role{};
   ChannelTerms terms;
+  uint64_t request = 0;  // as in PublishCall
 };
 
 struct OpenedChannel {

@@ -265,9 +265,10 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
       for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     }
     const bool fits =
-        looks && room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door,
-                                     Age(one.born, now), one.leases.size(), one.arenas.size(), arena_bytes,
-                                     one.peer.kinds, one.peer.is_remote() ? one.peer.subject.front() : std::string()});
+        looks &&
+        room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door,
+                            Age(one.born, now), one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds,
+                            one.peer.is_remote() ? one.peer.subject.front() : std::string(), one.awaited});
     if (!fits) {
       page.next = Concat(Number(page.rows.back().session), ":");
       return page;

@@ -136,6 +136,7 @@ struct SessionRow {
   uint64_t arena_bytes = 0;
   std::vector<HandleKind> kinds;  // kinds of handle that the session can open and may be offered
   std::string subject;            // empty: the session did not come over TCP
+  bool awaited = false;           // it waits for its client
 };
 struct SessionPage {
   std::vector<SessionRow> rows;

@@ -23,6 +23,7 @@
 #include "daemon/broker/quota/namespaces.h"
 #include "daemon/broker/quota/rights.h"
 #include "daemon/broker/random.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/sessions/ended_sessions.h"
 #include "daemon/broker/sessions/sessions.h"
 #include "daemon/broker/shares/forwards.h"
@@ -65,17 +66,29 @@ struct Broker::State {
   Status CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                       uint64_t description_bytes) const AB_REQUIRES(mutex);
   Status SealForEver(SessionId session, const PublishCall& call, std::string_view name) AB_EXCLUDES(mutex);
+  // Whether the entry of a direct channel was published before.
+  static bool HasPassed(const Session& sender, const PublishCall& call);
   SentFacts SentBy(const Session& sender, Channel& channel, const PublishCall& call) const AB_REQUIRES(mutex);
 
   // Acquiring (acquire.cc). Exports the one arena of these leases for which the session had no descriptor.
   Status ExportDescriptor(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
 
+  // Channels (channel_verbs.cc).
+  // The lease that this end received. Null: it stays as it is, because no receiver would get the share.
+  Channel* PutBack(Session& session, const Received& undelivered) AB_REQUIRES(mutex);
+  // Whether its peer has a right to every namespace that the session uses.
+  bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);
+
   // Direct channels (direct_channels.cc).
   // The two ends of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.
   Result<DirectChannelRecord> PlanDirectChannel(const Channel& channel) const AB_REQUIRES(mutex);
   // The direct channels of a session that ends; the caller destroys them after it has released the lock.
   std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);
+  // For the next daemon. As DescriptorStore::Store.
+  Status Store(DirectChannel& direct) const AB_EXCLUDES(mutex);
+  // No end uses it any more.
+  void Remove(DirectChannelRecord& direct) AB_REQUIRES(mutex);
   bool IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);
 
   // Listing (listing.cc, inspecting.cc). INVALID_ARGUMENT: the token is invalid. NOT_FOUND: the session.
@@ -92,26 +105,27 @@ struct Broker::State {
 
   const Config& config;
   const Backends backends;
-  const Token broker_id = RandomBytes<Token>();
+  Token broker_id = RandomBytes<Token>();  // Recover sets that of the previous daemon, before any verb
   Flags flags;
   Events events{config.limits};  // its mutex is taken after this one
 
   mutable Mutex mutex;
   // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
   // namespaces, refer to arenas; no destructor of an arena refers to them.
+  Journal journal;  // guarded by the mutex, except its thread-safe methods
   DeferredRelease released AB_GUARDED_BY(mutex);
   DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
-  uint64_t last_direct_channel AB_GUARDED_BY(mutex) = 0;
+  Counter direct_channel_ids AB_GUARDED_BY(mutex);
   Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels};
   Rights rights AB_GUARDED_BY(mutex){config};
-  Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released};
-  Arenas arenas AB_GUARDED_BY(mutex){backends, flags};
-  Namespaces namespaces AB_GUARDED_BY(mutex){config, backends, rights, accounts, hazards, flags};
-  Sessions sessions AB_GUARDED_BY(mutex){flags, released};
-  Shares shares AB_GUARDED_BY(mutex){config, rights, events, accounts, hazards, arenas, flags};
+  Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released, journal};
+  Arenas arenas AB_GUARDED_BY(mutex){backends, flags, journal};
+  Namespaces namespaces AB_GUARDED_BY(mutex){config, backends, rights, accounts, hazards, flags, journal};
+  Sessions sessions AB_GUARDED_BY(mutex){flags, released, journal};
+  Shares shares AB_GUARDED_BY(mutex){config, rights, events, accounts, hazards, arenas, flags, journal};
   Forwards forwards AB_GUARDED_BY(mutex){direct_channels, hazards};
-  Leases leases AB_GUARDED_BY(mutex){config, events, sessions, accounts, hazards, arenas, shares};
-  Channels channels AB_GUARDED_BY(mutex){config, rights, shares, flags};
+  Leases leases AB_GUARDED_BY(mutex){config, events, sessions, accounts, hazards, arenas, shares, journal};
+  Channels channels AB_GUARDED_BY(mutex){config, rights, shares, flags, journal};
   EndedSessions ended_sessions AB_GUARDED_BY(mutex){arenas, hazards, shares, leases, flags, released};
 };
 

@@ -130,7 +130,7 @@ std::vector<Setting> LimitSettings() {
              "sockets of one IPv4 address, or of one /64 network of IPv6"),
       Number(AB_LIMIT(tcp_connections_per_subject), kPositive,
              "sockets of one certificate's subject that have made a call"),
-      Number(AB_LIMIT(subjects), kPositive, "distinct certificate subjects since the start"),
+      Number(AB_LIMIT(subjects), kPositive, "distinct certificate subjects since the broker's first start"),
       Bytes(AB_LIMIT(subject_bytes_max), kPositive, "names in one certificate"),
       Duration(AB_LIMIT(tcp_keepalive), kPositive,
                "silence of a TCP peer before it is probed, and then before it is dropped"),

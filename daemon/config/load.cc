@@ -21,6 +21,7 @@ struct CommandLine {
   std::string file;
   std::string reference;
   std::string help;
+  bool keeper = false;  // main has read it: the keeper starts this program without it
   bool version = false;
   bool check = false;
   bool print = false;
@@ -56,6 +57,8 @@ Result<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   app.add_option("--config", line.file,
                  std::string("the configuration file (default: ") + kSystemConfigFile +
                      ", if it is there); then conf.d/*.toml beside it");
+  app.add_flag("--keeper", line.keeper,
+               "hold the memory in a parent process, which starts the daemon anew when it has died");
   app.add_flag("--version", line.version, "print the version and exit");
   app.add_flag("--check-config", line.check, "check the configuration and exit");
   app.add_flag("--print-config", line.print, "print the values in force as a file, with the origin of each, and exit");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,11 @@ class MemoryBlock {
   virtual bool KnowsHolders() const { return true; }
   // Whether Seal can ever reach kEnforced.
   virtual bool MayBeEnforced() const { return true; }
+  // How far the block is sealed; nullopt: not at all, or the kernel cannot tell.
+  virtual std::optional<Immutability> sealed() const { return std::nullopt; }
+  // A descriptor with which Adopt makes the block again, in another process, after this one has died. It stays the
+  // block's. -1: the memory dies with this process.
+  virtual int descriptor() const { return -1; }
 };
 
 // A callback with which long work reports progress: called on the thread that does the work, after every few megabytes.
@@ -54,6 +60,14 @@ class MemoryBackend {
   virtual Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
                                                                     const Progress& /*progress*/) {
     return Allocate(device, size);
+  }
+
+  // Makes a block of the memory that another block has, or had in a process that has died. `descriptor`: from
+  // MemoryBlock::descriptor. FAILED_PRECONDITION: it is no memory of this size and kind. UNIMPLEMENTED: memory of this
+  // kind dies with its process.
+  virtual Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& /*device*/, uint64_t /*size*/,
+                                                     UniqueFd /*descriptor*/) {
+    return Unimplemented("memory of kind ", NameOf(kind()), " ends with the process that allocated it");
   }
 
   struct Usage {

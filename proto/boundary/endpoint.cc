@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <charconv>
+#include <cstring>
 
 namespace arraybridge {
 
@@ -58,6 +59,17 @@ bool IsLoopback(const SocketAddress& address) {
   }
   const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kLoopbackNet);
+}
+
+bool IsListeningOn(int socket, const std::string& address) {
+  const auto endpoint = ReadEndpoint(address);
+  const auto numbers = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (!numbers.ok() || ::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return false;
+  // The port has the same offset in both kinds of address.
+  if (endpoint->port == 0) reinterpret_cast<sockaddr_in&>(bound).sin_port = 0;
+  return size == numbers->size && std::memcmp(&bound, &numbers->storage, size) == 0;
 }
 
 }  // namespace arraybridge

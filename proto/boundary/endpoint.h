@@ -36,4 +36,7 @@ Result<SocketAddress> NumericAddress(const Endpoint& endpoint);
 // Whether only this host can reach the address: 127.0.0.0/8, also in its IPv6 form, and ::1.
 bool IsLoopback(const SocketAddress& address);
 
+// Whether a TCP socket listens on this address.
+bool IsListeningOn(int socket, const std::string& address);
+
 }  // namespace arraybridge

@@ -46,6 +46,8 @@ std::string_view NameOf(Verb verb) {
       return "Ring";
     case Verb::kWatch:
       return "Watch";
+    case Verb::kRecovered:
+      return "Recovered";
     case Verb::kInspect:
       return "Inspect";
   }

@@ -38,7 +38,12 @@ enum class Verb : uint16_t {
   kDoorbell = 17,  // both directions; no message, no answer: there is an entry in the session's queue
   kWatch = 18,
   kInspect = 19,
-  kLast = kInspect,
+  // Broker: another daemon has taken the session over; requests without an answer are to be sent again with
+  // kFrameAgain. Client: with kFrameAgain: they follow; without: they have been sent. All three have the same number in
+  // `request`. No answer, and no message, but the last one has eight bytes, little-endian: the slots that the client
+  // has filled in its queue. Only for sessions whose client asked for it (`resumes`).
+  kRecovered = 20,
+  kLast = kRecovered,
 };
 // The name in the service, in metrics and in logs; "unknown" for a number that is not a verb.
 std::string_view NameOf(Verb verb);
@@ -57,6 +62,8 @@ enum FrameFlags : uint16_t {
   // Request: the sender wants progress frames before the answer. A progress frame has this flag, the request's verb and
   // number, and no payload: the broker has made progress with work of this request.
   kFrameProgress = 16,
+  kFrameAgain = 32,    // request: may have been served before the broker died; has the same number as then
+  kFrameOutcome = 64,  // request, with kFrameAgain and no payload: if it was not served, it must not be any more
 };
 
 struct FrameHeader {

@@ -220,6 +220,9 @@ class Stream {
       AB_CHECK(its != sendings_.end() && its->offset == header.offset && its->size == header.size);
       AB_CHECK(!its->carved_again);  // its receiver would see the new bytes
       its->queued = true;
+      // A receiver that takes back what it has taken and forwarded gets it once more: its own forward then keeps
+      // nothing.
+      its->kept.reset();
       return true;
     };
     direct_->Revoke(take, [](bool, uint64_t) {});

@@ -41,9 +41,10 @@ MAY_INCLUDE = {
     "daemon/memory/": ["daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/files/tls_files.h", "proto/",
-        "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/files/tls_files.h",
+        "daemon/memory/descriptor_store.h", "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
+    "daemon/keeper/": ["daemon/keeper/", "daemon/service/system/notify.h", "proto/boundary/"],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
     "client/": ["client/", "proto/boundary/", "proto/wire/", "arraybridge/", "dlpack/"],
     "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/", "openssl/"],
@@ -78,7 +79,7 @@ WORDS = {
     "CUDA's names": (r"\b(cu[A-Z]\w*|CU[a-z]\w*|CU_\w+|cuda[A-Z]\w*)\b", r"(^|/)(driver|cuda_)|^tests/(simulated_cuda|gpu)/"),
     "grpc::": (r"\bgrpc::|#include <grpc", r"^daemon/service/grpc/|^client/ctl/|^tests/"),
     "descriptors and credentials of sockets": (
-        r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/service/|^tests/",
+        r"\b(SCM_RIGHTS|SO_PEERCRED|SO_PEERPIDFD)\b", r"^proto/boundary/frame|^daemon/(service|keeper)/|^tests/",
     ),
     "is_gpu": (r"\bis_gpu\w*", r"$^"),
     "CUDA as a build option": (r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA", r"$^"),

@@ -153,6 +153,20 @@ Status Shutdown(AdminConnection& connection, const Options& options, const Admin
   return Done(answer, options, "shutting down", out);
 }
 
+Status LsLost(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
+  v1::GetRecoveryResponse answer;
+  AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetRecovery, v1::GetRecoveryRequest(), &answer));
+  if (options.output == Output::kJsonl) return PrintJsonLines(answer.lost(), out);
+  if (IsJson(options)) return PrintJson(answer, options, out);
+  Table table({"NAMESPACE", "UID", "SHARE", "REASON"}, StyleOf(options));
+  for (const v1::LostShare& lost : answer.lost()) {
+    table.Add(
+        {lost.of().namespace_(), lost.of().has_uid() ? to_string(lost.of().uid()) : "shared", lost.name(), lost.why()});
+  }
+  table.Print(out, options.header);
+  return Ok();
+}
+
 Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
   v1::GetConfigResponse answer;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetConfig, v1::GetConfigRequest(), &answer));

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "client/ctl/connection.h"
 #include "client/ctl/output/print.h"
@@ -154,6 +155,7 @@ std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info
   if (!info->no_gpu().empty()) {
     findings.push_back(NoGpu(info->no_gpu(), info->no_gpu_cause(), remedy));
   }
+  for (Finding& finding : ExamineLife(*info)) findings.push_back(std::move(finding));
   return findings;
 }
 

@@ -20,6 +20,9 @@ std::vector<Finding> ExamineDriver(const std::string& which);
 // if unknown.
 std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info, const std::string& address);
 
+// Examines whether the broker survives the kill of its daemon. Part of ExamineBroker.
+std::vector<Finding> ExamineLife(const v1::GetServerInfoResponse& info);
+
 // The remedy for a kind of handle that the hardware or the driver does not support.
 std::string WhatToReadOfKinds();
 

@@ -112,21 +112,22 @@ Kind<ShareInfo> ShareKind() {
 
 Kind<SessionInfo> SessionKind() {
   using Row = SessionInfo;
-  Kind<Row> kind{ListRequest::SESSIONS,
-                 [](ListResponse* answer) { return answer->mutable_sessions(); },
-                 {Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
-                  Shown<Row>("CLIENT", [](const Row& row) { return Cell::Text(row.client()); }),
-                  Shown<Row>("UID",
-                             [](const Row& row) {
-                               return row.subject().empty() ? Cell::Number(row.uid()) : Cell::Text(row.subject());
-                             }),
-                  Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
-                  Shown<Row>("DOOR", [](const Row& row) { return Cell::Text(row.door()); }),
-                  Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
-                  Shown<Row>("LEASES", [](const Row& row) { return Cell::Number(row.leases()); }),
-                  Shown<Row>("ARENAS", [](const Row& row) { return Cell::Number(row.arenas()); }),
-                  Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.arena_bytes()); }),
-                  Wide<Row>("KINDS", [](const Row& row) { return Cell::Text(KindNames(row.kinds())); })}};
+  Kind<Row> kind{
+      ListRequest::SESSIONS,
+      [](ListResponse* answer) { return answer->mutable_sessions(); },
+      {Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
+       Shown<Row>("CLIENT", [](const Row& row) { return Cell::Text(row.client()); }),
+       Shown<Row>(
+           "UID",
+           [](const Row& row) { return row.subject().empty() ? Cell::Number(row.uid()) : Cell::Text(row.subject()); }),
+       Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
+       Shown<Row>("DOOR",
+                  [](const Row& row) { return Cell::Text(row.awaited() ? row.door() + ", away" : row.door()); }),
+       Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
+       Shown<Row>("LEASES", [](const Row& row) { return Cell::Number(row.leases()); }),
+       Shown<Row>("ARENAS", [](const Row& row) { return Cell::Number(row.arenas()); }),
+       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.arena_bytes()); }),
+       Wide<Row>("KINDS", [](const Row& row) { return Cell::Text(KindNames(row.kinds())); })}};
   kind.owner = [](const Row& row) { return std::optional(row.uid()); };
   kind.process_id = [](const Row& row) { return row.process_id(); };
   kind.age_ms = [](const Row& row) { return row.age_ms(); };

@@ -3,6 +3,7 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -30,7 +31,61 @@ std::string_view HealthName(Health health) {
   return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
 }
 
+// In tables for people the local time, "2026-11-24 14:03:59"; otherwise seconds since 1970.
+std::string DateText(uint64_t unix_s, const Style& style) {
+  if (style.form == Form::kCsv) return to_string(unix_s);
+  const auto seconds = static_cast<std::time_t>(unix_s);
+  std::tm day{};
+  ::localtime_r(&seconds, &day);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%F %T", &day);
+  return text.data();
+}
+
+std::string LostName(const v1::LostShare& lost) {
+  const std::string owner = lost.of().has_uid() ? Concat(" of user ", lost.of().uid()) : "";
+  return Concat("'", lost.name(), "' in '", lost.of().namespace_(), "'", owner, ": ", lost.why());
+}
+
+void AddLife(Table& table, const v1::Life& life, const google::protobuf::RepeatedPtrField<v1::LostShare>& lost,
+             const Style& style) {
+  constexpr int kLostShown = 10;
+  table.Add({"life", to_string(life.number())});
+  table.Add({"life began", DateText(life.began_unix_s(), style)});
+  if (life.number() > 1) {
+    table.Add({"first life began", DateText(life.first_began_unix_s(), style)});
+    table.Add({"last life ended by", life.last_end()});
+    table.Add({"recovered", Concat(life.recovered_shares(), " shares, ", life.recovered_sessions(), " sessions, ",
+                                   table.Size(life.recovered_bytes()))});
+    table.Add({"lost", Concat(life.lost_shares(), " shares, ", life.lost_shares_total(), " in all lives",
+                              life.lost_shares() > 0 && lost.empty() ? "; administrators see their names" : "")});
+    for (int i = 0; i < std::min(lost.size(), kLostShown); ++i) table.Add({"lost share", LostName(lost[i])});
+    table.Add({"damaged records", to_string(life.damaged_records())});
+  }
+  table.Add({"descriptors kept by", HolderName(life)});
+  if (life.store_entries_max() == 0) return;
+  table.Add(
+      {"descriptor store", Concat(life.store_entries(), " of ", life.store_entries_max(), " entries, names of ",
+                                  table.Size(life.store_name_bytes()), " of ", table.Size(life.store_name_bytes_max()),
+                                  ", ", life.store_refused_total(), " refused")});
+}
+
 }  // namespace
+
+std::string HolderName(const v1::Life& life) {
+  switch (life.holder()) {
+    case v1::HOLDER_KEEPER:
+      return "the keeper";
+    case v1::HOLDER_SERVICE_MANAGER:
+      return "the service manager";
+    case v1::HOLDER_ENDED:
+      return "none: the keeper has ended";
+    case v1::HOLDER_FULL:
+      return "none: the descriptor store is full";
+    default:
+      return "none";
+  }
+}
 
 std::string ArrayName(const v1::ArraySpec& spec) {
   std::string text = spec.dtype() + "[";
@@ -101,7 +156,8 @@ void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::
   for (const auto& value : list.values()) print(value);
 }
 
-void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::ostream& out, bool with_header) {
+void PrintInfo(const v1::GetServerInfoResponse& info, const google::protobuf::RepeatedPtrField<v1::LostShare>& lost,
+               const Style& style, std::ostream& out, bool with_header) {
   Table table({"WHAT", "VALUE"}, style);
   std::string capabilities;
   for (const auto& name : info.capabilities()) capabilities += (capabilities.empty() ? "" : ",") + name;
@@ -115,6 +171,7 @@ void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::o
                                         table.Age(info.linger_ms()), " while named arrays are unread")});
   }
   table.Add({"boot id", info.boot_id()});
+  if (info.has_life()) AddLife(table, info.life(), lost, style);
   table.Add({"capabilities", capabilities});
   for (const auto& device : info.devices()) {
     table.Add({"device " + DeviceName(device.device()),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "arraybridge/v1/admin.pb.h"
 #include "arraybridge/v1/broker.pb.h"
 #include "client/ctl/output/finding.h"
 #include "client/ctl/output/table.h"
@@ -24,7 +25,11 @@ std::string TimeText(uint64_t time_ns, const Style& style);
 std::string KindName(int kind);
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds);
 
-void PrintInfo(const v1::GetServerInfoResponse& info, const Style& style, std::ostream& out, bool with_header);
+// "the keeper", "the service manager", "none".
+std::string HolderName(const v1::Life& life);
+// `lost`: the shares that this life of the broker lost, as far as the user may know them.
+void PrintInfo(const v1::GetServerInfoResponse& info, const google::protobuf::RepeatedPtrField<v1::LostShare>& lost,
+               const Style& style, std::ostream& out, bool with_header);
 void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostream& out, bool with_header);
 // Prints one row: current values, and rates per second since `earlier`, whose totals are 0 in the first round.
 void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,

@@ -12,7 +12,7 @@ namespace arraybridge {
 
 struct Share {
   uint64_t id = 0;        // unique within one run of the broker
-  std::string broker_id;  // 16 bytes that identify the run of the broker
+  std::string broker_id;  // 16 bytes; the same in all daemons that continue one another
   std::string ns;
   std::string name;
   uint64_t generation = 0;

@@ -12,6 +12,7 @@
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/charge.h"
 #include "daemon/broker/snapshot.h"
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
@@ -65,6 +66,10 @@ class Arena {
   // Sessions that received a read descriptor and have not reported that they dropped the mapping.
   std::unordered_set<Session*> readers;
   FreeCause freed_by = FreeCause::kRelease;  // set when the arena begins to die
+  uint32_t maker_uid = 0;
+  uint64_t request = 0;  // the maker's request that allocated it; 0: unknown
+  uint32_t record = 0;   // in the journal
+  StoreGuard stored;
 
  private:
   const ArenaId id_;

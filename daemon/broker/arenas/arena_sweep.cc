@@ -34,7 +34,7 @@ uint64_t ArenaSweep::Run() {
   for (auto at = dead; at != dying.end(); ++at) {
     const Arena& arena = **at;
     bytes += arena.footprint();
-    freed_.push_back({arena.id(), arena.device(), arena.kind(), arena.footprint(), arena.freed_by});
+    freed_.push_back({arena.id(), arena.device(), arena.kind(), arena.footprint(), arena.freed_by, arena.record});
   }
   dying.erase(dead, dying.end());
   return bytes;
@@ -42,7 +42,7 @@ uint64_t ArenaSweep::Run() {
 
 void ArenaSweep::Finish(Arenas& arenas, Clock::time_point now) {
   for (const Freed& one : freed_) {
-    arenas.Freed(one.arena);
+    arenas.Freed(one.arena, one.record);
     arenas.flows.Went(one.device, one.kind, one.bytes, one.by);
   }
   arenas.PutBack(dying_, std::move(taken_.dying));

@@ -26,6 +26,7 @@ class ArenaSweep {
     HandleKind kind{};
     uint64_t bytes = 0;
     FreeCause by{};
+    uint32_t record = 0;
   };
 
   void Seal();

@@ -93,6 +93,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   MemoryBackend& backend = *served->backend;
   const Device& device = served->device;
   std::optional<State::Reserved> reserved;
+  ArenaId id{};
   {
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
@@ -101,16 +102,26 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
     if (!key.ok()) return key.status();
     auto granted = state.Reserve(*found, *key, backend.Footprint(device, call.size));
     if (!granted.ok()) return granted.status();
+    AB_RETURN_IF_ERROR(state.journal.CheckRoom());
     reserved.emplace(*std::move(granted));
+    id = state.arenas.NextId();
     ++found->allocating;
   }
   const auto generation = RandomBytes<uint64_t>();
   std::shared_ptr<MemoryBlock> block;  // destroyed with the Charge after the lock is released, if the session has ended
+  StoreGuard stored;                   // likewise
   const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
     auto allocated = backend.AllocateWithProgress(device, call.size, call.progress);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
+    if (const int file = block->descriptor(); file >= 0) {
+      auto kept =
+          state.journal.Store(StoredName(kStoredArena, Number(id)), {&file, 1}, DescriptorStore::Until::kHandled);
+      if (!kept.ok()) return kept.status();
+      stored = *std::move(kept);
+      static_cast<void>(Failpoint("arena_stored"));
+    }
     return block->Export(Access::kWrite);
   }();
   const auto took = Clock::now() - begun;
@@ -125,13 +136,17 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   const NamespaceKey its{reserved->ns->uid(), reserved->ns->name()};
   if (!state.rights.MayUse(found->peer, its, Right::kWrite))
     return state.rights.KeyOf(found->peer, call.ns, Right::kWrite).status();
-  auto arena = std::make_unique<Arena>(state.arenas.NextId(), generation, reserved->ns, found,
-                                       std::move(reserved->charge), std::move(block), device, backend.kind());
+  auto arena = std::make_unique<Arena>(id, generation, reserved->ns, found, std::move(reserved->charge),
+                                       std::move(block), device, backend.kind());
+  arena->maker_uid = found->peer.uid;
+  arena->request = call.request;
+  arena->stored = std::move(stored);
   AllocatedArena answer{arena->Describe()};
   answer.handle.descriptor = std::move(writable->descriptor);
   answer.handle.opaque = arena->opaque = std::move(writable->opaque);
   state.events.EmitAllocate(*found, *arena);
   state.arenas.Add(*found, std::move(arena));
+  static_cast<void>(Failpoint("arena_recorded"));
   return answer;
 }
 
@@ -153,6 +168,7 @@ Status Broker::Mapped(SessionId session, ArenaId arena) {
   Arena* const own = state.arenas.Find(arena);
   if (own == nullptr) return NoArena(arena);
   if (own->immutability != Immutability::kEnforced) own->immutability = *sealed;
+  state.journal.Put(*own);
   return Ok();
 }
 
@@ -193,6 +209,7 @@ std::vector<RangeOfArena> Broker::TakeReturned(SessionId session, size_t most) {
     // The session may have given the arena back since then; its ranges are not carved again.
     if (state.arenas.FindWritable(*found, found->returned.front().arena) != nullptr)
       taken.push_back(found->returned.front());
+    state.journal.Erase(found->returned.front().record);
     found->returned.pop_front();
   }
   return taken;
@@ -207,7 +224,9 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
     // the same limit as for ranges that return by themselves
     if (found->returned.size() >= state.config.limits.shares_per_namespace) return;
     // The session may have given the arena back since then; its ranges are not carved again.
-    if (state.arenas.FindWritable(*found, range.arena) != nullptr) found->returned.push_back(range);
+    if (state.arenas.FindWritable(*found, range.arena) == nullptr) continue;
+    found->returned.push_back(range);
+    found->returned.back().record = state.journal.PutReturned(*found, range);
   }
 }
 

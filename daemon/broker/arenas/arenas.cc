@@ -37,8 +37,30 @@ void Arenas::Add(Session& maker, std::unique_ptr<Arena> arena) {
   AddHolder(*arena, maker, Access::kWrite);
   flows.Came(arena->device(), arena->kind(), arena->footprint());
   const ArenaId id = arena->id();
+  journal_.Put(*arena);
   maker.arenas.emplace(id, arena.get());
   arenas_.emplace(id, std::move(arena));
+}
+
+void Arenas::Restore(Session* maker, std::unique_ptr<Arena> arena) {
+  if (maker != nullptr && maker->peer.process != nullptr) AddHolder(*arena, *maker, Access::kWrite);
+  flows.Came(arena->device(), arena->kind(), arena->footprint());
+  const ArenaId id = arena->id();
+  if (maker != nullptr) maker->arenas.emplace(id, arena.get());
+  if (arena->writer == nullptr && arena->block()->MayBeEnforced()) to_enforce_.emplace(arena.get(), Enforcement{});
+  arenas_.emplace(id, std::move(arena));
+}
+
+void Arenas::Continue(const Session& session) {
+  for (const auto& [id, arena] : session.arenas) {
+    if (arena->writer == &session) AddHolder(*arena, session, Access::kWrite);
+  }
+}
+
+void Arenas::RetireIdle() {
+  std::vector<Arena*> all;
+  for (const auto& [id, arena] : arenas_) all.push_back(arena.get());
+  for (Arena* const arena : all) RetireIfIdle(*arena);
 }
 
 void Arenas::AddReader(Session& session, Arena& arena) {
@@ -75,6 +97,7 @@ void Arenas::GiveBack(Arena& arena) {
   arena.writer = nullptr;  // returned ranges are not carved again
   if (arena.block()->MayBeEnforced()) to_enforce_.emplace(&arena, Enforcement{});
   flags_.sweep_wanted.store(true);
+  if (!arena.empty()) journal_.Put(arena);
   RetireIfIdle(arena);
 }
 

@@ -14,8 +14,10 @@
 #include "daemon/broker/arenas/flows.h"
 #include "daemon/broker/arenas/holders.h"
 #include "daemon/broker/calls.h"
+#include "daemon/broker/counter.h"
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/snapshot.h"
 #include "proto/boundary/result.h"
 
@@ -29,14 +31,22 @@ Status NoArena(ArenaId arena);
 class Arenas {
  public:
   // All arguments outlive the table.
-  Arenas(const Backends& backends, Flags& flags) : flows(backends.all()), flags_(flags) {}
+  Arenas(const Backends& backends, Flags& flags, Journal& journal)
+      : flows(backends.all()), flags_(flags), journal_(journal) {}
 
   // Null: the arena does not exist, or the session has no right to this use.
   Arena* Find(ArenaId id) const;
   Arena* FindWritable(const Session& session, ArenaId id) const;
   Arena* FindReadable(const Session& session, ArenaId id) const;
-  ArenaId NextId() { return ArenaId{++last_}; }
+  ArenaId NextId() { return ArenaId{ids.Next()}; }
   void Add(Session& maker, std::unique_ptr<Arena> arena);
+  // An arena that the previous daemon had. `maker`: null if it is gone.
+  void Restore(Session* maker, std::unique_ptr<Arena> arena);
+  // The process that has continued a session has its arenas. Until then no living process is known to have them, so
+  // they are freed as soon as they die: the driver keeps what another process still maps.
+  void Continue(const Session& session);
+  // All arenas that have neither a writer nor a share die.
+  void RetireIdle();
   uint64_t size() const { return arenas_.size(); }
 
   // The session receives a read descriptor.
@@ -70,12 +80,16 @@ class Arenas {
   Swept TakeForSweep(Clock::time_point now);
   // `taken`: the number of dying arenas that were taken. `dying`: those that are still dying.
   void PutBack(size_t taken, std::vector<std::unique_ptr<Arena>> dying);
-  void Freed(ArenaId arena) { holders_.erase(arena); }
+  void Freed(ArenaId arena, uint32_t record) {
+    holders_.erase(arena);
+    journal_.Erase(record);
+  }
   bool has_unfinished() const { return !dying_.empty() || !to_enforce_.empty(); }
   const std::vector<std::unique_ptr<Arena>>& dying() const { return dying_; }
   uint64_t dying_count() const { return dying_.size() + being_swept_; }
 
   Flows flows;
+  Counter ids;
   // The cause of arenas' deaths while the lock is held; kRelease between verbs.
   FreeCause because = FreeCause::kRelease;
 
@@ -87,12 +101,12 @@ class Arenas {
   };
 
   Flags& flags_;
+  Journal& journal_;
   std::unordered_map<ArenaId, std::unique_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Arena>> dying_;           // not named by a session; processes may have them mapped
   std::unordered_map<Arena*, Enforcement> to_enforce_;  // without a writer, not yet immutable for all processes
   std::unordered_map<ArenaId, Holders> holders_;  // of arenas whose block cannot track its holders, dying ones included
   uint64_t being_swept_ = 0;                      // dying arenas taken by a sweep
-  uint64_t last_ = 0;
 };
 
 }  // namespace arraybridge

@@ -23,8 +23,14 @@ std::optional<Ticket> Tickets::Take(std::span<const uint8_t> token, std::chrono:
   return taken;
 }
 
-size_t Tickets::DropLate(std::chrono::steady_clock::time_point now) {
-  return std::erase_if(tickets_, [&](const Ticket& ticket) { return ticket.deadline <= now; });
+std::vector<Ticket> Tickets::TakeLate(std::chrono::steady_clock::time_point now) {
+  std::vector<Ticket> late;
+  std::erase_if(tickets_, [&](const Ticket& ticket) {
+    if (ticket.deadline > now) return false;
+    late.push_back(ticket);
+    return true;
+  });
+  return late;
 }
 
 }  // namespace arraybridge

@@ -20,6 +20,7 @@ struct Ticket {
   ArenaId arena{};
   Access access = Access::kRead;
   std::chrono::steady_clock::time_point deadline;
+  uint32_t record = 0;  // in the journal
 };
 
 class Tickets {
@@ -28,8 +29,9 @@ class Tickets {
   void Add(const Ticket& ticket) { tickets_.push_back(ticket); }
   // Uses the ticket up. A late ticket is not found. Compares in constant time.
   std::optional<Ticket> Take(std::span<const uint8_t> token, std::chrono::steady_clock::time_point now);
-  // Returns how many were dropped.
-  size_t DropLate(std::chrono::steady_clock::time_point now);
+  // Drops and returns the late ones.
+  std::vector<Ticket> TakeLate(std::chrono::steady_clock::time_point now);
+  const std::vector<Ticket>& all() const { return tickets_; }
 
  private:
   std::vector<Ticket> tickets_;  // at most limits.tickets_per_session_max

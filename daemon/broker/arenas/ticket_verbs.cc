@@ -9,7 +9,7 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
   State& state = *state_;
   const Limits& limits = state.config.limits;
   const auto now = Clock::now();
-  const Ticket ticket{RandomBytes<Token>(), arena, access, now + limits.ticket_lifetime.get()};
+  Ticket ticket{RandomBytes<Token>(), arena, access, now + limits.ticket_lifetime.get()};
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
@@ -21,6 +21,8 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
   if (found->tickets.size() >= limits.tickets_per_session_max) {
     return AtLimit("TOO_MANY_TICKETS", "tickets_per_session_max", limits.tickets_per_session_max);
   }
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom());
+  ticket.record = state.journal.PutTicket(session, ticket);
   found->tickets.Add(ticket);
   return ticket.token;
 }
@@ -39,6 +41,7 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
     redeemed.writable = ticket.has_value() && ticket->access == Access::kWrite;
     Arena* arena = nullptr;
     if (ticket.has_value()) {
+      state.journal.Erase(ticket->record);
       // The broker looks the arena up again: the lease that justified the ticket may have ended since.
       arena = redeemed.writable ? state.arenas.FindWritable(*found, ticket->arena)
                                 : state.arenas.FindReadable(*found, ticket->arena);

@@ -1,6 +1,7 @@
 #include "daemon/broker/channels/channel.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/shares/share.h"
@@ -27,7 +28,7 @@ bool SameMode(const ChannelTerms& one, const ChannelTerms& other) {
 }  // namespace
 
 Status Channel::Agree(const ChannelTerms& stated) {
-  ChannelTerms agreed = terms_;
+  ChannelTerms agreed = past_.terms;
   agreed.mode = mode();
   const bool says_mode = stated.mode != ChannelMode::kUnset;
   if (says_mode && agreed.mode != ChannelMode::kUnset && !SameMode(agreed, stated)) {
@@ -55,7 +56,7 @@ Status Channel::Agree(const ChannelTerms& stated) {
         .Because("CHANNEL_CAPACITY")
         .With("capacity", std::to_string(capacity));
   }
-  terms_ = agreed;
+  past_.terms = agreed;
   return Ok();
 }
 
@@ -64,56 +65,111 @@ const Channel::Member* Channel::FindMember(ChannelEndId end) const {
   return found == members_.end() ? nullptr : &*found;
 }
 
+void Channel::Restore(Past past, uint64_t dropped) {
+  past_ = std::move(past);
+  Drop(dropped);
+}
+
+void Channel::RestoreEnd(Member member) {
+  member.passed = std::max(member.passed, past_.taken);
+  members_.push_back(member);
+  ++(member.role == ChannelRole::kSender ? senders_ : receivers_);
+}
+
+void Channel::RestoreSent(uint64_t sequence) {
+  past_.sent = std::max(past_.sent, sequence);
+  past_.begun = true;
+}
+
+void Channel::RestoreReceived(ChannelEndId receiver, uint64_t sequence) {
+  const auto member = std::ranges::find(members_, receiver, &Member::end);
+  if (member != members_.end()) member->passed = std::max(member->passed, sequence);
+}
+
+// The waiting shares of a broadcast have all sequences up to the last one; where one is lost, those before it are, too.
+std::vector<Share*> Channel::RestoreQueue(const std::vector<Share*>& waiting) {
+  std::vector<Share*> others;
+  for (auto next = waiting.rbegin(); next != waiting.rend(); ++next) {
+    Share& share = **next;
+    const bool fits = !broadcasts() || (others.empty() && share.facts->sent->sequence + queue_.size() == past_.sent);
+    if (!fits) {
+      others.push_back(&share);
+      continue;
+    }
+    PushFront(share);
+  }
+  for (Member& each : members_) {
+    if (!broadcasts() || each.role != ChannelRole::kReceiver) continue;
+    const uint64_t most = past_.terms.drop_oldest ? std::min<uint64_t>(capacity(), queue_.size()) : queue_.size();
+    const uint64_t passed = std::max(each.passed, past_.sent - std::min(past_.sent, most));
+    each.dropped += passed - each.passed;
+    each.passed = passed;
+  }
+  return others;
+}
+
+void Channel::RestoreTotals(uint64_t received_by_open) {
+  const uint64_t gone = past_.sent - std::min<uint64_t>(past_.sent, queue_.size());
+  const uint64_t received = broadcasts() ? past_.received + received_by_open : gone - std::min(gone, totals_.dropped);
+  totals_.sent = past_.sent;
+  totals_.received = received;
+  of_all_.sent += past_.sent;
+  of_all_.received += received;
+}
+
 uint64_t Channel::Open(Member member) {
-  member.passed = sent_ - std::min<uint64_t>(terms_.replay, queue_.size());
+  member.passed = past_.sent - std::min<uint64_t>(past_.terms.replay, queue_.size());
   members_.push_back(member);
   if (member.role == ChannelRole::kSender) {
-    if (senders_++ == 0) ++stream_;
-    return to_senders_.last();
+    if (senders_++ == 0) ++past_.stream;
+    return past_.to_senders.last();
   }
   ++receivers_;
-  had_receivers_ = true;
-  const uint64_t last = to_receivers_.last();
+  past_.had_receivers = true;
+  const uint64_t last = past_.to_receivers.last();
   // Replayed shares bring no notices of their time.
   if (broadcasts() && senders_ > 0) return last;
   // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
   // came late still learns that the stream ended in order. It is not told of deaths before its time.
   const uint64_t seen = last - (ended_in_order() ? 1 : 0);
   if (broadcasts()) return seen;
-  for (const Notice* next = to_receivers_.After(0); next != nullptr; next = to_receivers_.After(next->number)) {
+  for (const Notice* next = past_.to_receivers.After(0); next != nullptr;
+       next = past_.to_receivers.After(next->number)) {
     if (next->after > Passed(member)) return std::min(seen, next->number - 1);
   }
   return seen;
 }
 
 bool Channel::ended_in_order() const {
-  const Notice* const newest = to_receivers_.newest();
+  const Notice* const newest = past_.to_receivers.newest();
   return senders_ == 0 && newest != nullptr && newest->how == EndedHow::kClosed && !newest->missing;
 }
 
 // A receiver that died may have been told too late to act on it: it had not yet closed the next channel of a pipeline.
 bool Channel::end_is_untold() const {
   if (!ended_in_order() || receivers_ > 0) return false;
-  if (!had_receivers_) return true;
-  const Notice* const last = to_senders_.newest();
+  if (!past_.had_receivers) return true;
+  const Notice* const last = past_.to_senders.newest();
   return last->how == EndedHow::kDied ||
-         (last->how == EndedHow::kAbandoned && told_to_receiver_ < to_receivers_.last());
+         (last->how == EndedHow::kAbandoned && past_.told_to_receiver < past_.to_receivers.last());
 }
 
-void Channel::Close(ChannelEndId id, Notice end) {
+void Channel::Close(ChannelEndId id, Notice end, uint64_t received) {
   const auto found = std::ranges::find(members_, id, &Member::end);
   AB_CHECK(found != members_.end());
   const ChannelRole role = found->role;
   members_.erase(found);
-  end.after = sent_;
-  end.stream = stream_;
+  past_.closed = id;
+  past_.received += received;
+  end.after = past_.sent;
+  end.stream = past_.stream;
   if (role == ChannelRole::kReceiver) {
-    if (--receivers_ == 0) to_senders_.Add(std::move(end));
+    if (--receivers_ == 0) past_.to_senders.Add(std::move(end));
     return;
   }
-  end.missing = std::exchange(missing_, false);
+  end.missing = std::exchange(past_.missing, false);
   // Of senders that close in order, the last one ends the stream.
-  if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) to_receivers_.Add(std::move(end));
+  if (--senders_ == 0 || end.how != EndedHow::kClosed || end.missing) past_.to_receivers.Add(std::move(end));
 }
 
 Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
@@ -121,12 +177,12 @@ Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   if (member == nullptr) return Ok();
   if (member->role == ChannelRole::kSender) {
     const Notice* const next =
-        broadcasts() ? nullptr : to_senders_.After(seen);  // a broadcast goes on without receivers
+        broadcasts() ? nullptr : past_.to_senders.After(seen);  // a broadcast goes on without receivers
     return next == nullptr ? Ok() : ToSender(*next, name_);
   }
-  const Notice* const next = to_receivers_.After(seen);
+  const Notice* const next = past_.to_receivers.After(seen);
   if (next == nullptr || next->after > Passed(*member)) return Ok();
-  told_to_receiver_ = std::max(told_to_receiver_, next->number);
+  past_.told_to_receiver = std::max(past_.told_to_receiver, next->number);
   return ToReceiver(*next, name_);
 }
 
@@ -135,7 +191,7 @@ Status Channel::CheckSend(bool from_direct) const {
   if (!broadcasts()) {
     // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
     most = queue_.size() / (from_direct ? 2 : 1);
-  } else if (!terms_.drop_oldest) {
+  } else if (!past_.terms.drop_oldest) {
     for (const Member& each : members_) most = std::max(most, each.role == ChannelRole::kReceiver ? waiting(each) : 0);
   }
   if (most < capacity()) return Ok();
@@ -152,8 +208,8 @@ Result<Share*> Channel::Next(ChannelEndId receiver) const {
 }
 
 void Channel::PassedDirectly(uint64_t sent, uint64_t more) {
-  sent_ = std::max(sent_, sent);
-  begun_ = begun_ || more > 0;
+  past_.sent = std::max(past_.sent, sent);
+  past_.begun = past_.begun || more > 0;
   totals_.sent += more;
   totals_.received += more;
   of_all_.sent += more;
@@ -166,15 +222,15 @@ void Channel::Drop(uint64_t more) {
 }
 
 void Channel::Push(Share& share) {
-  ++sent_;
-  begun_ = true;
+  ++past_.sent;
+  past_.begun = true;
   ++totals_.sent;
   ++of_all_.sent;
   ++share.queued;
   ++queued_in_namespace_;
   queued_bytes_ += share.size;
   queue_.push_back(&share);
-  if (!terms_.drop_oldest) return;
+  if (!past_.terms.drop_oldest) return;
   for (Member& each : members_) {
     if (each.role != ChannelRole::kReceiver || waiting(each) <= capacity()) continue;
     ++each.passed;
@@ -207,16 +263,13 @@ void Channel::Miss(ChannelEndId receiver) {
 void Channel::PutBack(ChannelEndId receiver, Share& share, uint64_t sequence) {
   --totals_.received;
   --of_all_.received;
-  if (!broadcasts()) {
-    ++share.queued;
-    ++queued_in_namespace_;
-    queued_bytes_ += share.size;
-    queue_.push_front(&share);
-    return;
-  }
+  if (!broadcasts()) return PushFront(share);
   const auto member = std::ranges::find(members_, receiver, &Member::end);
   if (member == members_.end()) return;
-  if (member->passed == sequence && sent_ - sequence < queue_.size()) {
+  const uint64_t later = past_.sent - sequence;
+  const bool has_room = !past_.terms.drop_oldest || later < capacity();
+  if (member->passed == sequence && later == queue_.size() && has_room) PushFront(share);  // no other waits for it
+  if (member->passed == sequence && later < queue_.size()) {
     --member->passed;
   } else {
     ++member->dropped;
@@ -224,10 +277,17 @@ void Channel::PutBack(ChannelEndId receiver, Share& share, uint64_t sequence) {
   }
 }
 
+void Channel::PushFront(Share& share) {
+  ++share.queued;
+  ++queued_in_namespace_;
+  queued_bytes_ += share.size;
+  queue_.push_front(&share);
+}
+
 std::deque<Share*> Channel::TakePassed() {
   std::deque<Share*> passed;
   if (!broadcasts()) return passed;
-  uint64_t keep = std::min<uint64_t>(terms_.replay, queue_.size());
+  uint64_t keep = std::min<uint64_t>(past_.terms.replay, queue_.size());
   for (const Member& each : members_) {
     if (each.role == ChannelRole::kReceiver) keep = std::max(keep, waiting(each));
   }
@@ -246,9 +306,10 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
     if (!broadcasts() || each.role != ChannelRole::kReceiver) continue;
     each.dropped += waiting(each);
     Drop(waiting(each));
-    each.passed = sent_;
+    each.passed = past_.sent;
   }
-  drained_ = drained_ || drained;
+  past_.taken = past_.sent;
+  past_.drained = past_.drained || drained;
   queued_in_namespace_ -= queue_.size();
   queued_bytes_ = 0;
   return std::exchange(queue_, {});

@@ -11,6 +11,8 @@
 // tell senders how their last receiver ended. docs/channels.md has the states.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -46,11 +48,13 @@ class Channel {
   ChannelId id() const { return id_; }
   Namespace* ns() const { return ns_; }
   const std::string& name() const { return name_; }
-  uint64_t capacity() const { return terms_.capacity == 0 ? kChannelCapacityDefault : terms_.capacity; }
+  uint64_t capacity() const { return past_.terms.capacity == 0 ? kChannelCapacityDefault : past_.terms.capacity; }
   // As stated, or as its first share decided: kUnset means that the mode can still be stated.
-  ChannelMode mode() const { return terms_.mode == ChannelMode::kUnset && begun_ ? ChannelMode::kQueue : terms_.mode; }
-  const ChannelTerms& terms() const { return terms_; }
-  bool broadcasts() const { return terms_.mode > ChannelMode::kQueue; }
+  ChannelMode mode() const {
+    return past_.terms.mode == ChannelMode::kUnset && past_.begun ? ChannelMode::kQueue : past_.terms.mode;
+  }
+  const ChannelTerms& terms() const { return past_.terms; }
+  bool broadcasts() const { return past_.terms.mode > ChannelMode::kQueue; }
   // Shares that it keeps: those that wait, and those for new receivers.
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
@@ -64,25 +68,56 @@ class Channel {
   };
   // Its open ends: at most limits.members_per_channel.
   const std::vector<Member>& members() const { return members_; }
+  // Null: it is not open.
+  const Member* FindMember(ChannelEndId end) const;
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
-  bool awaits_receiver() const { return queued() > 0 || (end_is_untold() && !drained_); }
+  bool awaits_receiver() const { return queued() > 0 || (end_is_untold() && !past_.drained); }
   // The number of the stream that runs, or of the last one; 0: there was none.
-  uint64_t stream() const { return stream_; }
+  uint64_t stream() const { return past_.stream; }
 
   const ChannelTotals& totals() const { return totals_; }
+
+  // Its state, apart from its ends and its queue.
+  struct Past {
+    ChannelTerms terms;
+    uint64_t stream = 0;
+    uint64_t sent = 0;              // sequence of the last share
+    uint64_t taken = 0;             // sequence of the last share when the queue was taken
+    uint64_t told_to_receiver = 0;  // number of the last notice that a receiver got
+    ChannelEndId closed{};          // the end that was closed last
+    uint64_t received = 0;          // shares, by calls, by ends that were closed
+    bool had_receivers = false;
+    bool begun = false;  // a share was sent
+    bool drained = false;
+    bool missing = false;  // shares were lost since the last notice to receivers
+    Notices to_receivers;
+    Notices to_senders;
+  };
+  const Past& past() const { return past_; }
+
+  // Of the previous daemon, in this order (recovery/recover_channels.cc).
+  void Restore(Past past, uint64_t dropped);
+  void RestoreEnd(Member member);
+  // The end has received or sent a share of this sequence.
+  void RestoreSent(uint64_t sequence);
+  void RestoreReceived(ChannelEndId receiver, uint64_t sequence);
+  // `waiting`: in order. Returns those that wait no longer.
+  std::vector<Share*> RestoreQueue(const std::vector<Share*>& waiting);
+  void RestoreTotals(uint64_t received_by_open);
 
   // The first call that states the capacity, or the mode, sets it. FAILED_PRECONDITION: CHANNEL_CAPACITY, the capacity
   // is set to another number; CHANNEL_MODE, the mode and what goes with it are others, or the first share was sent.
   Status Agree(const ChannelTerms& stated);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
   uint64_t Open(Member member);
-  // An end closes. `end`: what the other ends are told of it, without its position and stream. REQUIRES: it is open.
-  void Close(ChannelEndId id, Notice end);
+  // An end closes that has received so many shares by calls. `end`: what the other ends are told of it, without its
+  // position and stream. REQUIRES: it is open.
+  void Close(ChannelEndId id, Notice end, uint64_t received = 0);
 
   // Shares that were sent are lost: the notice of the sender says so.
-  void MissSome() { missing_ = true; }
+  void MissSome() { past_.missing = true; }
 
   // A notice that the caller has not seen, as ToReceiver or ToSender words it; OK: there is none. `seen`: the number of
   // the last notice that the caller has seen. A receiver gets a notice when the shares before it have been received.
@@ -93,12 +128,12 @@ class Channel {
   // The next share for this receiver. NOT_FOUND, CHANNEL_EMPTY.
   Result<Share*> Next(ChannelEndId receiver) const;
   // Shares that wait for it.
-  uint64_t waiting(const Member& receiver) const { return sent_ - Passed(receiver); }
+  uint64_t waiting(const Member& receiver) const { return past_.sent - Passed(receiver); }
   // The oldest of all that wait. REQUIRES: queued() > 0.
   const Share& oldest() const { return *queue_.front(); }
 
   // The sequence of the next share.
-  uint64_t next_sequence() const { return sent_ + 1; }
+  uint64_t next_sequence() const { return past_.sent + 1; }
   // So many shares were sent, of which `more` passed through the direct channel, to the one receiver.
   void PassedDirectly(uint64_t sent, uint64_t more);
   // Adds the share to the end of the queue. Afterwards, call TakePassed.
@@ -118,48 +153,64 @@ class Channel {
 
   // The direct channel on which the one sender and the one receiver pass shares without calls; null: there is none.
   std::shared_ptr<DirectChannelRecord> direct;
+  uint32_t record = 0;  // in the journal
   // Set while no end is open and awaits_receiver(): the channel waits for a receiver until then.
   std::optional<std::chrono::steady_clock::time_point> lingers_until;
 
  private:
-  const Member* FindMember(ChannelEndId end) const;
   // No stream runs, and the last one was closed by its senders.
   bool ended_in_order() const;
   // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so.
   bool end_is_untold() const;
   // Sequence of the last share that the receiver does not wait for.
-  uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : sent_ - queue_.size(); }
+  uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : past_.sent - queue_.size(); }
   void Drop(uint64_t more);
+  void PushFront(Share& share);
 
   const ChannelId id_;
   Namespace* const ns_;
   uint64_t& queued_in_namespace_;
   ChannelTotals& of_all_;
   const std::string name_;
-  ChannelTerms terms_;
   std::vector<Member> members_;
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
-  uint64_t stream_ = 0;
-  bool had_receivers_ = false;
-  bool begun_ = false;  // a share was sent
-  bool drained_ = false;
-  bool missing_ = false;           // shares were lost since the last notice to receivers
-  uint64_t sent_ = 0;              // sequence of the last share
-  uint64_t told_to_receiver_ = 0;  // number of the last notice that a receiver got
+  Past past_;
   ChannelTotals totals_;
-  Notices to_receivers_;
-  Notices to_senders_;
-  std::deque<Share*> queue_;  // the last shares that were sent; the back has the sequence sent_
+  std::deque<Share*> queue_;  // the last shares that were sent; the back of a broadcast's has the sequence past_.sent
   uint64_t queued_bytes_ = 0;
 };
 
 // An end that a session has open.
 struct ChannelEnd {
+  // More requests of one end are not answered, and their shares received and released, at no time.
+  static constexpr size_t kRequestsKept = 4;
+
   Channel* channel = nullptr;
   ChannelRole role{};
   uint64_t received = 0;  // shares received so far by calls
   uint64_t shares = 0;    // shares sent or received so far, by calls or in direct channels that have ended
+
+  // For the next daemon.
+  uint32_t record = 0;                          // in the journal
+  uint64_t request = 0;                         // the session's request that opened it; 0: unknown
+  uint64_t seen = 0;                            // the last notice that is not for it
+  uint64_t counted = 0;                         // the sequence of the last share, or the last lease, in `shares`
+  std::array<uint64_t, kRequestsKept> sends{};  // requests that sent its last shares by calls
+
+  // A share was sent by this request; 0: unknown.
+  void NoteSent(uint64_t sequence, uint64_t by) {
+    ++shares;
+    counted = sequence;
+    if (by == 0) return;
+    std::rotate(sends.begin(), sends.end() - 1, sends.end());
+    sends.front() = by;
+  }
+  void NoteReceived(LeaseId lease) {
+    ++received;
+    ++shares;
+    counted = Number(lease);
+  }
 };
 
 }  // namespace arraybridge

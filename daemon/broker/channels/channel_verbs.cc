@@ -40,7 +40,13 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   if (found == nullptr) return NoSession();
   const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);  // a receiver removes shares
   if (!key.ok()) return key.status();
+  // A request that the previous daemon served, and that is repeated.
+  for (const auto& [id, end] : found->ends) {
+    if (call.request == 0 || end.request != call.request) continue;
+    return OpenedChannel{id, end.channel->id(), end.channel->capacity(), end.seen, end.channel->mode()};
+  }
   AB_RETURN_IF_ERROR(state.channels.CheckRoom(*found));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size() + call.name.size()));
   const auto owner = state.namespaces.FindOrMake(*key, found->peer.uid);
   if (!owner.ok()) return owner.status();
   const auto known = state.channels.FindOrMake(**owner, call.name);
@@ -51,9 +57,8 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
   AB_RETURN_IF_ERROR(channel.Agree(*terms));
-  uint64_t seen = 0;
-  const ChannelEndId end = state.channels.Open(*found, channel, call.role, &seen);
-  return OpenedChannel{end, channel.id(), channel.capacity(), seen, channel.mode()};
+  const ChannelEndId end = state.channels.Open(*found, channel, call.role, call.request);
+  return OpenedChannel{end, channel.id(), channel.capacity(), found->ends.at(end).seen, channel.mode()};
 }
 
 Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, EndedHow how) {
@@ -117,15 +122,16 @@ Result<DrainedChannel> Broker::DrainChannel(SessionId session, std::string_view 
 }
 
 Status Broker::NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const {
-  const State& state = *state_;
+  State& state = *state_;
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
   const auto open = found->ends.find(end);
-  return open == found->ends.end() ? ChannelNotOpen() : open->second.channel->NoticeTo(end, seen);
+  return open == found->ends.end() ? ChannelNotOpen() : state.channels.NoticeTo(*open->second.channel, end, seen);
 }
 
-Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint64_t seen, bool with_descriptor) {
+Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint64_t seen, bool with_descriptor,
+                                       uint64_t request) {
   State& state = *state_;
   AcquiredShares acquired;
   std::shared_ptr<MemoryBlock> block;
@@ -136,27 +142,31 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     const auto end = Channels::EndOf(*found, id, ChannelRole::kReceiver);
     if (!end.ok()) return end.status();
     Channel& channel = *end->channel;
-    AB_RETURN_IF_ERROR(channel.NoticeTo(id, seen));
+    AB_RETURN_IF_ERROR(state.channels.NoticeTo(channel, id, seen));
     if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return RefuseAsDirect(channel);
     const auto next = channel.Next(id);
     if (!next.ok()) return next.status();
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
+    AB_RETURN_IF_ERROR(state.journal.CheckRoom());
     Share& share = **next;
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
       const Status cannot = found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"),
                                                    arena.kind(), arena.device());
       // In a queue it stays for another receiver; a broadcast does not wait for this one.
-      if (channel.broadcasts()) channel.Miss(id), state.channels.LetPass(channel);
+      if (!channel.broadcasts()) return cannot;
+      channel.Miss(id);
+      state.journal.Put(id, found->ends.at(id));
+      state.channels.LetPass(channel);
       return cannot;
     }
-    acquired.shares.push_back(state.leases.Grant(*found, share));
-    acquired.shares.back().receiver = id;
+    acquired.shares.push_back(state.leases.Grant(*found, share, request, id));
     channel.Receive(id);
-    state.channels.LetPass(channel);
+    share.unnoted = share.unnoted || share.queued == 0;
     ChannelEnd& its = found->ends.at(id);
-    ++its.received;
-    ++its.shares;
+    its.NoteReceived(acquired.shares.back().lease);
+    state.journal.Put(id, its);
+    state.channels.LetPass(channel);
     ++state.shares.acquires_total;
     state.events.Emit(EventKind::kAcquire, found, share, {});
     if (!with_descriptor || arena.readers.contains(found)) return acquired;
@@ -171,27 +181,36 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
   return exported;
 }
 
+// Each of these steps leaves records of a share that is either received, by its lease, or queued.
+Channel* Broker::State::PutBack(Session& session, const Received& undelivered) {
+  const auto leased = session.leases.find(undelivered.lease);
+  if (leased == session.leases.end()) return nullptr;
+  Share& share = *leased->second;
+  Channel* const channel = channels.Find(share.channel);
+  // Not a share of a channel, or the channel has no receiver any more.
+  if (channel == nullptr || channel->receivers() == 0) return nullptr;
+  channel->PutBack(undelivered.receiver, share, share.facts->sent->sequence);
+  if (share.queued > 0) journal.Put(share);
+  const auto end = session.ends.find(undelivered.receiver);
+  if (end != session.ends.end()) {
+    --end->second.received;
+    --end->second.shares;
+    if (channel->broadcasts()) journal.Put(end->first, end->second);
+  }
+  events.EmitRelease(session, undelivered.lease);
+  leases.End(session, undelivered.lease);
+  if (end != session.ends.end() && !channel->broadcasts()) journal.Put(end->first, end->second);
+  return channel;
+}
+
 std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const Received> undelivered) {
   State& state = *state_;
   std::vector<ChannelId> put;
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return put;
-  for (const auto& [lease, receiver] : undelivered) {
-    const auto leased = found->leases.find(lease);
-    if (leased == found->leases.end()) continue;
-    Share& share = *leased->second;
-    Channel* const channel = state.channels.Find(share.channel);
-    // Not a share of a channel, or the channel has no receiver any more.
-    if (channel == nullptr || channel->receivers() == 0) continue;
-    channel->PutBack(receiver, share, share.facts->sent->sequence);
-    if (const auto end = found->ends.find(receiver); end != found->ends.end()) {
-      --end->second.received;
-      --end->second.shares;
-    }
-    state.events.EmitRelease(*found, lease);
-    state.leases.End(*found, lease);
-    put.push_back(channel->id());
+  for (const Received& each : undelivered) {
+    if (const Channel* const channel = state.PutBack(*found, each); channel != nullptr) put.push_back(channel->id());
   }
   return put;
 }

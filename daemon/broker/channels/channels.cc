@@ -24,11 +24,14 @@ Result<Channel*> Channels::FindOrMake(Namespace& ns, std::string_view name) {
   if (ns.channels.size() >= config_.limits.channels_per_namespace) {
     return AtLimit("TOO_MANY_CHANNELS", "channels_per_namespace", config_.limits.channels_per_namespace);
   }
-  const ChannelId id{++last_};
-  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, totals_, std::string(name));
-  Channel* const made = fresh.get();
-  all_.emplace(id, made);
-  ns.channels.emplace(std::string(name), std::move(fresh));
+  return &Restore(ChannelId{ids.Next()}, ns, std::string(name));
+}
+
+Channel& Channels::Restore(ChannelId id, Namespace& ns, std::string name) {
+  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, totals_, name);
+  Channel& made = *fresh;
+  all_.emplace(id, &made);
+  ns.channels.emplace(std::move(name), std::move(fresh));
   return made;
 }
 
@@ -41,13 +44,43 @@ Status Channels::CheckRoom(const Session& session) const {
   return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
 }
 
-ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t* seen) {
-  const ChannelEndId end{++last_end_};
-  *seen = channel.Open({.session = session.id, .end = end, .role = role});
+ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t request) {
+  const ChannelEndId id{end_ids.Next()};
+  ChannelEnd end{.channel = &channel, .role = role, .request = request};
+  end.seen = channel.Open({.session = session.id, .end = id, .role = role});
   if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
-  session.ends.emplace(end, ChannelEnd{&channel, role});
+  journal_.Put(channel);
+  journal_.Put(id, end);
+  session.ends.emplace(id, end);
   ++session.account->channel_ends;
-  return end;
+  return id;
+}
+
+void Channels::RestoreEnd(Session& session, Channel::Member member, const ChannelEnd& end) {
+  end.channel->RestoreEnd(member);
+  session.ends.emplace(member.end, end);
+  ++session.account->channel_ends;
+}
+
+void Channels::Settle(Channel& channel, Clock::time_point now) {
+  LetPass(channel);
+  const auto until = std::exchange(channel.lingers_until, std::nullopt);
+  if (!channel.members().empty()) return;
+  if (!channel.awaits_receiver()) return Drop(channel);
+  Linger(channel, until.value_or(now + rights_.PolicyOf(channel.ns()->name()).orphan_grace));
+}
+
+void Channels::Linger(Channel& channel, Clock::time_point until) {
+  channel.lingers_until = until;
+  lingering_.emplace(until, &channel);
+  flags_.sweep_wanted.store(true);
+}
+
+Status Channels::NoticeTo(Channel& channel, ChannelEndId end, uint64_t seen) {
+  const uint64_t told = channel.past().told_to_receiver;
+  Status notice = channel.NoticeTo(end, seen);
+  if (channel.past().told_to_receiver != told) journal_.Put(channel);
+  return notice;
 }
 
 Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, ChannelRole role) {
@@ -59,25 +92,32 @@ Result<ChannelEnd> Channels::EndOf(const Session& session, ChannelEndId id, Chan
       .Because("WRONG_END");
 }
 
-void Channels::Close(Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how, Clock::time_point now) {
+// The record of the channel names the end that was closed last, so the next daemon does not close it once more.
+void Channels::Close(const Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how,
+                     Clock::time_point now) {
   Channel& channel = *end.channel;
   --session.account->channel_ends;
   channel.direct = nullptr;  // a session that ends has ended its direct channels before
   Notice notice{.how = how, .process_id = session.peer.process_id, .client = session.client, .shares = end.shares};
-  channel.Close(id, std::move(notice));
+  channel.Close(id, std::move(notice), end.received);
   // A receiver that died may come back for what is queued.
   const bool unwanted = end.role == ChannelRole::kReceiver && channel.receivers() == 0 && how == EndedHow::kClosed;
-  Clear(unwanted && !channel.broadcasts() ? channel.TakeQueue(false) : channel.TakePassed());
-  if (!channel.members().empty()) return;
-  if (!channel.awaits_receiver()) return Drop(channel);
-  channel.lingers_until = now + rights_.PolicyOf(channel.ns()->name()).orphan_grace;
-  lingering_.emplace(*channel.lingers_until, &channel);
-  flags_.sweep_wanted.store(true);
+  auto queue = unwanted && !channel.broadcasts() ? channel.TakeQueue(false) : channel.TakePassed();
+  const bool alone = channel.members().empty();
+  if (alone && channel.awaits_receiver()) Linger(channel, now + rights_.PolicyOf(channel.ns()->name()).orphan_grace);
+  const bool stays = !alone || channel.lingers_until.has_value();
+  if (stays) journal_.Put(channel);
+  if (!stays) journal_.Erase(channel);
+  journal_.Erase(end.record);
+  Clear(std::move(queue));
+  if (!stays) Drop(channel);
 }
 
 uint64_t Channels::Drain(Channel& channel) {
   const uint64_t dropped = channel.queued();
-  Clear(channel.TakeQueue(true));
+  auto queue = channel.TakeQueue(true);
+  journal_.Put(channel);
+  Clear(std::move(queue));
   if (channel.members().empty()) Drop(channel);
   return dropped;
 }
@@ -97,6 +137,7 @@ void Channels::Clear(std::deque<Share*> queue) {
 }
 
 void Channels::Drop(Channel& channel) {
+  journal_.Erase(channel);
   Clear(channel.TakeQueue(false));
   flags_.sweep_wanted.store(true);  // the namespace may be unused now
   if (channel.lingers_until) lingering_.erase({*channel.lingers_until, &channel});

@@ -11,10 +11,12 @@
 
 #include "daemon/broker/calls.h"
 #include "daemon/broker/channels/channel.h"
+#include "daemon/broker/counter.h"
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/quota/rights.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/sessions/session.h"
 #include "daemon/broker/shares/shares.h"
 #include "daemon/config/config.h"
@@ -28,8 +30,8 @@ Status ChannelNotOpen();
 class Channels {
  public:
   // All arguments outlive the table.
-  Channels(const Config& config, const Rights& rights, Shares& shares, Flags& flags)
-      : config_(config), rights_(rights), shares_(shares), flags_(flags) {}
+  Channels(const Config& config, const Rights& rights, Shares& shares, Flags& flags, Journal& journal)
+      : config_(config), rights_(rights), shares_(shares), flags_(flags), journal_(journal) {}
 
   Channel* Find(ChannelId id) const;                                   // null: it does not exist
   static Channel* FindIn(const Namespace& ns, std::string_view name);  // likewise
@@ -38,12 +40,20 @@ class Channels {
   // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
   // limits.channel_ends_per_uid.
   Status CheckRoom(const Session& session) const;
-  // Sets `seen` to the number of the last notice that is not for this end.
-  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role, uint64_t* seen);
+  // `request`: as in PublishCall.
+  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role, uint64_t request);
   // An open end of the session with this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
   static Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role);
   // REQUIRES: the end was removed from the session. The channel may be destroyed.
-  void Close(Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how, Clock::time_point now);
+  void Close(const Session& session, ChannelEndId id, const ChannelEnd& end, EndedHow how, Clock::time_point now);
+  // As Channel::NoticeTo.
+  Status NoticeTo(Channel& channel, ChannelEndId end, uint64_t seen);
+
+  // Of the previous daemon. REQUIRES: there is no such channel.
+  Channel& Restore(ChannelId id, Namespace& ns, std::string name);
+  void RestoreEnd(Session& session, Channel::Member member, const ChannelEnd& end);
+  // All has been restored: the channel may go now, or linger.
+  void Settle(Channel& channel, Clock::time_point now);
 
   // Each call subtracts its steps from `steps`.
   void ClearQueues(uint64_t* steps);
@@ -56,23 +66,26 @@ class Channels {
   uint64_t Drain(Channel& channel);
   const ChannelTotals& totals() const { return totals_; }
 
+  Counter ids;
+  Counter end_ids;
+
  private:
   // These shares, which count as queued, are not queued any more.
   void Clear(std::deque<Share*> queue);
   void Drop(Channel& channel);
+  void Linger(Channel& channel, Clock::time_point until);
 
   const Config& config_;
   const Rights& rights_;
   Shares& shares_;
   Flags& flags_;
+  Journal& journal_;
   ChannelTotals totals_;
   std::unordered_map<ChannelId, Channel*> all_;
   // Channels without an open end that wait for a receiver, by the end of their wait.
   std::set<std::pair<Clock::time_point, Channel*>> lingering_;
   // Shares that no receiver waits for any more; they still count as queued.
   std::deque<std::deque<Share*>> unqueued_;
-  uint64_t last_ = 0;
-  uint64_t last_end_ = 0;
 };
 
 }  // namespace arraybridge

@@ -41,6 +41,7 @@ struct DirectChannelRecord {
   bool open = false;                     // both ends use it
   bool ended = false;                    // only its sender may still wait for ranges
   std::shared_ptr<KeptRanges> kept;      // never null
+  uint32_t record = 0;                   // in the journal
 };
 
 }  // namespace arraybridge

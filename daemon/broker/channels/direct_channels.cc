@@ -64,9 +64,11 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
           planned->pages = std::exchange(fresh, nullptr);
           planned->kept = std::make_shared<KeptRanges>(KeptRanges{planned->pages, {}});
           channel.direct = std::make_shared<DirectChannelRecord>(*std::move(planned));
+          state.journal.Put(*channel.direct);
           state.direct_channels.Add(channel.direct);
         } else {
-          number = ++state.last_direct_channel;
+          AB_RETURN_IF_ERROR(state.journal.CheckRoom(planned->ns.size()));
+          number = state.direct_channel_ids.Next();
         }
       }
       if (channel.direct != nullptr) {
@@ -80,14 +82,27 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
       capacity = channel.capacity();
     }
     if (direct != nullptr) break;
-    auto created = DirectChannel::Create(capacity, number);
+    auto created = DirectChannel::Create(capacity, number, state.journal.keeps());
     if (!created.ok()) return created.status();
+    AB_RETURN_IF_ERROR(state.Store(**created));
     fresh = *std::move(created);
   }
   auto files = direct->Export(side);
   if (!files.ok()) return files.status();
   exported.files = *std::move(files);
   return exported;
+}
+
+Status Broker::State::Store(DirectChannel& direct) const {
+  if (!journal.keeps()) return Ok();
+  const auto files = direct.ExportForNextDaemon();
+  if (!files.ok()) return files.status();
+  std::vector<int> numbers;
+  for (const UniqueFd& file : *files) numbers.push_back(file.get());
+  auto kept = journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers);
+  if (!kept.ok()) return kept.status();
+  direct.stored = *std::move(kept);
+  return Ok();
 }
 
 Result<ChannelId> Broker::DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number) {
@@ -145,11 +160,14 @@ void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete
   for (const auto& [session, end] : {std::pair(direct.sender, direct.sending), {direct.receiver, direct.receiving}}) {
     Session* const its = state.sessions.Find(session);
     const auto open = its == nullptr ? std::map<ChannelEndId, ChannelEnd>::iterator{} : its->ends.find(end);
-    if (its != nullptr && open != its->ends.end()) open->second.shares += taken;
+    if (its == nullptr || open == its->ends.end()) continue;
+    open->second.shares += taken;
+    state.journal.Put(end, open->second);
   }
+  state.journal.Put(*found);
   const std::shared_ptr<DirectChannelRecord> its = std::exchange(found->direct, nullptr);
   state.direct_channels.End(*its);
-  if (!its->open) state.direct_channels.Remove(*its);  // else its sender says when it waits for nothing more
+  if (!its->open) state.Remove(*its);  // else its sender says when it waits for nothing more
 }
 
 void Broker::ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers) {
@@ -159,7 +177,7 @@ void Broker::ForgetDirectChannels(SessionId sender, std::span<const uint64_t> nu
   for (const uint64_t number : numbers) {
     auto direct = state.direct_channels.Find(sender, number);
     if (direct == nullptr || !direct->ended) continue;
-    state.direct_channels.Remove(*direct);
+    state.Remove(*direct);
     forgotten.push_back(std::move(direct));
   }
 }
@@ -170,9 +188,14 @@ std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChann
     if (each->receiver == session) each->pages->MarkGone();
     // Its sender still waits for the ranges that shares use, and says when it waits for none.
     const bool waits = each->sender != session && each->open && !each->kept->roots.empty();
-    waits ? direct_channels.End(*each) : direct_channels.Remove(*each);
+    waits ? direct_channels.End(*each) : Remove(*each);
   }
   return taken;
+}
+
+void Broker::State::Remove(DirectChannelRecord& direct) {
+  journal.Erase(direct);
+  direct_channels.Remove(direct);
 }
 
 // The consumer of a direct channel may map its producer's arenas, if they are host memory: other kinds do not travel in

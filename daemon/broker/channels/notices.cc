@@ -32,6 +32,11 @@ void Notices::Add(Notice notice) {
   if (list_.size() > kMost) list_.erase(list_.begin());
 }
 
+void Notices::Restore(std::vector<Notice> list, uint64_t last) {
+  list_ = std::move(list);
+  last_ = last;
+}
+
 const Notice* Notices::After(uint64_t number) const {
   const auto next = std::ranges::upper_bound(list_, number, {}, &Notice::number);
   return next == list_.end() ? nullptr : &*next;

@@ -37,6 +37,9 @@ class Notices {
 
   // Sets the number.
   void Add(Notice notice);
+  // Of the previous daemon, in order. `last`: the number of the last one that there was.
+  void Restore(std::vector<Notice> list, uint64_t last);
+  const std::vector<Notice>& list() const { return list_; }
   // The oldest notice with a greater number; null: there is none.
   const Notice* After(uint64_t number) const;
   uint64_t last() const { return last_; }

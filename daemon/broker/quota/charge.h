@@ -34,6 +34,10 @@ class Quota {
     }
     return false;
   }
+  void Add(uint64_t bytes) {
+    used_.fetch_add(bytes, std::memory_order_acq_rel);
+    charges_.fetch_add(1, std::memory_order_acq_rel);
+  }
   void Return(uint64_t bytes) {
     charges_.fetch_sub(1, std::memory_order_acq_rel);
     used_.fetch_sub(bytes, std::memory_order_acq_rel);  // last, because a quota without use may be destroyed
@@ -53,6 +57,12 @@ class Charge {
     if (payer == nullptr || payer->Take(bytes)) return Charge(std::move(quota), std::move(payer), bytes);
     quota->Return(bytes);
     return std::nullopt;
+  }
+  // Of bytes that are in use already, even beyond a limit that has changed.
+  static Charge Again(std::shared_ptr<Quota> quota, uint64_t bytes, std::shared_ptr<Quota> payer) {
+    quota->Add(bytes);
+    payer->Add(bytes);
+    return {std::move(quota), std::move(payer), bytes};
   }
   Charge(Charge&& other) noexcept
       : quota_(std::move(other.quota_)), payer_(std::move(other.payer_)), bytes_(other.bytes_) {}

@@ -40,6 +40,10 @@ class Namespace {
   void ChangeQuota(uint64_t bytes) { quota_->Change(bytes); }
   // RESOURCE_EXHAUSTED, reason QUOTA_EXCEEDED. `payer`: the user who has the bytes.
   Result<Charge> ChargeFor(uint64_t bytes, std::shared_ptr<Quota> payer = nullptr);
+  // Of bytes that are in use already.
+  Charge ChargeAgain(uint64_t bytes, std::shared_ptr<Quota> payer) {
+    return Charge::Again(quota_, bytes, std::move(payer));
+  }
   bool unused() const { return shares_.empty() && channels.empty() && quota_->used() == 0; }
 
   // Null if no share has that name, or no share with that id has a name.

@@ -8,8 +8,14 @@
 namespace arraybridge {
 
 Namespaces::Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts,
-                       Hazards& hazards, Flags& flags)
-    : config_(config), backends_(backends), rights_(rights), accounts_(accounts), hazards_(hazards), flags_(flags) {}
+                       Hazards& hazards, Flags& flags, Journal& journal)
+    : config_(config),
+      backends_(backends),
+      rights_(rights),
+      accounts_(accounts),
+      hazards_(hazards),
+      flags_(flags),
+      journal_(journal) {}
 
 Namespace* Namespaces::Find(const NamespaceKey& key) const {
   const auto found = all_.find(key);
@@ -77,8 +83,9 @@ Result<NamespaceQuota> Namespaces::SetQuota(const NamespaceKey& key, std::option
   if (bytes && !set_quotas_.contains(its) && set_quotas_.size() >= config_.limits.namespaces) {
     return AtLimit("TOO_MANY_NAMESPACES", "namespaces", config_.limits.namespaces);
   }
-  if (bytes) set_quotas_[its] = *bytes;
-  if (!bytes) set_quotas_.erase(its);
+  if (bytes) AB_RETURN_IF_ERROR(journal_.CheckRoom(key.name.size()));
+  if (const auto before = set_quotas_.extract(its); !before.empty()) journal_.Erase(before.mapped().record);
+  if (bytes) set_quotas_[its] = {*bytes, journal_.PutQuota(key.uid, key.name, *bytes)};
   if (Namespace* const found = Find(key); found != nullptr) found->ChangeQuota(QuotaBytes(key));
   return QuotaAt(key);
 }
@@ -86,7 +93,7 @@ Result<NamespaceQuota> Namespaces::SetQuota(const NamespaceKey& key, std::option
 uint64_t Namespaces::QuotaBytes(const NamespaceKey& key) const {
   if (!set_quotas_.empty()) {
     const auto found = set_quotas_.find({key.uid, std::string(key.name)});
-    if (found != set_quotas_.end()) return found->second;
+    if (found != set_quotas_.end()) return found->second.bytes;
   }
   const uint64_t configured = rights_.PolicyOf(key.name).quota_bytes;
   return configured != 0 ? configured : backends_.CapacityBytes();

@@ -15,6 +15,7 @@
 #include "daemon/broker/quota/accounts.h"
 #include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/quota/rights.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/shares/hazards.h"
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
@@ -28,7 +29,7 @@ class Namespaces {
 
   // All arguments outlive the table.
   Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts, Hazards& hazards,
-             Flags& flags);
+             Flags& flags, Journal& journal);
 
   Namespace* Find(const NamespaceKey& key) const;  // null: it does not exist
   // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces,
@@ -44,6 +45,9 @@ class Namespaces {
   NamespaceQuota QuotaAt(const NamespaceKey& key) const;
   // nullopt: the configured quota. RESOURCE_EXHAUSTED: limits.namespaces.
   Result<NamespaceQuota> SetQuota(const NamespaceKey& key, std::optional<uint64_t> bytes);
+  void RestoreQuota(uint32_t uid, std::string ns, uint64_t bytes, uint32_t record) {
+    set_quotas_[{uid, std::move(ns)}] = {bytes, record};
+  }
   uint64_t QuotaBytes(const NamespaceKey& key) const;
   // Applies changed configured quotas.
   void AdoptQuotas();
@@ -57,7 +61,12 @@ class Namespaces {
   Accounts& accounts_;
   Hazards& hazards_;
   Flags& flags_;
-  std::map<std::pair<uint32_t, std::string>, uint64_t> set_quotas_;  // at most limits.namespaces
+  Journal& journal_;
+  struct SetQuotaTo {
+    uint64_t bytes = 0;
+    uint32_t record = 0;  // in the journal
+  };
+  std::map<std::pair<uint32_t, std::string>, SetQuotaTo> set_quotas_;  // at most limits.namespaces
   Table all_;
   std::vector<std::unique_ptr<Namespace>> dropped_;
 };

@@ -2,9 +2,8 @@
 #include "daemon/broker/state.h"
 
 namespace arraybridge {
-namespace {
 
-bool UsesOnlyWhatItMay(const Session& session, const Rights& rights, const Sessions& sessions) {
+bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
   const Peer& peer = session.peer;
   if (!rights.MayCome(peer)) return false;
   const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
@@ -30,8 +29,6 @@ bool UsesOnlyWhatItMay(const Session& session, const Rights& rights, const Sessi
   return true;
 }
 
-}  // namespace
-
 Broker::Adopted Broker::AdoptNamespaces() {
   State& state = *state_;
   Adopted adopted;
@@ -50,7 +47,8 @@ Broker::Adopted Broker::AdoptNamespaces() {
   state.arenas.because = FreeCause::kRelease;
   adopted.withdrawn = stranded.size();
   for (const auto& [id, session] : state.sessions.all()) {
-    if (!UsesOnlyWhatItMay(*session, state.rights, state.sessions)) adopted.without_right.push_back(id);
+    // One that waits for its client is looked at when that comes: only then are its groups known.
+    if (!session->awaited && !state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);
   }
   return adopted;
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 
@@ -9,9 +10,21 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
   State& state = *state_;
   const std::string_view name = NamespaceNameOf(ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, state.config.limits.name_bytes_max));
-  auto made = SessionQueue::Create(Number(session));
+  uint64_t number = 0;  // in the name of the stored files
+  {
+    const MutexLock lock(state.mutex);
+    AB_RETURN_IF_ERROR(state.journal.CheckRoom(name.size()));
+    number = state.journal.NextPage();
+  }
+  auto made = SessionQueue::Create(Number(session), state.journal.keeps());
   if (!made.ok()) return made.status();
   const std::shared_ptr<SessionQueue> queue = *std::move(made);
+  const auto files = queue->ExportForNextDaemon();
+  if (!files.ok()) return files.status();
+  auto kept = state.journal.Store(StoredName(kStoredQueue, number), std::array{files->at(0).get(), files->at(1).get()});
+  if (!kept.ok()) return kept.status();
+  queue->stored = *std::move(kept);
+  static_cast<void>(Failpoint("queue_stored"));
   auto exported = queue->Export();
   if (!exported.ok()) return exported;
   {
@@ -25,6 +38,7 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
     if (found->account->queues >= most) return AtLimit("TOO_MANY_QUEUES", "session_queues_per_uid", most);
     OpenQueue open{session, std::nullopt, std::string(name), queue};
     if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
+    found->queue_record = state.journal.PutQueue(number, session, open.owner, name);
     state.sessions.AddQueue(*found, std::move(open));
   }
   return exported;

@@ -52,6 +52,17 @@ struct Session {
   std::shared_ptr<SessionQueue> queue;      // null until the session opens one
   std::map<ChannelEndId, ChannelEnd> ends;  // open ends of channels
   std::set<std::string> watches;            // shared namespaces that its watches cover
+  bool awaited = false;                     // its client, which speaks gRPC, has not come back to this daemon
+  uint32_t record = 0;                      // in the journal, as the records of its leases and its queue
+  struct RecordedLease {
+    uint32_t record = 0;
+    uint64_t request = 0;
+    ChannelEndId receiver{};  // the end of a channel that received the share
+  };
+  std::unordered_map<LeaseId, RecordedLease> lease_records;
+  // Shares that the previous daemon published for it, by request, until the session has resumed.
+  std::unordered_map<uint64_t, PublishedShare> published;
+  uint32_t queue_record = 0;
   // Of an ended session that is not cleared yet: the time of its end, and the progress in the first of its arenas.
   Clock::time_point ended;
   RangeOfArena clearing;

@@ -22,6 +22,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
 
   const MutexLock lock(state.mutex);
   AB_RETURN_IF_ERROR(state.rights.CheckMayCome(session->peer));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom());
   if (state.sessions.all().size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
   session->account = state.accounts.Of(session->peer.uid);
   if (session->account->sessions >= limits.sessions_per_uid) {
@@ -31,6 +32,56 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   const OpenedSession opened = state.sessions.Add(std::move(session));
   state.events.EmitSession(EventKind::kSessionBegin, added);
   return opened;
+}
+
+std::optional<SessionId> Broker::AwaitedOf(uint32_t uid) const {
+  const MutexLock lock(state_->mutex);
+  if (state_->sessions.awaited == 0) return std::nullopt;
+  for (const auto& [id, session] : state_->sessions.all()) {
+    if (session->awaited && session->peer.uid == uid) return id;
+  }
+  return std::nullopt;
+}
+
+Result<OpenedSession> Broker::ContinueSession(std::span<const uint8_t> token, Peer peer) {
+  const MutexLock lock(state_->mutex);
+  const auto id = state_->sessions.Of(token);
+  Session* const found = id ? state_->sessions.Find(*id) : nullptr;
+  // The right uid: another user's token is refused as an unknown one.
+  if (found == nullptr || !found->awaited || found->peer.uid != peer.uid) return NoSession();
+  AB_RETURN_IF_ERROR(state_->journal.CheckRoom());
+  if (peer.token.empty()) peer.token = found->peer.token;
+  std::swap(found->peer, peer);
+  if (!state_->UsesOnlyWhatItMay(*found)) {
+    std::swap(found->peer, peer);
+    return PermissionDenied("the session uses a namespace without a right to it").Because("NO_RIGHTS");
+  }
+  found->client = std::make_shared<const std::string>(found->peer.client);
+  state_->sessions.SetAwaited(*found, false);
+  state_->arenas.Continue(*found);
+  state_->journal.Put(*found);
+  return OpenedSession{found->id, found->token};
+}
+
+bool Broker::StopAwaiting(SessionId session) {
+  const MutexLock lock(state_->mutex);
+  Session* const found = state_->sessions.Find(session);
+  if (found == nullptr || !found->awaited) return false;
+  state_->sessions.SetAwaited(*found, false);
+  return true;
+}
+
+void Broker::AwaitAgain(SessionId session) {
+  const MutexLock lock(state_->mutex);
+  Session* const found = state_->sessions.Find(session);
+  if (found != nullptr && !found->awaited) state_->sessions.SetAwaited(*found, true);
+}
+
+Result<OpenedSession> Broker::OpenedAs(SessionId session) const {
+  const MutexLock lock(state_->mutex);
+  const Session* const found = state_->sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  return OpenedSession{session, found->token};
 }
 
 Result<SessionId> Broker::SessionOf(std::span<const uint8_t> token) const {
@@ -61,6 +112,7 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
   std::swap(found->peer.kinds, offered.kinds);
   std::swap(found->peer.refused, offered.refused);
   std::swap(found->peer.gpus, offered.gpus);
+  if (state_->journal.CheckRoom().ok()) state_->journal.Put(*found);
 }
 
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
@@ -82,6 +134,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   for (const auto& [id, end] : std::exchange(ended.ends, {})) {
     state.channels.Close(ended, id, end, EndedHow::kDied, ended.ended);
   }
+  state.journal.Erase(ended);  // the next daemon closes ends whose session is there and whose client is gone
   state.ended_sessions.Add(std::move(removed));
   state.events.EmitSession(EventKind::kSessionEnd, ended);
   released = state.released.Take();

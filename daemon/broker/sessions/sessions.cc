@@ -21,12 +21,19 @@ std::optional<SessionId> Sessions::Of(std::span<const uint8_t> token) const {
 }
 
 OpenedSession Sessions::Add(std::unique_ptr<Session> session) {
+  session->id = SessionId{ids.Next()};
+  Session& added = Restore(std::move(session));
+  journal_.Put(added);
+  return {added.id, added.token};
+}
+
+Session& Sessions::Restore(std::unique_ptr<Session> session) {
   ++session->account->sessions;
-  session->id = SessionId{++last_};
-  const OpenedSession opened{session->id, session->token};
-  tokens_.emplace(opened.token, opened.session);
-  all_.emplace(opened.session, std::move(session));
-  return opened;
+  if (session->awaited) ++awaited;
+  Session& added = *session;
+  tokens_.emplace(added.token, added.id);
+  all_.emplace(added.id, std::move(session));
+  return added;
 }
 
 std::unique_ptr<Session> Sessions::Remove(SessionId id) {
@@ -35,8 +42,21 @@ std::unique_ptr<Session> Sessions::Remove(SessionId id) {
   std::unique_ptr<Session> removed = std::move(node.mapped());
   tokens_.erase(removed->token);
   --removed->account->sessions;
+  if (removed->awaited) --awaited;
   tickets.expired += removed->tickets.size();
   return removed;
+}
+
+void Sessions::DropLateTickets(Session& session, Clock::time_point now) {
+  for (const Ticket& late : session.tickets.TakeLate(now)) {
+    ++tickets.expired;
+    journal_.Erase(late.record);
+  }
+}
+
+void Sessions::SetAwaited(Session& session, bool is_awaited) {
+  if (session.awaited != is_awaited) awaited += is_awaited ? 1 : -1;
+  session.awaited = is_awaited;
 }
 
 void Sessions::AddQueue(Session& session, OpenQueue open) {

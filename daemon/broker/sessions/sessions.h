@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "daemon/broker/calls.h"
+#include "daemon/broker/counter.h"
 #include "daemon/broker/deferred_release.h"
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/broker/sessions/session.h"
 #include "proto/boundary/result.h"
@@ -25,14 +27,17 @@ class Sessions {
  public:
   using Table = std::map<SessionId, std::unique_ptr<Session>>;
 
-  // Both arguments outlive the table. Dropped queues go to `released`.
-  Sessions(Flags& flags, DeferredRelease& released) : flags_(flags), released_(released) {}
+  // All arguments outlive the table. Dropped queues go to `released`.
+  Sessions(Flags& flags, DeferredRelease& released, Journal& journal)
+      : flags_(flags), released_(released), journal_(journal) {}
 
   Session* Find(SessionId id) const;  // null: it has ended or never existed
   std::optional<SessionId> Of(std::span<const uint8_t> token) const;
   // Assigns the session's number and counts it in its account. REQUIRES: it has a token.
   OpenedSession Add(std::unique_ptr<Session> session);
-  // Null: there is none. Removes the session from its account's count.
+  // The same for a session that has its number, from the previous daemon.
+  Session& Restore(std::unique_ptr<Session> session);
+  // Null: there is none. Removes the session from its account's count; its record stays.
   std::unique_ptr<Session> Remove(SessionId id);
 
   // REQUIRES: the session has no queue.
@@ -42,9 +47,12 @@ class Sessions {
   const std::vector<OpenQueue>& queues() const { return queues_; }
 
   const Table& all() const { return all_; }
-  uint64_t total() const { return last_; }
+  uint64_t total() const { return ids.last(); }
 
-  void DropLateTickets(Session& session, Clock::time_point now) { tickets.expired += session.tickets.DropLate(now); }
+  Counter ids;
+
+  void DropLateTickets(Session& session, Clock::time_point now);
+  void SetAwaited(Session& session, bool is_awaited);
   // Totals of all sessions.
   struct TicketCounts {
     uint64_t redeemed = 0;
@@ -52,14 +60,15 @@ class Sessions {
     uint64_t refused = 0;
   };
   TicketCounts tickets;
+  uint64_t awaited = 0;  // sessions that wait for their client
 
  private:
   Flags& flags_;
   DeferredRelease& released_;
+  Journal& journal_;
   Table all_;
   std::map<Token, SessionId> tokens_;
   std::vector<OpenQueue> queues_;
-  uint64_t last_ = 0;
 };
 
 }  // namespace arraybridge

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -27,8 +28,8 @@ Status AnswerTooLarge(uint64_t bytes, size_t shares, size_t of, uint64_t bytes_m
 }  // namespace
 
 Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, std::span<const ShareKey> keys,
-                                       bool with_descriptor, bool final_only, std::string_view note,
-                                       uint64_t bytes_max) {
+                                       bool with_descriptor, bool final_only, std::string_view note, uint64_t bytes_max,
+                                       uint64_t request) {
   State& state = *state_;
   const Limits& limits = state.config.limits;
   AcquiredShares acquired;
@@ -41,6 +42,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     const auto place = state.rights.KeyOf(found->peer, ns, Right::kRead);
     if (!place.ok()) return place.status();
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, keys.size()));
+    AB_RETURN_IF_ERROR(state.journal.CheckRoom(keys.size() * sizeof(record::Lease)));
     Namespace* const owner = state.namespaces.Find(*place);
     std::vector<Share*> shares;
     shares.reserve(keys.size());
@@ -60,9 +62,10 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     Arena* lacking = nullptr;
     for (Share* const share : shares) {
       state.hazards.Insert(*share);  // it may have been published before the catalogue existed
-      acquired.shares.push_back(state.leases.Grant(*found, *share));
+      acquired.shares.push_back(state.leases.Grant(*found, *share, request));
       state.shares.NoteRead(*share);
       Leases::PassFence(*found, *share, &acquired.shares.back());
+      static_cast<void>(Failpoint("lease_recorded"));
       state.leases.NoteReader(*found, *share, note);
       state.events.Emit(EventKind::kAcquire, found, *share, note);
       if (lacking == nullptr && !share->arena->readers.contains(found)) lacking = share->arena;

@@ -85,6 +85,26 @@ void Forwards::Add(Session& maker, Share& share, Origin origin, const ShareSourc
   share.kept_in->pages->Keep(source.bit, true);
 }
 
+void Forwards::RestoreMaker(Session* maker, Share& share) {
+  share.arena->AddForward(&share);
+  if (maker == nullptr) return;
+  share.forwarded_by = maker;
+  maker->forwarded.emplace(share.facts->id, &share);
+}
+
+void Forwards::Restore(Session* maker, Share& share, Share& root) {
+  RestoreMaker(maker, share);
+  share.root = &root;
+  ++root.forwards;
+}
+
+void Forwards::RestoreKept(Session* maker, Share& share, std::shared_ptr<KeptRanges> ranges, uint64_t bit) {
+  RestoreMaker(maker, share);
+  share.kept_bit = bit;
+  share.kept_in = std::move(ranges);
+  share.kept_in->roots.emplace(bit, &share);
+}
+
 Share* Forwards::Remove(Share& share) {
   // The session may have ended and be cleared in slices.
   if (share.forwarded_by != nullptr) share.forwarded_by->forwarded.erase(share.facts->id);

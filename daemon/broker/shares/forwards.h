@@ -39,6 +39,10 @@ class Forwards {
   Result<Origin> Find(const Session& session, const PublishCall& call, const Arena& arena) const;
   // REQUIRES: Find has returned the origin, and nothing has changed since. `maker`: of the forward.
   void Add(Session& maker, Share& share, Origin origin, const ShareSource& source);
+  // The forward of a share, from the previous daemon. `maker`: null if it is gone.
+  static void Restore(Session* maker, Share& share, Share& root);
+  // The forward of an entry of a direct channel, likewise.
+  static void RestoreKept(Session* maker, Share& share, std::shared_ptr<KeptRanges> ranges, uint64_t bit);
   // The share is destroyed: it uses its bytes no longer. Returns its root, which may be let go now; null: the share was
   // a root. REQUIRES: Add.
   static Share* Remove(Share& share);
@@ -46,6 +50,7 @@ class Forwards {
   uint64_t total = 0;  // since the start
 
  private:
+  static void RestoreMaker(Session* maker, Share& share);
   Result<Share*> FindHeld(const Session& session, const ShareSource& source, const Namespace& ns) const;
   Result<Origin> FindReceived(const Session& session, const PublishCall& call, const Arena& arena) const;
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "daemon/broker/state.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -16,6 +17,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
   State& state = *state_;
   std::shared_ptr<Catalogue> catalogue;
   std::shared_ptr<Catalogue> fresh;  // destroyed after the lock is released, if another thread was first
+  uint64_t number = 0;               // in the name of the stored file
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
@@ -27,16 +29,28 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->hazards.catalogue == nullptr) {
         AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
-        if (fresh != nullptr) ++state.accounts.Of(key->uid)->catalogues;
+        AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
+        if (fresh != nullptr) {
+          ++state.accounts.Of(key->uid)->catalogues;
+          owner->hazards.catalogue_record = state.journal.PutPage(record::kCatalogue, number, nullptr, *owner);
+        } else {
+          number = state.journal.NextPage();
+        }
         owner->hazards.catalogue = std::exchange(fresh, nullptr);
       }
       catalogue = owner->hazards.catalogue;
     }
     if (catalogue != nullptr) return catalogue->Export();
     AB_CHECK(again);
-    auto made = Catalogue::Create(state.config.limits.catalogue_shares, state.broker_id);
+    const bool stored = state.journal.keeps();
+    auto made = Catalogue::Create(state.config.limits.catalogue_shares, state.broker_id, stored);
     if (!made.ok()) return made.status();
+    const int file = (*made)->file();
+    auto kept = state.journal.Store(StoredName(kStoredCatalogue, number), {&file, 1});
+    if (!kept.ok()) return kept.status();
+    (*made)->stored = *std::move(kept);
     fresh = *std::move(made);
+    static_cast<void>(Failpoint("catalogue_stored"));
   }
 }
 
@@ -45,6 +59,7 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
   State& state = *state_;
   std::shared_ptr<HazardPage> page;
   std::shared_ptr<HazardPage> fresh;  // destroyed after the lock is released, if another thread was first
+  uint64_t number = 0;                // in the name of the stored file
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
@@ -57,15 +72,25 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
       page = owner->hazards.PageOf(*found);
       if (page == nullptr) AB_RETURN_IF_ERROR(state.hazards.CheckPage(*found));
       if (page == nullptr && fresh != nullptr) {
+        AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         page = std::exchange(fresh, nullptr);
-        state.hazards.AddPage(*owner, *found, page);
+        const auto record = state.journal.PutPage(record::kHazardPage, number, found, *owner);
+        state.hazards.AddPage(*owner, *found, page, record);
       }
+      if (page == nullptr) number = state.journal.NextPage();
     }
     if (page != nullptr) return page->Export();
     AB_CHECK(again);
     auto made = HazardPage::Create();
     if (!made.ok()) return made.status();
+    const auto readable = (*made)->ExportForNextDaemon();
+    if (!readable.ok()) return readable.status();
+    const int file = readable->get();
+    auto kept = state.journal.Store(StoredName(kStoredHazardPage, number), {&file, 1});
+    if (!kept.ok()) return kept.status();
+    (*made)->stored = *std::move(kept);
     fresh = *std::move(made);
+    static_cast<void>(Failpoint("hazard_page_stored"));
   }
 }
 

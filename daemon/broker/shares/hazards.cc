@@ -22,8 +22,13 @@ void Uncount(const NamespaceHazards::Page& page) {
 }  // namespace
 
 Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags,
-                 DeferredRelease& released)
-    : config_(config), backends_(backends), accounts_(accounts), flags_(flags), released_(released) {}
+                 DeferredRelease& released, Journal& journal)
+    : config_(config),
+      backends_(backends),
+      accounts_(accounts),
+      flags_(flags),
+      released_(released),
+      journal_(journal) {}
 
 Status Hazards::CheckPage(const Session& session) const {
   const uint64_t most = config_.limits.hazard_pages_per_uid;
@@ -31,10 +36,10 @@ Status Hazards::CheckPage(const Session& session) const {
   return accounts_.CheckDescriptors(session, 1);
 }
 
-void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page) {
+void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page, uint32_t record) {
   ++session.account->hazard_pages;
-  ++session.account->unmapped_hazard_pages;
-  ns.hazards.Add(session, page);
+  if (!page->sealed()) ++session.account->unmapped_hazard_pages;
+  ns.hazards.Add(session, page, record);
   session.hazard_pages_in.push_back(&ns);
 }
 
@@ -42,6 +47,7 @@ void Hazards::DropPages(Session& session) {
   for (Namespace* const ns : std::exchange(session.hazard_pages_in, {})) {
     NamespaceHazards::Page page = ns->hazards.Drop(session);
     Uncount(page);
+    journal_.Erase(page.record);
     released_.Add(std::move(page.page));
     if (ns->hazards.waits()) WantLook(*ns);
   }
@@ -52,7 +58,9 @@ void Hazards::DropPages(Namespace& ns) {
     std::erase(page.session->hazard_pages_in, &ns);
     for (const PinnedBytes& was : page.pinned) AddPinned(page.session->pinned, was.device, -was.bytes);
     Uncount(page);
+    journal_.Erase(page.record);
   }
+  journal_.Erase(std::exchange(ns.hazards.catalogue_record, 0));
   if (ns.hazards.catalogue != nullptr) {
     --accounts_.Of(ns.uid())->catalogues;
     ns.hazards.catalogue->Close();

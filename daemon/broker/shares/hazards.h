@@ -18,6 +18,7 @@
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/accounts.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
@@ -37,12 +38,13 @@ inline constexpr uint64_t kLookTurnNs = 50'000;
 class Hazards {
  public:
   // All arguments outlive the table. Dropped pages go to `released`.
-  Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags, DeferredRelease& released);
+  Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags, DeferredRelease& released,
+          Journal& journal);
 
   // Whether the session may have another page. RESOURCE_EXHAUSTED: limits.hazard_pages_per_uid, descriptors_per_uid.
   Status CheckPage(const Session& session) const;
-  // REQUIRES: the session has no page in the namespace.
-  void AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page);
+  // `record`: of the page in the journal. REQUIRES: the session has no page in the namespace.
+  void AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page, uint32_t record);
   // The session ends, and so do its hazard slots.
   void DropPages(Session& session);
   // The namespace is unused: drops its pages and its catalogue.
@@ -77,6 +79,7 @@ class Hazards {
   Accounts& accounts_;
   Flags& flags_;
   DeferredRelease& released_;
+  Journal& journal_;
   std::unordered_set<Namespace*> waited_in_;              // namespaces with waiting shares
   std::set<std::pair<uint64_t, Namespace*>> to_look_at_;  // by user
   uint64_t looked_at_ = 0;                                // the user whose turn was last

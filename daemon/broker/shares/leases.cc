@@ -39,14 +39,15 @@ Visitor VisitorOf(const Session& session) {
 }
 
 Leases::Leases(const Config& config, Events& events, const Sessions& sessions, Accounts& accounts, Hazards& hazards,
-               Arenas& arenas, Shares& shares)
+               Arenas& arenas, Shares& shares, Journal& journal)
     : config_(config),
       events_(events),
       sessions_(sessions),
       accounts_(accounts),
       hazards_(hazards),
       arenas_(arenas),
-      shares_(shares) {}
+      shares_(shares),
+      journal_(journal) {}
 
 Status Leases::CheckRoom(const Session& session, uint64_t more) const {
   const Limits& limits = config_.limits;
@@ -57,29 +58,57 @@ Status Leases::CheckRoom(const Session& session, uint64_t more) const {
   return AtLimit("TOO_MANY_LEASES", "leases_per_uid", limits.leases_per_uid);
 }
 
-LeasedShare Leases::Grant(Session& session, Share& share) {
-  const LeaseId id{++last_};
+void Leases::Add(Session& session, Share& share, LeaseId id) {
   session.leases.emplace_hint(session.leases.end(), id, &share);
   ++session.uses[share.arena].leases;
   ++session.account->leases;
   ++share.leases;
   ++count_;
+}
+
+void Leases::Restore(Session& session, Share& share, LeaseId id, Session::RecordedLease recorded) {
+  Add(session, share, id);
+  session.lease_records.emplace(id, recorded);
+}
+
+std::vector<Received> Leases::Of(const Session& session, uint64_t request) {
+  std::vector<Received> its;
+  for (const auto& [lease, recorded] : session.lease_records) {
+    if (recorded.request == request) its.push_back({lease, recorded.receiver});
+  }
+  return its;
+}
+
+LeasedShare Leases::Grant(Session& session, Share& share, uint64_t request, ChannelEndId receiver) {
+  const LeaseId id{ids.Next()};
+  Add(session, share, id);
+  if (journal_.keeps()) {
+    const auto record = journal_.PutLease(id, session, share, request, receiver);
+    session.lease_records.emplace(id, Session::RecordedLease{record, request, receiver});
+  }
   LeasedShare leased{id,
                      share.facts,
                      share.arena->Describe(share.offset, share.size),
                      share.arena->immutability.value_or(Immutability::kByContract),
-                     {}};
+                     {},
+                     receiver};
   if (share.arena->opaque.empty()) return leased;
   leased.handle.opaque = share.arena->opaque;
   arenas_.AddReader(session, *share.arena);
   return leased;
 }
 
+// The lease's record goes last: without it the next daemon would take a received share for one that is still queued.
 bool Leases::End(Session& session, LeaseId lease) {
   const auto found = session.leases.find(lease);
   if (found == session.leases.end()) return false;
   Share& share = *found->second;
   session.leases.erase(found);
+  Journal::Place record = 0;
+  if (journal_.keeps()) {
+    if (const auto recorded = session.lease_records.extract(lease); !recorded.empty())
+      record = recorded.mapped().record;
+  }
   if (session.awaiting.erase(lease) > 0) --share.awaiting;
   const auto use = session.uses.find(share.arena);
   if (--use->second.leases == 0 && !use->second.given) session.uses.erase(use);
@@ -88,6 +117,7 @@ bool Leases::End(Session& session, LeaseId lease) {
   --session.account->leases;
   if (share.orphan_until.has_value() && !share.withdrawn) shares_.AwaitOrphan(share);
   shares_.Settle(share);
+  journal_.Erase(record);
   return true;
 }
 
@@ -148,6 +178,7 @@ void Leases::LoseFence(Share& share) {
 void Leases::FinishFence(Share& share) {
   --pending_fences_;
   share.fence = {};
+  share.unnoted = true;
   hazards_.Insert(share);
   shares_.Settle(share);
 }

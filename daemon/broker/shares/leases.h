@@ -29,16 +29,22 @@ class Leases {
  public:
   // All arguments outlive the table.
   Leases(const Config& config, Events& events, const Sessions& sessions, Accounts& accounts, Hazards& hazards,
-         Arenas& arenas, Shares& shares);
+         Arenas& arenas, Shares& shares, Journal& journal);
 
   // Whether the session may have so many more leases. RESOURCE_EXHAUSTED: limits.leases_per_session,
   // limits.leases_per_uid.
   Status CheckRoom(const Session& session, uint64_t more) const;
-  LeasedShare Grant(Session& session, Share& share);
+  // `request`: as in PublishCall.
+  // `receiver`: the end of a channel that receives the share.
+  LeasedShare Grant(Session& session, Share& share, uint64_t request = 0, ChannelEndId receiver = {});
   // False: the session has no such lease. The share may be destroyed.
   bool End(Session& session, LeaseId lease);
   // Ends the leases of an answer that failed.
   void Undo(Session& session, const std::vector<LeasedShare>& leased);
+  // The lease of a session that the previous daemon served.
+  void Restore(Session& session, Share& share, LeaseId id, Session::RecordedLease recorded);
+  // The leases that this request got from the previous daemon.
+  static std::vector<Received> Of(const Session& session, uint64_t request);
   uint64_t size() const { return count_; }
 
   // Whether the session can wait for the share's bytes. NOT_FOUND, FENCE_PENDING.
@@ -54,11 +60,14 @@ class Leases {
   uint64_t pending_fences() const { return pending_fences_; }
   uint64_t lost_fences_total() const { return lost_fences_total_; }
 
+  Counter ids;
+
   void NoteReader(const Session& session, Share& share, std::string_view note);
   // Replaces the note of a reader. REQUIRES: the share has a history.
   void Renote(SessionId session, Share& share, std::string_view note);
 
  private:
+  void Add(Session& session, Share& share, LeaseId id);
   void FinishFence(Share& share);
   // The bytes that the share's history may have in total.
   uint64_t HistoryRoom(const Share& share) const;
@@ -72,8 +81,8 @@ class Leases {
   Hazards& hazards_;
   Arenas& arenas_;
   Shares& shares_;
+  Journal& journal_;
   uint64_t count_ = 0;
-  uint64_t last_ = 0;
   uint64_t pending_fences_ = 0;
   uint64_t lost_fences_total_ = 0;
 };

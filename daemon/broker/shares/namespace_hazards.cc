@@ -22,6 +22,19 @@ uint64_t HighOf(const hazard::Page& page) {
   return std::min(Load(page.high, std::memory_order_relaxed), hazard::kWords);
 }
 
+CatalogueRow RowOf(const Share& share) {
+  const ShareFacts& facts = *share.facts;
+  return {.name = facts.name,
+          .arena = Number(share.arena->id()),
+          .offset = share.offset,
+          .size = share.size,
+          .share = Number(facts.id),
+          .generation = facts.generation,
+          .enforced = share.arena->immutability == Immutability::kEnforced,
+          .unnamed = facts.unnamed,
+          .description = facts.description};
+}
+
 }  // namespace
 
 void AddPinned(Pins& pins, const Device& device, uint64_t bytes) {
@@ -38,9 +51,9 @@ std::shared_ptr<HazardPage> NamespaceHazards::PageOf(const Session& session) con
   return found == pages_.end() ? nullptr : found->page;
 }
 
-void NamespaceHazards::Add(Session& session, std::shared_ptr<HazardPage> page) {
+void NamespaceHazards::Add(Session& session, std::shared_ptr<HazardPage> page, uint32_t record) {
   const hazard::Page* const words = &page->page();
-  pages_.push_back({&session, std::move(page), words, {}, {}});
+  pages_.push_back({&session, std::move(page), words, {}, {}, record});
 }
 
 // The last page takes the place of the dropped one, but a page that was not looked at yet must not take the place of
@@ -63,16 +76,19 @@ NamespaceHazards::Page NamespaceHazards::Drop(const Session& session) {
 
 void NamespaceHazards::Insert(Share& share) {
   if (catalogue == nullptr || share.entry.has_value() || share.withdrawn || !share.fence.done()) return;
-  const ShareFacts& facts = *share.facts;
-  share.entry = catalogue->Put({.name = facts.name,
-                                .arena = Number(share.arena->id()),
-                                .offset = share.offset,
-                                .size = share.size,
-                                .share = Number(facts.id),
-                                .generation = facts.generation,
-                                .enforced = share.arena->immutability == Immutability::kEnforced,
-                                .unnamed = facts.unnamed,
-                                .description = facts.description});
+  share.entry = catalogue->Put(RowOf(share));
+}
+
+bool NamespaceHazards::Restore(Share& share, const Catalogue::Used& used) const {
+  if (!catalogue->Says(used.entry, RowOf(share))) return false;
+  if (!used.live && !share.withdrawn) return false;  // its next record is live
+  share.entry = used.entry;
+  share.retired = !used.live;
+  if (used.live && share.withdrawn) {
+    catalogue->Retire(used.entry);
+    share.retired = true;
+  }
+  return true;
 }
 
 void NamespaceHazards::Retire(Share& share) {

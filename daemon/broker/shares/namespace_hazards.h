@@ -40,10 +40,12 @@ class NamespaceHazards {
     const hazard::Page* words = nullptr;  // of `page`, for quick access
     Pins counting;                        // withdrawn shares seen in this page during this round
     Pins pinned;                          // counted in the last round; included in the session's Pins
+    uint32_t record = 0;                  // in the journal
   };
 
   // Null until a session asks for it.
   std::shared_ptr<Catalogue> catalogue;
+  uint32_t catalogue_record = 0;  // in the journal
   // The budget for looks. Null: no bound (for tests).
   std::shared_ptr<LookBudget> budget;
 
@@ -51,12 +53,14 @@ class NamespaceHazards {
   const std::vector<Page>& pages() const { return pages_; }
   std::shared_ptr<HazardPage> PageOf(const Session& session) const;  // null: none
   // REQUIRES: the session has none yet.
-  void Add(Session& session, std::shared_ptr<HazardPage> page);
+  void Add(Session& session, std::shared_ptr<HazardPage> page, uint32_t record = 0);
   // Gives the page to the caller. REQUIRES: the session has one.
   Page Drop(const Session& session);
 
   // From now on the share is found without a call, if there is a catalogue with room.
   void Insert(Share& share);
+  // The record of the share in a catalogue that the previous daemon wrote. False: the record says something else.
+  bool Restore(Share& share, const Catalogue::Used& used) const;
   // From now on no session can hold it anew. Idempotent.
   void Retire(Share& share);
   // Its catalogue record may be written again. REQUIRES: retired, and not held.

@@ -106,6 +106,13 @@ Status Broker::State::SealForEver(SessionId session, const PublishCall& call, st
       .Because("ARENA_STILL_WRITABLE");
 }
 
+bool Broker::State::HasPassed(const Session& sender, const PublishCall& call) {
+  const auto end = sender.ends.find(call.channel);
+  if (end == sender.ends.end() || end->second.channel->direct == nullptr) return false;
+  const Channel& channel = *end->second.channel;
+  return channel.direct->pages->SequenceOf(call.entry) < channel.next_sequence();
+}
+
 // Describes a share that is sent now. The channel does not see the entries of its direct channel, and counts them here.
 SentFacts Broker::State::SentBy(const Session& sender, Channel& channel, const PublishCall& call) const {
   if (const auto& direct = channel.direct; direct != nullptr && direct->open) {
@@ -143,8 +150,12 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
+  if (const auto before = found->published.find(call.request); before != found->published.end()) return before->second;
+  // An entry that the previous daemon published, when it ended the direct channel.
+  if (call.from_direct && state.HasPassed(*found, call)) return PublishedShare{};
   const uint64_t said = facts->description.size() + share->note.size();
   AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(said + name.size()));
   Arena& arena = *state.arenas.Find(call.arena);
   if (!arena.immutability.has_value()) {
     return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: call Mapped first")
@@ -164,6 +175,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     facts->name = channel->name();
     facts->sent = std::make_unique<const SentFacts>(state.SentBy(*found, *channel, call));
     share->channel = channel->id();
+    share->sent_by = call.channel;
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
@@ -177,20 +189,30 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->maker_uid = found->peer.uid;
   share->maker_process_id = found->peer.process_id;
   share->maker_client = found->client;
+  share->request = call.request;
+  if (!sent) state.shares.SetLifetime(*share, call.lifetime);
   share->fence = std::move(call.fence);
   if (call.source) {
     state.forwards.Add(*found, *share, *state.forwards.Find(*found, call, arena), *call.source);
   } else {
     arena.Carve(share->offset, share.get());
   }
+  if (channel == nullptr) state.journal.Put(*share);
+  static_cast<void>(Failpoint("share_recorded"));
   state.hazards.Insert(*share);  // before the old share goes, so that a reader always finds one of the two
+  static_cast<void>(Failpoint("share_inserted"));
   if (old != nullptr) state.shares.Withdraw(*old, found, "replaced");
   share->unread = !sent && !unnamed;
   if (share->unread) ++state.shares.unread;
   Share* const added = ns.Add(std::move(share));
-  const bool ends_first = !sent && state.shares.Limit(*added, call.lifetime);
+  const bool ends_first = state.shares.Limit(*added);
   if (channel != nullptr) channel->Push(*added);
-  if (channel != nullptr) ++found->ends.at(call.channel).shares;
+  if (channel != nullptr) {
+    state.journal.Put(*added);
+    ChannelEnd& end = found->ends.at(call.channel);
+    end.NoteSent(added->facts->sent->sequence, call.request);
+    state.journal.Put(call.channel, end);
+  }
   const bool by_call = channel != nullptr && channel->direct != nullptr && channel->direct->open && !call.from_direct;
   if (by_call) channel->direct->pages->AddCall();
   state.leases.AddFence(*found, *added);
@@ -198,6 +220,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   state.events.Emit(EventKind::kPublish, found, *added, added->note);
   PublishedShare published{added->facts->id, added->facts->name, added->facts->generation, *arena.immutability, {}};
   if (ends_first) published.sweep_at = added->expires;
+  static_cast<void>(Failpoint("share_published"));
   if (channel != nullptr) state.channels.LetPass(*channel);  // without a receiver the share ends here
   return published;
 }

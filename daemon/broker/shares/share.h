@@ -34,6 +34,7 @@ struct Share {
   uint64_t leases = 0;
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then
+  ChannelEndId sent_by{};        // the sender's end
   Fence fence;                   // until it is done, only sessions that can wait for it get a lease
   uint64_t awaiting = 0;         // leases, of these, that were granted before the fence was done
   Session* fenced_by = nullptr;  // the maker, while `fenced` of that session has the share
@@ -50,6 +51,9 @@ struct Share {
   std::unique_ptr<History> history;     // null: never read by a call
   // Set when the maker of an unnamed share is gone. After that time the share is withdrawn as soon as it has no lease.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
+  uint64_t request = 0;  // the maker's request that published it; 0: unknown
+  uint32_t record = 0;   // in the journal
+  bool unnoted = false;  // it has lost its name, or was received, and the record says otherwise
   // When it loses its name, if its namespace or its maker set a lifetime.
   std::optional<std::chrono::steady_clock::time_point> expires;
 };

@@ -37,20 +37,24 @@ Status NoShare(std::string_view ns, const ShareKey& key, const Limits& limits) {
 }
 
 Shares::Shares(const Config& config, const Rights& rights, Events& events, Accounts& accounts, Hazards& hazards,
-               Arenas& arenas, Flags& flags)
+               Arenas& arenas, Flags& flags, Journal& journal)
     : config_(config),
       rights_(rights),
       events_(events),
       accounts_(accounts),
       hazards_(hazards),
       arenas_(arenas),
-      flags_(flags) {}
+      flags_(flags),
+      journal_(journal) {}
 
-bool Shares::Limit(Share& share, std::chrono::milliseconds asked) {
+void Shares::SetLifetime(Share& share, std::chrono::milliseconds asked) const {
   const auto most = rights_.PolicyOf(share.ns->name()).share_lifetime;
   const auto lifetime = asked.count() == 0 || (most.count() != 0 && most < asked) ? most : asked;
-  if (lifetime.count() == 0) return false;
-  share.expires = share.born + std::min(lifetime, kLifetimeMax);
+  if (lifetime.count() != 0) share.expires = share.born + std::min(lifetime, kLifetimeMax);
+}
+
+bool Shares::Limit(Share& share) {
+  if (!share.expires) return false;
   const auto its = expiring_.emplace(*share.expires, &share).first;
   return its == expiring_.begin();
 }
@@ -62,7 +66,12 @@ void Shares::NoteRead(Share& share) {
 void Shares::TakeName(Share& share) {
   NoteRead(share);
   if (share.expires.has_value()) expiring_.erase({*std::exchange(share.expires, std::nullopt), &share});
+  share.unnoted = share.unnoted || !share.withdrawn;
   share.ns->TakeName(share);
+}
+
+void Shares::Note(Share& share) {
+  if (std::exchange(share.unnoted, false)) journal_.Put(share);
 }
 
 void Shares::Withdraw(Share& share, const Session* who, std::string_view why) {
@@ -73,7 +82,9 @@ void Shares::Withdraw(Share& share, const Session* who, std::string_view why) {
   const FreeCause before = arenas_.because;
   if (before == FreeCause::kRelease) arenas_.because = FreeCause::kWithdraw;
   TakeName(share);
+  static_cast<void>(Failpoint("name_taken"));
   share.ns->hazards.Retire(share);
+  static_cast<void>(Failpoint("share_retired"));
   Settle(share);
   arenas_.because = before;
 }
@@ -102,9 +113,9 @@ void Shares::Lose(Share& share, const Session* maker) {
 }
 
 void Shares::Settle(Share& share) {
-  if (!IsLetGo(share)) return;
-  if (!share.ns->hazards.IsKnownUnheld(share)) return hazards_.Await(share);
-  Reuse(share);
+  if (IsLetGo(share) && share.ns->hazards.IsKnownUnheld(share)) return Reuse(share);
+  if (IsLetGo(share)) hazards_.Await(share);
+  Note(share);
 }
 
 // A root may be let go with its last forward. While it has its range, its arena is not idle.
@@ -131,7 +142,9 @@ void Shares::ReturnRange(const Share& share) {
   arena.Free(share.offset);
   // A client that never asks for returned ranges loses them until it gives the arena back. The number is bounded.
   if (arena.writer != nullptr && arena.writer->returned.size() < config_.limits.shares_per_namespace) {
-    arena.writer->returned.push_back({arena.id(), share.offset, share.size});
+    std::deque<RangeOfArena>& returned = arena.writer->returned;
+    returned.push_back({arena.id(), share.offset, share.size});
+    returned.back().record = journal_.PutReturned(*arena.writer, returned.back());
   }
 }
 
@@ -139,7 +152,8 @@ void Shares::Drop(const Share& share) {
   Account& account = accounts_.At(share.maker_uid);
   --account.shares;
   account.description_bytes -= DescriptionBytes(share);
-  share.ns->Remove(share);
+  const auto removed = share.ns->Remove(share);
+  journal_.Erase(*removed);
 }
 
 void Shares::LeaveBehind(Share& share, const Session& maker) {
@@ -148,6 +162,7 @@ void Shares::LeaveBehind(Share& share, const Session& maker) {
   if (policy.withdraw_on_exit) return Withdraw(share, &maker, "publisher_exit");
   if (!share.facts->unnamed) return;
   share.orphan_until = maker.ended + policy.orphan_grace;
+  journal_.Put(share);
   AwaitOrphan(share);
 }
 

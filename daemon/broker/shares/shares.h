@@ -12,11 +12,13 @@
 
 #include "daemon/broker/arenas/arenas.h"
 #include "daemon/broker/calls.h"
+#include "daemon/broker/counter.h"
 #include "daemon/broker/events/events.h"
 #include "daemon/broker/flags.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/accounts.h"
 #include "daemon/broker/quota/rights.h"
+#include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/shares/hazards.h"
 #include "daemon/broker/shares/share.h"
 #include "daemon/config/config.h"
@@ -35,19 +37,23 @@ class Shares {
  public:
   // All arguments outlive the table.
   Shares(const Config& config, const Rights& rights, Events& events, Accounts& accounts, Hazards& hazards,
-         Arenas& arenas, Flags& flags);
+         Arenas& arenas, Flags& flags, Journal& journal);
 
-  ShareId NextId() { return ShareId{++last_}; }
-  uint64_t NextGeneration() { return ++last_generation_; }
+  ShareId NextId() { return ShareId{ids.Next()}; }
+  uint64_t NextGeneration() { return generations.Next(); }
 
-  // Sets the lifetime of the share from its namespace and its maker. True: it is the first of all shares to expire.
-  bool Limit(Share& share, std::chrono::milliseconds asked);
+  // Sets the lifetime of the share from its namespace and its maker.
+  void SetLifetime(Share& share, std::chrono::milliseconds asked) const;
+  // From now on the share loses its name when its lifetime ends. True: it is the first of all shares to expire.
+  bool Limit(Share& share);
   // `who`: null for the broker itself. `why`: for watchers. The share may be destroyed.
   void Withdraw(Share& share, const Session* who, std::string_view why);
   // Withdraws all that exist and returns their number. NOT_FOUND names the first missing one. `who`: null for the
   // administration.
   Result<uint32_t> Withdraw(const Namespace* ns, std::string_view name, std::span<const ShareKey> keys,
                             const Session* who);
+  // The share has lost its name to another one, as the journal says. Afterwards, call Settle.
+  void TakeNameOf(Share& share) { TakeName(share); }
   // The bytes of the share will never be complete: withdraws it.
   void Lose(Share& share, const Session* maker);
   // Gives its bytes back if nothing refers to them. The share may be destroyed, and its arena may be dying.
@@ -71,6 +77,8 @@ class Shares {
   std::optional<Clock::time_point> NextDue() const;
   bool has_orphans() const { return !orphans_.empty(); }
 
+  Counter ids;
+  Counter generations;
   uint64_t unread = 0;  // with a name that their maker chose, and not read by a call yet
   uint64_t publishes_total = 0;
   uint64_t acquires_total = 0;
@@ -78,6 +86,8 @@ class Shares {
 
  private:
   void TakeName(Share& share);
+  // The share lives on: the journal learns of it.
+  void Note(Share& share);
   // REQUIRES: the share is let go, and no session holds it.
   void Reuse(Share& share);
   void ReturnRange(const Share& share);
@@ -91,12 +101,11 @@ class Shares {
   Hazards& hazards_;
   Arenas& arenas_;
   Flags& flags_;
+  Journal& journal_;
   // Unnamed shares whose maker is gone, by the end of their grace. An orphan whose grace has ended is not in here while
   // it has a lease; one that may be held waits in its NamespaceHazards.
   std::set<std::pair<Clock::time_point, Share*>> orphans_;
   std::set<std::pair<Clock::time_point, Share*>> expiring_;  // named shares, by their expiry
-  uint64_t last_ = 0;
-  uint64_t last_generation_ = 0;
 };
 
 // False: no step is left.

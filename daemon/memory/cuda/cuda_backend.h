@@ -98,13 +98,6 @@ class CudaBackend : public MemoryBackend {
   }
 
  protected:
-  // The size of a block is a multiple of this number of bytes.
-  virtual uint64_t UnitOf(const CudaGpu& gpu) const = 0;
-  // Creates a block of whole units that is not yet cleared.
-  virtual Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
-                                                    uint64_t footprint) = 0;
-
- private:
   // Null if the device is not one of this backend's GPUs.
   std::shared_ptr<CudaGpu> Find(const Device& device) const {
     for (const auto& gpu : gpus_) {
@@ -112,6 +105,13 @@ class CudaBackend : public MemoryBackend {
     }
     return nullptr;
   }
+  // The size of a block is a multiple of this number of bytes.
+  virtual uint64_t UnitOf(const CudaGpu& gpu) const = 0;
+  // Creates a block of whole units that is not yet cleared.
+  virtual Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
+                                                    uint64_t footprint) = 0;
+
+ private:
   bool Serves(const CudaGpu& gpu) const { return (gpu.refusals().*why_not_).empty(); }
 
   const std::vector<std::shared_ptr<CudaGpu>> gpus_;

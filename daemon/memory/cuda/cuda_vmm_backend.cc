@@ -16,6 +16,9 @@ class VmmBlock final : public CudaBlock {
  public:
   VmmBlock(std::shared_ptr<CudaGpu> on, Reservation reservation, uint64_t size, CUmemGenericAllocationHandle memory)
       : CudaBlock(std::move(on), std::move(reservation), size), memory_(memory) {}
+  // Before the block is used.
+  void Keep(UniqueFd descriptor) { keep_ = std::move(descriptor); }
+  int descriptor() const override { return keep_.get(); }
   ~VmmBlock() override { gpu().driver().MemRelease(memory_); }
   VmmBlock(const VmmBlock&) = delete;
   VmmBlock& operator=(const VmmBlock&) = delete;
@@ -37,6 +40,7 @@ class VmmBlock final : public CudaBlock {
 
  private:
   const CUmemGenericAllocationHandle memory_;
+  UniqueFd keep_;  // keeps the memory as a handle does
 };
 
 // A mapping that exists only while the block is cleared: the daemon does not read clients' arrays.
@@ -81,6 +85,24 @@ class VmmBackend final : public CudaBackend {
   using CudaBackend::CudaBackend;
 
   HandleKind kind() const override { return HandleKind::kCudaVmm; }
+  // The driver refuses a descriptor that is no memory, and has no query for its size.
+  Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& device, uint64_t size, UniqueFd descriptor) override {
+    const auto gpu = Find(device);
+    if (gpu == nullptr) return FailedPrecondition("its device is not served any more");
+    AB_RETURN_IF_ERROR(gpu->CheckServing());
+    if (size == 0 || size % gpu->granularity() != 0) return FailedPrecondition("its size is not one of GPU memory");
+    AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(size));
+    Reservation reservation(gpu->capacity(), size);
+    CUmemGenericAllocationHandle memory = 0;
+    const auto number = static_cast<uintptr_t>(descriptor.get());
+    const auto imported = gpu->driver().MemImportFromShareableHandle(&memory, reinterpret_cast<void*>(number),
+                                                                     cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    // An input that another process made says nothing about the GPU.
+    AB_RETURN_IF_ERROR(gpu->driver().CheckInput(imported, "cuMemImportFromShareableHandle", size, " bytes"));
+    auto block = std::make_unique<VmmBlock>(gpu, std::move(reservation), size, memory);
+    block->Keep(std::move(descriptor));
+    return std::unique_ptr<MemoryBlock>(std::move(block));
+  }
 
  private:
   uint64_t UnitOf(const CudaGpu& gpu) const override { return gpu.granularity(); }
@@ -90,7 +112,11 @@ class VmmBackend final : public CudaBackend {
     CUmemGenericAllocationHandle memory = 0;
     const auto created = gpu->driver().MemCreate(&memory, footprint, &properties, 0);
     AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(created, "cuMemCreate", footprint, " bytes")));
-    return std::unique_ptr<CudaBlock>(std::make_unique<VmmBlock>(gpu, std::move(reservation), footprint, memory));
+    auto block = std::make_unique<VmmBlock>(gpu, std::move(reservation), footprint, memory);
+    auto exported = block->Export(Access::kWrite);
+    if (!exported.ok()) return exported.status();
+    block->Keep(std::move(exported->descriptor));
+    return std::unique_ptr<CudaBlock>(std::move(block));
   }
 };
 

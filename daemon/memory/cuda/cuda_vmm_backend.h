@@ -1,5 +1,6 @@
 // The VMM backend owns GPU memory whose handle is a descriptor. The driver counts descriptors and mappings, so memory
-// that the daemon frees stays valid for processes that still map it.
+// that the daemon frees stays valid for processes that still map it, and the next daemon adopts the memory of one that
+// was killed, by a stored descriptor.
 #pragma once
 
 #include <memory>

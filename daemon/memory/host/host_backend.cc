@@ -22,13 +22,23 @@ constexpr int kFinalSeals = F_SEAL_WRITE | F_SEAL_SEAL;
 // Thread-safe: readers are exported while a worker seals.
 class HostBlock final : public MemoryBlock {
  public:
-  HostBlock(Reservation reservation, uint64_t size, UniqueFd keep, UniqueFd sealer)
-      : reservation_(std::move(reservation)), size_(size), keep_(std::move(keep)), sealer_(std::move(sealer)) {}
+  HostBlock(Reservation reservation, uint64_t size, UniqueFd keep, UniqueFd sealer,
+            std::optional<Immutability> sealed = {})
+      : reservation_(std::move(reservation)),
+        size_(size),
+        keep_(std::move(keep)),
+        sealer_(std::move(sealer)),
+        sealed_(sealed) {}
 
   uint64_t size() const override { return size_; }
   Result<Handle> Export(Access access) const override;
   Result<Immutability> Seal() override;
   bool HeldElsewhere() const override;
+  int descriptor() const override { return keep_.get(); }
+  std::optional<Immutability> sealed() const override {
+    const MutexLock lock(mutex_);
+    return sealed_;
+  }
 
  private:
   Result<UniqueFd> OpenFor(Access access) const;
@@ -121,6 +131,7 @@ class HostBackend final : public MemoryBackend {
   }
   Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
                                                             const Progress& progress) override;
+  Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& device, uint64_t size, UniqueFd descriptor) override;
   Usage usage(const Device&) const override { return {capacity_->bytes(), capacity_->used(), 0}; }
   uint64_t Trim() override { return 0; }
 
@@ -157,6 +168,19 @@ Result<std::unique_ptr<MemoryBlock>> HostBackend::AllocateWithProgress(const Dev
   // The original description is closed here, so that every remaining description has a known purpose.
   return std::unique_ptr<MemoryBlock>(
       std::make_unique<HostBlock>(std::move(reservation), footprint, *std::move(keep), *std::move(sealer)));
+}
+
+// The seals of the file say how far its block was sealed.
+Result<std::unique_ptr<MemoryBlock>> HostBackend::Adopt(const Device&, uint64_t size, UniqueFd descriptor) {
+  AB_RETURN_IF_ERROR(CheckStoredMemfd(descriptor.get(), size, "host memory"));
+  const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
+  AB_RETURN_IF_ERROR(capacity_->Reserve(size));
+  Reservation reservation(capacity_, size);
+  std::optional<Immutability> sealed;
+  if ((seals & kContractSeals) != 0) sealed = Immutability::kByContract;
+  if ((seals & F_SEAL_WRITE) != 0) sealed = Immutability::kEnforced;
+  return std::unique_ptr<MemoryBlock>(
+      std::make_unique<HostBlock>(std::move(reservation), size, std::move(descriptor), UniqueFd(), sealed));
 }
 
 }  // namespace

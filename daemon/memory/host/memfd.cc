@@ -37,7 +37,9 @@ namespace {
 constexpr uint64_t kPopulateStep = 2ull << 20;  // the kernel may schedule other threads between two steps
 constexpr uint64_t kReserveStep = 64ull << 20;
 constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint populate_slowly
-constexpr uint64_t kCollapseStep = 32ull << 20;      // each collapse drains every processor's page lists
+// Each collapse drains every processor's page lists, so steps are large; a process that is killed ends only after the
+// step.
+constexpr uint64_t kCollapseStep = 16ull << 20;
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
   return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
@@ -112,6 +114,16 @@ Result<UniqueFd> ReopenMemfd(int fd, int flags) {
   // The usual reason is a lack of descriptors; the caller may retry when some are free.
   return ResourceExhausted("a descriptor of an arena could not be opened: ", std::strerror(errno))
       .Because("DESCRIPTORS");
+}
+
+Status CheckStoredMemfd(int fd, uint64_t size, std::string_view what) {
+  struct stat found {};
+  if (::fstat(fd, &found) != 0 || static_cast<uint64_t>(found.st_size) != size || size == 0) {
+    return FailedPrecondition(what, ": the stored file has ", found.st_size, " bytes instead of ", size);
+  }
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  const bool fixed = seals >= 0 && (seals & F_SEAL_GROW) != 0 && (seals & F_SEAL_SHRINK) != 0;
+  return fixed ? Ok() : FailedPrecondition(what, ": the stored file can be resized");
 }
 
 bool HasMemfdHoles(int fd, uint64_t size) {

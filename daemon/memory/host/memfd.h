@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
@@ -21,6 +22,10 @@ Result<UniqueFd> ReopenMemfd(int fd, int flags);
 
 // True if a process released pages that were populated. A read of such a page needs new memory, which may be missing.
 bool HasMemfdHoles(int fd, uint64_t size);
+
+// A file that CreateMemfd made in another daemon. FAILED_PRECONDITION: it has another size, or can be resized. `what`:
+// the noun in messages.
+Status CheckStoredMemfd(int fd, uint64_t size, std::string_view what);
 
 // Returns 0 or the errno. EBUSY means that a process maps the file writable. The caller decides which errors are
 // failures.

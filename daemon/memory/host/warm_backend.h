@@ -34,6 +34,9 @@ class WarmBackend final : public MemoryBackend {
   }
   Result<std::unique_ptr<MemoryBlock>> AllocateWithProgress(const Device& device, uint64_t size,
                                                             const Progress& progress) override;
+  Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& device, uint64_t size, UniqueFd descriptor) override {
+    return inner_.Adopt(device, size, std::move(descriptor));
+  }
   Usage usage(const Device& device) const override;
   uint64_t Trim() override;
 

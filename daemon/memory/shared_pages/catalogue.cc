@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,7 +27,8 @@ Hash128 HashOf(const Record& record) { return {Load(record.hash_low, kRelaxed), 
 
 }  // namespace
 
-Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id) {
+Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id,
+                                                     bool for_next_daemon) {
   AB_CHECK(capacity > 0 && capacity <= catalogue::kSlotsMax);
   const uint64_t bytes = catalogue::Extent{capacity}.bytes();
   auto file = CreateMemfd(bytes, "arraybridge-catalogue");
@@ -37,8 +39,8 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const st
         .Because("SYSTEM_MEMORY");
   }
   std::unique_ptr<Catalogue> made(new Catalogue(*std::move(file), static_cast<std::byte*>(base), capacity));
-  // After this seal only this mapping can write the file, whichever descriptor another process obtains.
-  const int error = AddMemfdSeals(made->file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+  // After the seal FUTURE_WRITE only this mapping can write the file, whichever descriptor another process obtains.
+  const int error = AddMemfdSeals(made->file_.get(), (for_next_daemon ? 0 : F_SEAL_FUTURE_WRITE) | F_SEAL_SEAL);
   if (error != 0) return Internal("a catalogue cannot be sealed: ", std::strerror(error));
   const catalogue::Extent extent = made->table_.extent;
   const bool reserved = made->Reserve(0, catalogue::kHeaderBytes) &&
@@ -58,6 +60,79 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const st
   Store(header.index_bits, made->bits_, kRelease);
   made->open_ = true;
   return made;
+}
+
+// Nothing in the file is trusted: a process with CAP_DAC_OVERRIDE could have written it.
+Result<std::unique_ptr<Catalogue>> Catalogue::Adopt(UniqueFd file) {
+  catalogue::Header header{};
+  if (::pread(file.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) ||
+      header.magic != catalogue::kMagic || header.version != catalogue::kVersion ||
+      header.record_bytes != sizeof(Record) || header.capacity == 0 || header.capacity > catalogue::kSlotsMax) {
+    return FailedPrecondition("the stored catalogue has another layout");
+  }
+  const catalogue::Extent extent{header.capacity};
+  AB_RETURN_IF_ERROR(CheckStoredMemfd(file.get(), extent.bytes(), "a catalogue"));
+  if (header.index_bits < catalogue::kIndexBitsMin || header.index_bits > extent.index_bits_max()) {
+    return FailedPrecondition("the stored catalogue is damaged");
+  }
+  constexpr int kShared = MAP_SHARED | MAP_NORESERVE;
+  void* const base = ::mmap(nullptr, extent.bytes(), PROT_READ | PROT_WRITE, kShared, file.get(), 0);
+  if (base == MAP_FAILED) {
+    return ResourceExhausted("mapping a catalogue: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  std::unique_ptr<Catalogue> adopted(new Catalogue(std::move(file), static_cast<std::byte*>(base), header.capacity));
+  adopted->key_ = header.key;
+  adopted->bits_ = static_cast<unsigned>(header.index_bits);
+  adopted->open_ = true;
+  return adopted;
+}
+
+void Catalogue::ForEachUsed(const std::function<bool(const Used&)>& visit) {
+  // Slots have memory in order.
+  constexpr uint64_t kOffset = catalogue::Extent::records_offset();
+  const off_t hole = ::lseek(file_.get(), static_cast<off_t>(kOffset), SEEK_HOLE);
+  const uint64_t end = hole < 0 ? kOffset : static_cast<uint64_t>(hole);
+  slots_reserved_ = std::min((end - kOffset) / sizeof(Record), table_.extent.capacity);
+  slots_used_ = slots_reserved_;
+  for (uint32_t slot = 0; slot < slots_used_; ++slot) {
+    Record& its = record(slot);
+    const uint64_t state = Load(its.state, kRelaxed);
+    const CatalogueEntry entry{slot, catalogue::GenerationOf(state)};
+    const auto is = [state](RecordState which) { return (state & 3) == static_cast<uint64_t>(which); };
+    const bool used = is(RecordState::kLive) || is(RecordState::kDead);
+    if (used && visit({entry, Load(its.share, kRelaxed), is(RecordState::kLive)})) {
+      live_ += is(RecordState::kLive) ? 1 : 0;
+      continue;
+    }
+    if (is(RecordState::kLive)) hazard::Retire(its.state);
+    if (entry.generation < catalogue::kGenerationMax) free_.push_back(slot);
+  }
+  // The words of the index are written anew, because some may name records of other names, or none.
+  uint64_t* const words = index();
+  const uint64_t count = uint64_t{1} << bits_;
+  for (uint64_t at = 0; at < count; ++at) {
+    const uint64_t word = Load(words[at], kRelaxed);
+    if (word == catalogue::kEmpty) continue;
+    ++in_index_;
+    const uint64_t slot = word == catalogue::kTombstone ? UINT64_MAX : catalogue::SlotOf(word);
+    const bool names_live = slot < slots_used_ && catalogue::IsLive(Load(record(slot).state, kRelaxed));
+    if (!names_live || !catalogue::HasTag(word, HashOf(record(slot))))
+      Store(words[at], catalogue::kTombstone, kRelease);
+  }
+  // The other daemon may have ended between the record and its word.
+  for (uint32_t slot = 0; slot < slots_used_; ++slot) {
+    if (!catalogue::IsLive(Load(record(slot).state, kRelaxed))) continue;
+    const Hash128 hash = HashOf(record(slot));
+    if (!catalogue::FindIn(table_, bits_, hash)) PutIndex(slot, hash);
+  }
+}
+
+bool Catalogue::Says(const CatalogueEntry& entry, const CatalogueRow& row) const {
+  const Record& its = table_.record(entry.slot);
+  const catalogue::Facts facts = catalogue::Read(its);
+  return HashOf(its) == SipHash128(key_, row.name) && facts.arena == row.arena && facts.offset == row.offset &&
+         facts.size == row.size && facts.share == row.share && facts.generation == row.generation &&
+         facts.unnamed == row.unnamed && (!facts.described || facts.text() == row.description);
 }
 
 Catalogue::Catalogue(UniqueFd file, std::byte* base, uint64_t capacity)
@@ -86,7 +161,7 @@ std::optional<uint32_t> Catalogue::TakeSlot() {
     return slot;
   }
   if (slots_used_ == table_.extent.capacity) return std::nullopt;
-  if (slots_used_ == slots_reserved_) {
+  if (slots_used_ >= slots_reserved_) {
     const uint64_t more = std::min(kSlotsPerReserve, table_.extent.capacity - slots_reserved_);
     const uint64_t offset = catalogue::Extent::records_offset() + slots_reserved_ * sizeof(Record);
     if (!Reserve(offset, more * sizeof(Record))) return std::nullopt;
@@ -147,7 +222,8 @@ std::optional<uint64_t> Catalogue::PlaceFor(const Hash128& hash) {
       if (!place) place = at;
       continue;
     }
-    if (catalogue::HasTag(word, hash) && HashOf(record(catalogue::SlotOf(word))) == hash) return at;
+    const uint64_t slot = catalogue::SlotOf(word);
+    if (catalogue::HasTag(word, hash) && slot < slots_used_ && HashOf(record(slot)) == hash) return at;
   }
   return place;
 }

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "daemon/memory/descriptor_store.h"
 #include "proto/boundary/layouts/catalogue.h"
 #include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/result.h"
@@ -41,8 +43,25 @@ struct CatalogueRow {
 // Not thread-safe among its callers; clients may read it at any time. The kernel provides its pages as they are needed.
 class Catalogue {
  public:
-  // Creates a catalogue for at most `capacity` shares at a time. RESOURCE_EXHAUSTED: no descriptor or no memory.
-  static Result<std::unique_ptr<Catalogue>> Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id);
+  // Creates a catalogue for at most `capacity` shares at a time. `for_next_daemon`: another daemon may take it over;
+  // the kernel then refuses writable descriptions only to processes of other users without CAP_DAC_OVERRIDE.
+  // RESOURCE_EXHAUSTED: no descriptor or no memory.
+  static Result<std::unique_ptr<Catalogue>> Create(uint64_t capacity, const std::array<uint8_t, 16>& broker_id,
+                                                   bool for_next_daemon = false);
+  // The catalogue of another daemon. FAILED_PRECONDITION: it is none, or has another layout. REQUIRES: then each live
+  // record is Kept or Dropped (ForEachUsed), before any other call.
+  static Result<std::unique_ptr<Catalogue>> Adopt(UniqueFd file);
+  // A record that was live or dead when the other daemon ended.
+  struct Used {
+    CatalogueEntry entry;
+    uint64_t share = 0;
+    bool live = false;
+  };
+  // Visits all records that are in use or wait for a hazard slot. If `visit` returns false, the record is not needed:
+  // it is retired, and free. Clears what was being written.
+  void ForEachUsed(const std::function<bool(const Used&)>& visit);
+  // Whether the record says this of its share. REQUIRES: `entry` is live or dead.
+  bool Says(const CatalogueEntry& entry, const CatalogueRow& row) const;
   ~Catalogue();
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
@@ -51,6 +70,8 @@ class Catalogue {
   void Close();
   // Opens a new read-only file description. Thread-safe.
   Result<UniqueFd> Export() const;
+  // The file; it stays owned by this object.
+  int file() const { return file_.get(); }
 
   // Maps the name to this share from now on. A client that looks the name up meanwhile finds this share or the previous
   // share of that name. Returns nullopt if the table or its memory is full, or if too many names hash to the same
@@ -63,6 +84,8 @@ class Catalogue {
   void Free(const CatalogueEntry& entry);
   // Records that the kernel refuses every write to the share's bytes. REQUIRES: the entry is not retired.
   void SetEnforced(const CatalogueEntry& entry);
+
+  StoreGuard stored;
 
   uint64_t live() const { return live_; }
   uint64_t bytes() const { return table_.extent.bytes(); }  // size of the address space, not of the memory in use

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,27 @@ Result<DirectChannel::Doorbell> MakeDoorbell() {
   return DirectChannel::Doorbell{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+// Which of the stored files this may be.
+DirectChannel::Stored PartOf(int file) {
+  static_assert(direct_channel::BytesOfProducerPage(1) > sizeof(direct_channel::ConsumerPage));
+  struct stat is {};
+  const bool read_only = (::fcntl(file, F_GETFL) & O_ACCMODE) == O_RDONLY;
+  if (::fstat(file, &is) == 0 && S_ISFIFO(is.st_mode)) {
+    return read_only ? DirectChannel::kWakesConsumer : DirectChannel::kWakesProducer;
+  }
+  if (!read_only) return DirectChannel::kControlBlock;
+  const bool small = is.st_size == sizeof(direct_channel::ConsumerPage);
+  return small ? DirectChannel::kConsumerPage : DirectChannel::kProducerPage;
+}
+
+Result<DirectChannel::Doorbell> AdoptDoorbell(int pipe) {
+  auto read = ReopenMemfd(pipe, O_RDONLY | O_NONBLOCK);
+  if (!read.ok()) return read.status();
+  auto written = ReopenMemfd(pipe, O_WRONLY | O_NONBLOCK);
+  if (!written.ok()) return written.status();
+  return DirectChannel::Doorbell{*std::move(read), *std::move(written)};
+}
+
 void Ring(const DirectChannel::Doorbell& doorbell) {
   const char byte = 1;
   static_cast<void>(!::write(doorbell.written.get(), &byte, 1));  // a full pipe wakes its reader, too
@@ -34,7 +56,7 @@ void Ring(const DirectChannel::Doorbell& doorbell) {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, uint64_t number) {
+Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, uint64_t number, bool for_next_daemon) {
   auto producer = SharedPages::Create(direct_channel::BytesOfProducerPage(capacity), PROT_READ,
                                       "arraybridge-direct-producer", kDirectChannel);
   if (!producer.ok()) return producer.status();
@@ -49,8 +71,8 @@ Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, 
   words.return_bits = direct_channel::kReturnBits;
   words.capacity = capacity;
   words.number = number;
-  // Only this mapping can ever write it, whichever process gets hold of a descriptor.
-  AB_RETURN_IF_ERROR((*control)->Seal());
+  // After Seal only this mapping can ever write it, whichever process gets hold of a descriptor.
+  AB_RETURN_IF_ERROR(for_next_daemon ? (*control)->SealForNextDaemon() : (*control)->Seal());
   auto producer_doorbell = MakeDoorbell();
   if (!producer_doorbell.ok()) return producer_doorbell.status();
   auto consumer_doorbell = MakeDoorbell();
@@ -60,9 +82,51 @@ Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, 
                                                           *std::move(consumer_doorbell)));
 }
 
+Result<std::unique_ptr<DirectChannel>> DirectChannel::Adopt(uint64_t capacity, uint64_t number,
+                                                            std::chrono::steady_clock::time_point born,
+                                                            std::vector<UniqueFd> stored) {
+  if (capacity == 0 || capacity > direct_channel::kCapacityMax) {
+    return FailedPrecondition("a stored direct channel has a capacity of ", capacity);
+  }
+  std::array<UniqueFd, kStored> files;
+  for (UniqueFd& each : stored) {
+    UniqueFd& place = files.at(PartOf(each.get()));
+    if (place.valid()) return FailedPrecondition("two files of a stored direct channel are of one kind");
+    place = std::move(each);
+  }
+  for (const UniqueFd& each : files) {
+    if (!each.valid()) return FailedPrecondition("a stored direct channel has ", stored.size(), " files only");
+  }
+  auto producer = SharedPages::Adopt(std::move(files[kProducerPage]), direct_channel::BytesOfProducerPage(capacity),
+                                     PROT_READ, kDirectChannel);
+  if (!producer.ok()) return producer.status();
+  auto consumer = SharedPages::Adopt(std::move(files[kConsumerPage]), sizeof(direct_channel::ConsumerPage), PROT_READ,
+                                     kDirectChannel);
+  if (!consumer.ok()) return consumer.status();
+  auto control =
+      SharedPages::Adopt(std::move(files[kControlBlock]), kControlBytes, PROT_READ | PROT_WRITE, kDirectChannel);
+  if (!control.ok()) return control.status();
+  const auto& words = *static_cast<const direct_channel::ControlBlock*>((*control)->base());
+  if (words.version != direct_channel::kVersion || words.capacity != capacity || words.number != number) {
+    return FailedPrecondition("a stored direct channel has another layout, or is another one");
+  }
+  auto producer_doorbell = AdoptDoorbell(files[kWakesProducer].get());
+  if (!producer_doorbell.ok()) return producer_doorbell.status();
+  auto consumer_doorbell = AdoptDoorbell(files[kWakesConsumer].get());
+  if (!consumer_doorbell.ok()) return consumer_doorbell.status();
+  const unsigned seals = ((*producer)->sealed() ? 1 : 0) | ((*consumer)->sealed() ? 2 : 0);
+  std::unique_ptr<DirectChannel> adopted(new DirectChannel(*std::move(producer), *std::move(consumer),
+                                                           *std::move(control), *std::move(producer_doorbell),
+                                                           *std::move(consumer_doorbell), born));
+  adopted->seals_.store(seals, std::memory_order_release);
+  const MutexLock lock(adopted->mutex_);
+  adopted->ended_ = adopted->revoked();
+  return adopted;
+}
+
 DirectChannel::DirectChannel(std::unique_ptr<SharedPages> producer, std::unique_ptr<SharedPages> consumer,
                              std::unique_ptr<SharedPages> control, Doorbell producer_doorbell,
-                             Doorbell consumer_doorbell)
+                             Doorbell consumer_doorbell, std::chrono::steady_clock::time_point born)
     : producer_pages_(std::move(producer)),
       consumer_pages_(std::move(consumer)),
       control_pages_(std::move(control)),
@@ -70,6 +134,7 @@ DirectChannel::DirectChannel(std::unique_ptr<SharedPages> producer, std::unique_
       consumer_(*static_cast<const direct_channel::ConsumerPage*>(consumer_pages_->base())),
       control_(*static_cast<direct_channel::ControlBlock*>(control_pages_->base())),
       capacity_(control_.capacity),
+      born_(born),
       producer_doorbell_(std::move(producer_doorbell)),
       consumer_doorbell_(std::move(consumer_doorbell)) {}
 
@@ -94,6 +159,21 @@ Result<std::vector<UniqueFd>> DirectChannel::Export(DirectEnd side) const {
   return files;
 }
 
+// One description of a pipe is enough: the next daemon reopens both of its ends.
+Result<std::vector<UniqueFd>> DirectChannel::ExportForNextDaemon() const {
+  const MutexLock lock(mutex_);
+  std::array<Result<UniqueFd>, kStored> opened{producer_pages_->Export(false), consumer_pages_->Export(false),
+                                               control_pages_->ExportWritable(),
+                                               ReopenMemfd(producer_doorbell_.read.get(), O_RDWR | O_NONBLOCK),
+                                               ReopenMemfd(consumer_doorbell_.read.get(), O_RDONLY | O_NONBLOCK)};
+  std::vector<UniqueFd> files;
+  for (auto& each : opened) {
+    if (!each.ok()) return each.status();
+    files.push_back(*std::move(each));
+  }
+  return files;
+}
+
 Status DirectChannel::Seal(DirectEnd side) {
   const MutexLock lock(mutex_);
   if (ended_) return FailedPrecondition("this direct channel has ended").Because("NO_DIRECT_CHANNEL");
@@ -108,6 +188,12 @@ void DirectChannel::Open(uint64_t calls, uint64_t sequence, uint64_t stream) {
   control_.stream = stream;
   Store(control_.calls, calls, std::memory_order_relaxed);
   Store(control_.opened, 1, std::memory_order_release);
+}
+
+void DirectChannel::RestoreCalls(uint64_t calls) {
+  if (calls <= Load(control_.calls, std::memory_order_relaxed)) return;
+  Store(control_.calls, calls, std::memory_order_release);
+  if (spsc::SleepOf(consumer_.progress) != 0) Ring(consumer_doorbell_);
 }
 
 void DirectChannel::AddCall() {
@@ -147,15 +233,23 @@ void DirectChannel::Revoke(const Take& take, const Ended& ended) {
   Ring(consumer_doorbell_);
 }
 
+// The counts are stored before the first entry is taken: if this daemon is killed, the next one takes the same entries,
+// although the consumer may have moved since.
+//
 // `taken` first: an honest consumer's never passes a head that is loaded later. A consumer that takes back its `taken`
 // changes nothing about what its producer has seen. With impossible counts no entry is queued, so no range is the
 // broker's to return: the producer waits for the consumer, and for the end of its session.
 bool DirectChannel::TakeAll(const Take& take, uint64_t* head, uint64_t* taken) {
-  *taken = Load(consumer_.progress.taken, std::memory_order_acquire);
-  *taken = std::max(*taken, Load(producer_.seen, std::memory_order_acquire));
-  *head = Load(producer_.progress.head, std::memory_order_acquire);
-  if (!CanBe(*head, *taken)) return *taken = *head, false;
-  bool complete = true;
+  if (Load(control_.decided, std::memory_order_relaxed) == 0) {
+    *taken = Load(consumer_.progress.taken, std::memory_order_acquire);
+    *taken = std::max(*taken, Load(producer_.seen, std::memory_order_acquire));
+    *head = Load(producer_.progress.head, std::memory_order_acquire);
+    const bool possible = CanBe(*head, *taken);
+    direct_channel::Decide(control_, *head, possible ? *taken : *head, possible);
+  }
+  *head = Load(control_.counted, std::memory_order_relaxed);
+  *taken = Load(control_.taken, std::memory_order_relaxed);
+  bool complete = Load(control_.decided, std::memory_order_relaxed) == direct_channel::kPossible;
   const auto slots = direct_channel::SlotsOf(producer_, capacity_);
   direct_channel::Entry entry;
   for (uint64_t at = *taken; at != *head; ++at) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/direct_channel.h"
 #include "proto/boundary/mutex.h"
@@ -31,15 +32,29 @@ class DirectChannel {
   };
   // RESOURCE_EXHAUSTED: no descriptor, no memory. REQUIRES: capacity is 1 to direct_channel::kCapacityMax; no other
   // direct channel has had this number, which is not 0.
-  static Result<std::unique_ptr<DirectChannel>> Create(uint64_t capacity, uint64_t number);
+  // `for_next_daemon`: another one can adopt it.
+  static Result<std::unique_ptr<DirectChannel>> Create(uint64_t capacity, uint64_t number,
+                                                       bool for_next_daemon = false);
+  // One that the previous daemon made at `born`, from the files of ExportForNextDaemon in any order.
+  // FAILED_PRECONDITION: they are others, or not all. If that daemon was revoking it, Revoke goes on.
+  static Result<std::unique_ptr<DirectChannel>> Adopt(uint64_t capacity, uint64_t number,
+                                                      std::chrono::steady_clock::time_point born,
+                                                      std::vector<UniqueFd> files);
   ~DirectChannel() = default;
   DirectChannel(const DirectChannel&) = delete;
   DirectChannel& operator=(const DirectChannel&) = delete;
 
   uint64_t number() const { return control_.number; }
+  uint64_t capacity() const { return capacity_; }
+  std::chrono::steady_clock::time_point born() const { return born_; }
 
   // Descriptions for this end, in the order of direct_channel::File. FAILED_PRECONDITION: it is mapped, or has ended.
   Result<std::vector<UniqueFd>> Export(DirectEnd side) const AB_EXCLUDES(mutex_);
+  // The pages of the producer, the consumer and the broker, and the pipes that wake the producer and the consumer.
+  // Their sizes and the ways in which they are open tell them apart.
+  enum Stored : size_t { kProducerPage, kConsumerPage, kControlBlock, kWakesProducer, kWakesConsumer, kStored };
+  // REQUIRES: made for the next daemon.
+  Result<std::vector<UniqueFd>> ExportForNextDaemon() const AB_EXCLUDES(mutex_);
   // This end has mapped all of it: from now on no other process can map its page writable. Idempotent.
   Status Seal(DirectEnd side) AB_EXCLUDES(mutex_);
   // Both ends have.
@@ -49,6 +64,12 @@ class DirectChannel {
   // `sequence` + n and the calls before it; all are of this stream. REQUIRES: sealed; one thread at a time, with
   // AddCall.
   void Open(uint64_t calls, uint64_t sequence, uint64_t stream);
+  bool opened() const { return Load(control_.opened, std::memory_order_relaxed) != 0; }
+  // A daemon has begun to revoke it, or has done so.
+  bool revoking() const { return Load(control_.revoked, std::memory_order_relaxed) != direct_channel::kStands; }
+  bool revoked() const { return Load(control_.revoked, std::memory_order_relaxed) == direct_channel::kRevoked; }
+  // Of one that was adopted and is open: so many shares at least go by calls; wakes the consumer. REQUIRES: as AddCall.
+  void RestoreCalls(uint64_t calls);
   // One more share goes by a call; wakes the consumer. REQUIRES: no entry stands here, or the order is lost.
   void AddCall();
   struct Counted {
@@ -79,11 +100,14 @@ class DirectChannel {
   // range again. REQUIRES: bit < direct_channel::kReturnBits; one thread at a time.
   void Keep(uint64_t bit, bool kept);
 
+  StoreGuard stored;  // keeps it for the next daemon
+
  private:
   static constexpr unsigned kBoth = 3;
 
   DirectChannel(std::unique_ptr<SharedPages> producer, std::unique_ptr<SharedPages> consumer,
-                std::unique_ptr<SharedPages> control, Doorbell producer_doorbell, Doorbell consumer_doorbell);
+                std::unique_ptr<SharedPages> control, Doorbell producer_doorbell, Doorbell consumer_doorbell,
+                std::chrono::steady_clock::time_point born = std::chrono::steady_clock::now());
   bool CanBe(uint64_t head, uint64_t taken) const;
   bool TakeAll(const Take& take, uint64_t* head, uint64_t* taken) AB_REQUIRES(mutex_);
 
@@ -95,7 +119,7 @@ class DirectChannel {
   const direct_channel::ConsumerPage& consumer_;
   direct_channel::ControlBlock& control_;
   const uint64_t capacity_;
-  const std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::time_point born_;
   std::atomic<unsigned> seals_{0};  // a bit for each end
   bool ended_ AB_GUARDED_BY(mutex_) = false;
   const Doorbell producer_doorbell_;  // that the producer reads

@@ -14,6 +14,16 @@ Result<std::unique_ptr<HazardPage>> HazardPage::Create() {
   return std::unique_ptr<HazardPage>(new HazardPage(*std::move(pages)));
 }
 
+Result<std::unique_ptr<HazardPage>> HazardPage::Adopt(UniqueFd file) {
+  auto pages = SharedPages::Adopt(std::move(file), sizeof(hazard::Page), PROT_READ, "a hazard page");
+  if (!pages.ok()) return pages.status();
+  if (static_cast<const hazard::Page*>((*pages)->base())->version != hazard::kVersion) {
+    return FailedPrecondition("a stored hazard page has another layout");
+  }
+  if ((*pages)->sealed()) (*pages)->CloseFile();
+  return std::unique_ptr<HazardPage>(new HazardPage(*std::move(pages)));
+}
+
 Result<UniqueFd> HazardPage::Export() const {
   if (pages_->sealed()) return FailedPrecondition("this hazard page is already mapped").Because("HAZARD_PAGE_MAPPED");
   return pages_->Export(true);

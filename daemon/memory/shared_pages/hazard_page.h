@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/result.h"
@@ -18,12 +19,16 @@ class HazardPage {
  public:
   // RESOURCE_EXHAUSTED: no descriptor or no memory.
   static Result<std::unique_ptr<HazardPage>> Create();
+  // The page of a session that another daemon served. As SharedPages::Adopt.
+  static Result<std::unique_ptr<HazardPage>> Adopt(UniqueFd file);
   ~HazardPage() = default;
   HazardPage(const HazardPage&) = delete;
   HazardPage& operator=(const HazardPage&) = delete;
 
   // Opens a new writable description for the session. FAILED_PRECONDITION after Seal.
   Result<UniqueFd> Export() const;
+  // A read-only description for the next daemon. FAILED_PRECONDITION after Seal.
+  Result<UniqueFd> ExportForNextDaemon() const { return pages_->Export(false); }
   // Called after the session has mapped the page: from now on no process can map it writable or release its memory.
   // Idempotent.
   Status Seal();
@@ -37,6 +42,8 @@ class HazardPage {
     hazard::ForEach(page_, visit);
   }
   uint64_t count() const;
+
+  StoreGuard stored;
 
  private:
   explicit HazardPage(std::unique_ptr<SharedPages> pages)

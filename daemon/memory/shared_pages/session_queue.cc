@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
@@ -28,20 +30,44 @@ bool IsUnwaitedPublish(const Header& header) {
 
 }  // namespace
 
-Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce) {
+Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce, bool for_next_daemon) {
   auto requests = SharedPages::Create(sizeof(session_queue::Page), PROT_READ, "arraybridge-requests", kSessionQueue);
   if (!requests.ok()) return requests.status();
   auto completions = SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE, "arraybridge-completions",
                                          kSessionQueue);
   if (!completions.ok()) return completions.status();
-  const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0};
+  const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0, 0};
   AB_RETURN_IF_ERROR((*requests)->Write(offsetof(session_queue::Page, preamble), &preamble, sizeof preamble));
   auto& page = *static_cast<session_queue::Page*>((*completions)->base());
   page.preamble = preamble;
   page.progress.asleep = 1;  // the first request wakes the daemon
   std::unique_ptr<SessionQueue> made(new SessionQueue(*std::move(requests), *std::move(completions)));
   // After this seal only this mapping can write the completions.
-  AB_RETURN_IF_ERROR(made->completions_pages_->Seal());
+  SharedPages& written = *made->completions_pages_;
+  AB_RETURN_IF_ERROR(for_next_daemon ? written.SealForNextDaemon() : written.Seal());
+  return made;
+}
+
+Result<std::unique_ptr<SessionQueue>> SessionQueue::Adopt(uint64_t nonce, UniqueFd requests, UniqueFd completions) {
+  constexpr uint64_t kBytes = sizeof(session_queue::Page);
+  auto read = SharedPages::Adopt(std::move(requests), kBytes, PROT_READ, kSessionQueue);
+  if (!read.ok()) return read.status();
+  auto written = SharedPages::Adopt(std::move(completions), kBytes, PROT_READ | PROT_WRITE, kSessionQueue);
+  if (!written.ok()) return written.status();
+  const session_queue::Preamble& preamble = static_cast<session_queue::Page*>((*written)->base())->preamble;
+  if (preamble.major != session_queue::kMajor || preamble.nonce != nonce) {
+    return FailedPrecondition("a stored session queue has another layout, or belongs to another session");
+  }
+  if (!(*read)->sealed()) return FailedPrecondition("the session has not mapped its queue yet");
+  std::unique_ptr<SessionQueue> made(new SessionQueue(*std::move(read), *std::move(written)));
+  const MutexLock lock(made->serving_);
+  const MutexLock completing(made->completing_);
+  made->reader_.Continue();
+  made->writer_.Continue();
+  // Sleeps are less frequent than nanoseconds.
+  made->doorbell_.Continue(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
+  made->reader_.Serve();
+  made->published_before_ = Load(made->completions_.preamble.published, std::memory_order_acquire);
   return made;
 }
 
@@ -66,10 +92,22 @@ Result<std::vector<UniqueFd>> SessionQueue::Export() const {
   return files;
 }
 
+Result<std::vector<UniqueFd>> SessionQueue::ExportForNextDaemon() const {
+  const MutexLock lock(serving_);
+  auto requests = requests_pages_->Export(false);
+  if (!requests.ok()) return requests.status();
+  auto completions = completions_pages_->ExportWritable();
+  if (!completions.ok()) return completions.status();
+  std::vector<UniqueFd> files;
+  files.push_back(*std::move(requests));
+  files.push_back(*std::move(completions));
+  return files;
+}
+
 Status SessionQueue::Seal(std::function<void()> send_doorbell) {
   const MutexLock lock(serving_);
-  if (requests_pages_->sealed()) return Ok();
-  AB_RETURN_IF_ERROR(requests_pages_->Seal());
+  if (open_.load(std::memory_order_relaxed)) return Ok();
+  AB_RETURN_IF_ERROR(requests_pages_->Seal());  // does nothing if another daemon did
   requests_pages_->CloseFile();
   completions_pages_->CloseFile();
   send_doorbell_ = std::move(send_doorbell);
@@ -89,17 +127,31 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
     const Header header = session_queue::HeaderOf(entry);
     const bool is_publish = IsUnwaitedPublish(header);
     if (!is_publish && (others == Others::kStop || deferred_.size() >= Format::kSlots)) break;
-    // Stored before the request is taken, so that a thread that finds the queue empty still waits until it is served.
-    publishing_.store(is_publish);
-    if (!TakeCopied()) break;
     if (!is_publish) {
-      deferred_.push_back(std::make_unique<session_queue::Entry>(entry));
+      if (!MayTake()) break;
+      const uint64_t begin = reader_.taken();
+      const bool unwaited = (header.flags & session_queue::kUnwaited) != 0;
+      deferred_.push_back({std::make_unique<session_queue::Entry>(entry), begin, begin + reader_.copied(), unwaited});
       deferred_any_.store(true);
+      reader_.Advance();
+      ShowTaken();
       continue;
     }
+    if (!MayTake()) break;
+    // Stored before the request is taken, so that a thread that finds the queue empty still waits until it is served.
+    // The request is taken after it was served, so that a daemon that dies between leaves it to the next one, which
+    // finds the share and its request.
+    publishing_.store(true);
     ++served;
-    const Status status = publish(session_queue::PayloadOf(entry));
-    if (!status.ok()) Fail(header.id, status);
+    const uint64_t end = reader_.taken() + reader_.copied();
+    if (end > published_before_) {
+      const Status status = publish(header.id, session_queue::PayloadOf(entry));
+      if (!status.ok()) Fail(header.id, status);
+      static_cast<void>(Failpoint("publish_served"));
+      Store(completions_.preamble.published, end, std::memory_order_release);
+    }
+    reader_.Advance();
+    ShowTaken();
   }
   publishing_.store(false);
   if (served > 0) Serve();
@@ -107,7 +159,7 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
   return served;
 }
 
-Result<bool> SessionQueue::Take(session_queue::Entry& entry) {
+Result<bool> SessionQueue::Take(session_queue::Entry& entry, uint64_t* end) {
   const MutexLock lock(serving_);
   if (!open_.load(std::memory_order_relaxed)) return false;
   if (!deferred_.empty()) {
@@ -115,7 +167,10 @@ Result<bool> SessionQueue::Take(session_queue::Entry& entry) {
       const MutexLock completing(completing_);
       if (stopped_) return false;
     }
-    entry = *deferred_.front();
+    const Deferred& next = deferred_.front();
+    entry = *next.entry;
+    if (end != nullptr) *end = next.end;
+    unwaited_ = next.unwaited ? std::optional(next.begin) : std::nullopt;
     deferred_.pop_front();
     deferred_any_.store(!deferred_.empty());
     return true;
@@ -124,18 +179,44 @@ Result<bool> SessionQueue::Take(session_queue::Entry& entry) {
     if (reader_.broken()) return Broken();
     return false;
   }
-  return !IsUnwaitedPublish(session_queue::HeaderOf(entry)) && TakeCopied();
+  const Header header = session_queue::HeaderOf(entry);
+  if (IsUnwaitedPublish(header)) return false;
+  if (end != nullptr) *end = reader_.taken() + reader_.copied();
+  const uint64_t begin = reader_.taken();
+  if ((header.flags & session_queue::kUnwaited) != 0) unwaited_ = begin;
+  if (TakeCopied()) return true;
+  unwaited_.reset();
+  return false;
 }
 
 uint64_t SessionQueue::Copy(session_queue::Entry& entry) {
   return writer_.MayHaveRoom(kRoomToTake) ? reader_.Copy(entry) : 0;
 }
 
+bool SessionQueue::MayTake() {
+  const MutexLock lock(completing_);
+  return !stopped_ && writer_.HasRoom(kRoomToTake);
+}
+
 bool SessionQueue::TakeCopied() {
   const MutexLock lock(completing_);
   if (stopped_ || !writer_.HasRoom(kRoomToTake)) return false;
-  reader_.Take();
+  reader_.Advance();
+  ShowTaken();
   return true;
+}
+
+void SessionQueue::ShowTaken() {
+  uint64_t taken = unwaited_.value_or(reader_.taken());
+  const auto oldest = std::ranges::find(deferred_, true, &Deferred::unwaited);
+  if (oldest != deferred_.end()) taken = std::min(taken, oldest->begin);
+  reader_.Show(taken);
+}
+
+void SessionQueue::Served() {
+  const MutexLock lock(serving_);
+  unwaited_.reset();
+  ShowTaken();
 }
 
 void SessionQueue::Finish() {

@@ -9,10 +9,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/shared_pages.h"
 #include "proto/boundary/layouts/session_queue.h"
 #include "proto/boundary/mutex.h"
@@ -24,14 +26,22 @@ namespace arraybridge {
 // Thread-safe, except Announce and Wake, which one thread calls.
 class SessionQueue {
  public:
-  // `nonce` identifies the session. RESOURCE_EXHAUSTED: no descriptor or no memory.
-  static Result<std::unique_ptr<SessionQueue>> Create(uint64_t nonce);
+  // `nonce` identifies the session. `for_next_daemon`: another daemon may take the queue over. RESOURCE_EXHAUSTED: no
+  // descriptor or no memory.
+  static Result<std::unique_ptr<SessionQueue>> Create(uint64_t nonce, bool for_next_daemon = false);
+  // The queue of a session that another daemon served, from ExportForNextDaemon. Entries that it took are counted as
+  // served; requests are taken after Seal. FAILED_PRECONDITION: these are no pages of the session's queue, or the
+  // session has not mapped them yet.
+  static Result<std::unique_ptr<SessionQueue>> Adopt(uint64_t nonce, UniqueFd requests, UniqueFd completions);
   SessionQueue(const SessionQueue&) = delete;
   SessionQueue& operator=(const SessionQueue&) = delete;
 
   // Opens a writable description of the submission queue for its session, and a read-only description of the completion
   // queue. FAILED_PRECONDITION after Seal.
   Result<std::vector<UniqueFd>> Export() const AB_EXCLUDES(serving_);
+  // Descriptions for the next daemon: read-only of the submission queue, writable of the completion queue.
+  // FAILED_PRECONDITION after Seal.
+  Result<std::vector<UniqueFd>> ExportForNextDaemon() const AB_EXCLUDES(serving_);
   // Called after the session has mapped both pages. From now on no other process can map the submission queue writable
   // or release its memory, and requests are taken. `send_doorbell` wakes the session; it is called on any thread.
   // Idempotent.
@@ -44,8 +54,8 @@ class SessionQueue {
     return (stands && writer_.MayHaveRoom(kRoomToTake)) || publishing_.load();
   }
 
-  // Serves an unwaited publish and returns its result. `message`: a copy of the PublishRequest.
-  using Publish = std::function<Status(std::string_view message)>;
+  // Serves an unwaited publish and returns its result. `request`: its id; `message`: a copy of the PublishRequest.
+  using Publish = std::function<Status(uint64_t request, std::string_view message)>;
   // The treatment of other requests between unwaited publishes.
   enum class Others {
     kStop,   // stop before the first; Take returns it next
@@ -57,10 +67,23 @@ class SessionQueue {
   Result<uint64_t> ServePublishes(uint64_t most, Others others, const Publish& publish) AB_EXCLUDES(serving_);
   // Copies the next request if it is not an unwaited publish. False: the next request is an unwaited publish, or none
   // can be taken now. INVALID_ARGUMENT: as ServePublishes.
-  Result<bool> Take(session_queue::Entry& entry) AB_EXCLUDES(serving_);
+  // `end`, if not null: the number of slots up to the request and with it.
+  Result<bool> Take(session_queue::Entry& entry, uint64_t* end = nullptr) AB_EXCLUDES(serving_);
+  // Called when the request that Take returned has been served. An unwaited one stays in the queue until then, for the
+  // next daemon.
+  void Served() AB_EXCLUDES(serving_);
 
   // Called after Take: wakes a client that waits for room. One call is enough after several Takes.
   void Finish() AB_EXCLUDES(serving_);
+  // Slots that the session has filled, and that were taken.
+  struct Counted {
+    uint64_t filled = 0;
+    uint64_t taken = 0;
+    bool deferred = false;  // some of these have not been returned by Take yet
+  };
+  Counted counted() const {
+    return {Load(requests_.progress.head, std::memory_order_acquire), reader_.taken(), deferred_any_.load()};
+  }
 
   enum class Written { kNo, kYes, kDoorbellIsDue };
   // Writes the completion of a waited request. kNo: there is no room, or the payload is too long; the caller sends the
@@ -75,6 +98,8 @@ class SessionQueue {
   // Tells the session that the daemon polls again.
   void Wake() { doorbell_.Wake(); }
 
+  StoreGuard stored;
+
  private:
   // Slots for a short completion and for the completion of an unwaited publish that fails.
   static constexpr uint64_t kRoomToTake = 2;
@@ -85,7 +110,11 @@ class SessionQueue {
   uint64_t Copy(session_queue::Entry& entry) AB_REQUIRES(serving_);
   // Writes the completion of a failed unwaited publish. REQUIRES: the publish is the entry that was taken last.
   void Fail(uint64_t id, const Status& status) AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
-  // False: the queue has stopped.
+  // False: the queue has stopped, or has no room for a completion.
+  // Lets the session refill the slots before the oldest request that is lost if this daemon dies: a waited one is sent
+  // again by its client.
+  void ShowTaken() AB_REQUIRES(serving_);
+  bool MayTake() AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
   bool TakeCopied() AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
   // False: there is no room.
   bool Write(const session_queue::Header& header, std::string_view payload, uint64_t spare) AB_REQUIRES(completing_);
@@ -97,9 +126,18 @@ class SessionQueue {
   const session_queue::Page& requests_;
   session_queue::Page& completions_;
   spsc::Reader<session_queue::Format> reader_;  // under `serving_`
-  std::deque<std::unique_ptr<session_queue::Entry>> deferred_ AB_GUARDED_BY(serving_);
+  struct Deferred {
+    std::unique_ptr<session_queue::Entry> entry;
+    uint64_t begin;  // slots before it
+    uint64_t end;    // as in Take
+    bool unwaited;
+  };
+  std::deque<Deferred> deferred_ AB_GUARDED_BY(serving_);
   std::atomic<bool> deferred_any_{false};
-  std::atomic<bool> publishing_{false};  // a publish has been taken and is not yet served
+  std::optional<uint64_t> unwaited_
+      AB_GUARDED_BY(serving_);                             // slots before the unwaited request that Take returned last
+  uint64_t published_before_ AB_GUARDED_BY(serving_) = 0;  // by another daemon
+  std::atomic<bool> publishing_{false};                    // a publish has been taken and is not yet served
   std::function<void()> send_doorbell_ AB_GUARDED_BY(serving_);
   std::atomic<bool> open_{false};  // sealed, and no malformed entry has been found
   Mutex completing_;

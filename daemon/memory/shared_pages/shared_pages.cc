@@ -28,6 +28,20 @@ Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int pro
   return std::unique_ptr<SharedPages>(new SharedPages(*std::move(file), base, bytes, what));
 }
 
+Result<std::unique_ptr<SharedPages>> SharedPages::Adopt(UniqueFd file, uint64_t bytes, int protection,
+                                                        std::string_view what) {
+  AB_RETURN_IF_ERROR(CheckStoredMemfd(file.get(), bytes, what));
+  void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
+  if (base == MAP_FAILED) {
+    return ResourceExhausted("mapping ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+  }
+  std::ignore = ::mlock(base, bytes);
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  std::unique_ptr<SharedPages> pages(new SharedPages(std::move(file), base, bytes, what));
+  pages->sealed_ = (seals & F_SEAL_FUTURE_WRITE) != 0;
+  return pages;
+}
+
 SharedPages::~SharedPages() { ::munmap(base_, bytes_); }
 
 Status SharedPages::Write(uint64_t offset, const void* bytes, uint64_t count) {
@@ -41,6 +55,11 @@ Result<UniqueFd> SharedPages::Export(bool writable) const {
   return ReopenMemfd(file_.get(), (writable ? O_RDWR : O_RDONLY) | O_NONBLOCK);
 }
 
+Result<UniqueFd> SharedPages::ExportWritable() const {
+  if (!file_.valid()) return FailedPrecondition(what_, " is already mapped");
+  return ReopenMemfd(file_.get(), O_RDWR | O_NONBLOCK);
+}
+
 Status SharedPages::Seal() {
   if (sealed_) return Ok();
   const int error = AddMemfdSeals(file_.get(), F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
@@ -49,6 +68,13 @@ Status SharedPages::Seal() {
   if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes_)) != 0) {
     return ResourceExhausted("no memory for ", what_, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
   }
+  sealed_ = true;
+  return Ok();
+}
+
+Status SharedPages::SealForNextDaemon() {
+  const int error = AddMemfdSeals(file_.get(), F_SEAL_SEAL);
+  if (error != 0) return Internal(what_, " cannot be sealed: ", std::strerror(error));
   sealed_ = true;
   return Ok();
 }

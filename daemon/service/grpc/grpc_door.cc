@@ -95,7 +95,8 @@ class Service final : public v1::Broker::CallbackService {
       CountRefusal(*context, asked, opened.status());
       return new RefusedStream<v1::SessionEvent>(ToGrpc(opened.status()));
     }
-    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened));
+    const bool is_continued = !request->join().empty();
+    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened), is_continued);
     stream->SayOpened();
     streams_.Add(stream);  // owns the stream until gRPC is done with it
     return stream.get();
@@ -213,10 +214,14 @@ class Service final : public v1::Broker::CallbackService {
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
-    if (!request.join().empty()) return InvalidArgument("'join' is for a lifeline; this stream opens a session");
     AB_RETURN_IF_ERROR(callers_.CheckMayAsk(context));
     auto peer = callers_.PeerOf(context);
     if (!peer.ok()) return peer.status();
+    if (!request.join().empty()) {
+      // Its caller calls again, and must find the session.
+      if (context.IsCancelled()) return Status(Code::kCancelled, "the call ended before the broker executed it");
+      return verbs_.sessions.Continue(request, *std::move(peer));
+    }
     return verbs_.sessions.OpenSession(request, *std::move(peer));
   }
 
@@ -260,9 +265,10 @@ class Service final : public v1::Broker::CallbackService {
 
 // The part of the door that serves TCP.
 struct Remote {
-  Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates)
+  Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates,
+         const std::vector<Subject>& known)
       : connections(config.limits),
-        callers(config.limits, broker, connections),
+        callers(config.limits, broker, connections, known),
         service(broker, verbs, callers, streams),
         server(config, certificates, connections, service, kServiceName) {}
 
@@ -275,13 +281,14 @@ struct Remote {
 }  // namespace
 
 struct GrpcDoor::State {
-  State(const Config& config, Broker& broker, Verbs& all_verbs, Certificates* certificates)
+  State(const Config& config, Broker& broker, Verbs& all_verbs, Certificates* certificates,
+        const std::vector<Subject>& known)
       : verbs(all_verbs),
         connections(config.limits.connections_per_uid),
         callers(connections),
         service(broker, verbs, callers, streams),
         server(StartServer(config, service, kServiceName)) {
-    if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates);
+    if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates, known);
   }
 
   // REQUIRES: the lock is held, or the servers are shutting down.
@@ -303,10 +310,15 @@ struct GrpcDoor::State {
   bool draining AB_GUARDED_BY(mutex) = false;
 };
 
-GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates)
-    : state_(std::make_unique<State>(config, broker, verbs, certificates)) {
+GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates,
+                   const std::vector<Subject>& known)
+    : state_(std::make_unique<State>(config, broker, verbs, certificates, known)) {
   verbs.cuts().Set(Door::kGrpc, [this](SessionId session, std::string_view why) {
-    if (state_->streams.Cancel(session)) log::Warn("session ended: session={} {}", Number(session), why);
+    if (state_->streams.Cancel(session)) {
+      log::Warn("session ended: session={} {}", Number(session), why);
+    } else {
+      state_->verbs.sessions.EndAwaitedSoon(session);
+    }
   });
 }
 

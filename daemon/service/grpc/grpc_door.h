@@ -19,8 +19,10 @@ namespace arraybridge {
 // it.
 class GrpcDoor {
  public:
-  // `certificates`: the certificates of the TCP door, or null if the TCP door is closed.
-  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr);
+  // `certificates`: the certificates of the TCP door, or null if the TCP door is closed. `known`: the subjects that
+  // have a number.
+  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr,
+           const std::vector<Subject>& known = {});
   // Drains with a deadline of now.
   ~GrpcDoor();
   GrpcDoor(const GrpcDoor&) = delete;

@@ -75,6 +75,13 @@ class AdminService final : public v1::Admin::CallbackService {
   Unary* Shutdown(Context* context, const v1::ShutdownRequest* request, v1::ShutdownResponse* answer) override {
     return Later(context, Right::kWrite, *request, answer, &Admin::Shutdown);
   }
+  Unary* GetRecovery(Context* context, const v1::GetRecoveryRequest* request,
+                     v1::GetRecoveryResponse* answer) override {
+    return AtOnce(context, Right::kRead, *request, answer, &Admin::GetRecovery);
+  }
+  Unary* Upgrade(Context* context, const v1::UpgradeRequest* request, v1::UpgradeResponse* answer) override {
+    return Later(context, Right::kWrite, *request, answer, &Admin::Upgrade);
+  }
   Unary* Trim(Context* context, const v1::TrimRequest* request, v1::TrimResponse* answer) override {
     return Later(context, Right::kWrite, *request, answer, &Admin::Trim);
   }

@@ -46,8 +46,12 @@ class LocalCallers final : public GrpcCallers {
 // The callers over TCP: a subject that is in no namespace's access list may make no call.
 class RemoteCallers final : public GrpcCallers {
  public:
-  RemoteCallers(const Limits& limits, const Broker& broker, RemoteConnections& connections)
-      : broker_(broker), connections_(connections), subjects_(limits) {}
+  // `known`: the subjects of the daemons before this one.
+  RemoteCallers(const Limits& limits, Broker& broker, RemoteConnections& connections, const std::vector<Subject>& known)
+      : broker_(broker),
+        connections_(connections),
+        subjects_(limits, known,
+                  [&broker](uint32_t number, const auto& names) { return broker.KeepSubject(number, names); }) {}
 
   Result<Peer> PeerOf(const grpc::CallbackServerContext& context) override;
   Result<uint32_t> UserOf(const grpc::CallbackServerContext& context) override;

@@ -43,6 +43,7 @@ bool SessionStreams::Cancel(SessionId session) {
 
 void SessionStream::Step(bool SessionStream::*happened) {
   bool over = false;
+  bool goes_on = false;
   EndCause cause = EndCause::kDrain;
   {
     MutexLock lock(mutex_);
@@ -51,8 +52,13 @@ void SessionStream::Step(bool SessionStream::*happened) {
     finished_ = true;
     over = over_;
     if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
+    goes_on = over && is_continued_ && !told_ && !cut_;
   }
-  verbs_.sessions.EndSession(session_, cause);
+  if (goes_on) {
+    verbs_.sessions.AwaitAgain(session_);
+  } else {
+    verbs_.sessions.EndSession(session_, cause);
+  }
   if (over) return Finish(grpc::Status::CANCELLED);
   event_.set_draining(true);
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);

@@ -118,8 +118,12 @@ class SessionStreams {
 class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
  public:
   SessionStream(Verbs& verbs, SessionStreams& streams, grpc::CallbackServerContext* context,
-                v1::OpenSessionResponse opened)
-      : verbs_(verbs), streams_(streams), context_(context), session_(SessionId{opened.session()}) {
+                v1::OpenSessionResponse opened, bool is_continued)
+      : verbs_(verbs),
+        streams_(streams),
+        context_(context),
+        session_(SessionId{opened.session()}),
+        is_continued_(is_continued) {
     *event_.mutable_opened() = std::move(opened);
   }
 
@@ -141,6 +145,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
     {
       MutexLock lock(mutex_);
       writing_ = false;
+      told_ = told_ || ok;
     }
     // A write fails because the call is over. OnCancel has run or will run; it may have waited for this write.
     Step(ok ? nullptr : &SessionStream::over_);
@@ -154,9 +159,11 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
   SessionStreams& streams_;
   grpc::CallbackServerContext* const context_;
   const SessionId session_;
+  const bool is_continued_;
   v1::SessionEvent event_;  // `opened` first; `draining` after it has been written
   Mutex mutex_;
   bool writing_ AB_GUARDED_BY(mutex_) = true;
+  bool told_ AB_GUARDED_BY(mutex_) = false;  // `opened` has been written
   bool over_ AB_GUARDED_BY(mutex_) = false;
   bool cut_ AB_GUARDED_BY(mutex_) = false;  // ended by the daemon, not by its client
   bool draining_ AB_GUARDED_BY(mutex_) = false;

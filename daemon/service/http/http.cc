@@ -41,19 +41,6 @@ Status CannotListen(const std::string& address) {
   return Unavailable("http: cannot listen on ", address, ": ", std::strerror(errno));
 }
 
-Result<UniqueFd> Listen(const std::string& address) {
-  const auto endpoint = ReadEndpoint(address);
-  const auto numbers = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
-  if (!numbers.ok()) return InvalidArgument("http '", address, "': ", numbers.status().message());
-  UniqueFd socket(::socket(numbers->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return CannotListen(address);
-  const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), numbers->generic(), numbers->size) != 0) return CannotListen(address);
-  if (::listen(socket.get(), SOMAXCONN) != 0) return CannotListen(address);
-  return socket;
-}
-
 // The lowest free descriptor number is about the number of descriptors in use.
 bool DescriptorsAreScarce() {
   rlimit limit{};
@@ -84,6 +71,19 @@ bool IsOurs(const char* header, const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+Result<UniqueFd> Http::Listen(const std::string& address) {
+  const auto endpoint = ReadEndpoint(address);
+  const auto numbers = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
+  if (!numbers.ok()) return InvalidArgument("http '", address, "': ", numbers.status().message());
+  UniqueFd socket(::socket(numbers->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return CannotListen(address);
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(socket.get(), numbers->generic(), numbers->size) != 0) return CannotListen(address);
+  if (::listen(socket.get(), SOMAXCONN) != 0) return CannotListen(address);
+  return socket;
+}
 
 struct Http::State {
   Pages pages;

@@ -24,8 +24,10 @@ class Http {
     std::vector<std::string> hosts;
   };
 
-  // `address`: HOST:PORT with an IPv4 address or an IPv6 address in brackets; port 0: any free port. INVALID_ARGUMENT:
-  // it has another form. UNAVAILABLE: the daemon cannot listen on it.
+  // A listening socket. `address`: HOST:PORT with an IPv4 address or an IPv6 address in brackets; port 0: any free
+  // port. INVALID_ARGUMENT: it has another form. UNAVAILABLE: the daemon cannot listen on it.
+  static Result<UniqueFd> Listen(const std::string& address);
+  // As Listen, then Adopt.
   static Result<std::unique_ptr<Http>> Open(const std::string& address, Pages pages);
   // Serves a TCP socket that is already listening. RESOURCE_EXHAUSTED: no descriptor is left.
   static Result<std::unique_ptr<Http>> Adopt(UniqueFd socket, Pages pages);

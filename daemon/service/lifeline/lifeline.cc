@@ -114,6 +114,10 @@ void Lifeline::CompleteOnSocket(const FrameHeader& header) {
   if (queue_->queue->Complete(completion, {}) == SessionQueue::Written::kDoorbellIsDue) SendDoorbellLocked();
 }
 
+void Lifeline::TellRecovered(uint64_t number) {
+  Send({static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, number}, {}, {});
+}
+
 void Lifeline::SendDoorbell() {
   MutexLock lock(mutex_);
   SendDoorbellLocked();

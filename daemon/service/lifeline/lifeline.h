@@ -12,10 +12,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/service/lifeline/descriptors_in_flight.h"
 #include "daemon/service/lifeline/passed_fd.h"
 #include "daemon/service/system/listener.h"
@@ -57,11 +60,24 @@ class Lifeline {
   bool frames_served = false;       // the frames that were sent before the queue's first request
   std::optional<std::string> kept;  // payload for an entry that has not been taken yet (kFrameQueued)
   uint64_t served = 0;              // the loop's turn in which the socket was last served
+  // Of a session that another daemon served (local_door_resume.cc).
+  struct Resuming {
+    uint64_t number = 0;                             // of the Recovered frames
+    bool begun = false;                              // what the client sends again follows
+    std::unordered_set<uint64_t> seen;               // requests that were served since: a copy is dropped
+    std::unordered_map<uint64_t, std::string> kept;  // payloads of entries that have not been taken yet
+    std::optional<uint64_t> until;                   // the client is done; entries before this slot are older
+  };
+  std::unique_ptr<Resuming> resuming;
+  bool awaits_client() const { return resuming != nullptr && !resuming->until; }
+  StoreGuard stored;  // keeps the socket for the next daemon
 
   // Called when the session has mapped its queue. REQUIRES: called by the loop.
   void SetQueue(OpenQueue queue) AB_EXCLUDES(mutex_);
   // Null if the session has no queue. REQUIRES: called by the loop.
   const OpenQueue* queue() const { return queue_.get(); }
+  // Tells the client that another daemon has taken its session over.
+  void TellRecovered(uint64_t number) AB_EXCLUDES(mutex_);
   // Wakes a client that sleeps.
   void SendDoorbell() AB_EXCLUDES(mutex_);
   // Sends nothing if the request wanted no answer. Never blocks.

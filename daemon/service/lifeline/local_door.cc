@@ -4,6 +4,7 @@
 // calls than a sleep saves.
 #include "daemon/service/lifeline/local_door.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -33,6 +34,11 @@ constexpr uint64_t kWakeTag = 0;
 bool HasSeveralCpus() {
   cpu_set_t cpus;
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
+}
+
+bool HasInput(int socket) {
+  pollfd look{socket, POLLIN, 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & POLLIN) != 0;
 }
 
 log::About AboutCut(const Peer& peer, uint64_t session, std::string_view reason) {
@@ -163,14 +169,20 @@ void LocalDoor::RunPosted() {
   for (const auto& task : posted) task();
 }
 
-void LocalDoor::Admit(Connection connection) {
+LocalDoor::LifelinePointer LocalDoor::Add(Connection connection) {
   const uint64_t key = ++last_key_;
   User& user = of_uid_[connection.peer.uid];
   if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits, epoll_.get());
   const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
                                                undelivered_, verbs_.counts().traffic);
-  const uint64_t others = user.lifelines++;
+  ++user.lifelines;
   lifelines_.emplace(key, line);
+  return line;
+}
+
+void LocalDoor::Admit(Connection connection) {
+  const LifelinePointer line = Add(std::move(connection));
+  const uint64_t others = of_uid_.at(line->peer().uid).lifelines - 1;
   if (others >= config_.limits.connections_per_uid) {
     begun_ = Clock::now();
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
@@ -179,14 +191,18 @@ void LocalDoor::Admit(Connection connection) {
                .Because("CONNECTIONS"));
     return End(line, EndCause::kLimit);
   }
+  if (Watch(line)) hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, line->key());
+}
+
+bool LocalDoor::Watch(const LifelinePointer& line) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = 2 * key;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->socket(), &event) != 0) return End(line, EndCause::kLimit);
-  event.data.u64 = 2 * key + 1;
+  event.data.u64 = 2 * line->key();
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->socket(), &event) != 0) return End(line, EndCause::kLimit), false;
+  event.data.u64 = 2 * line->key() + 1;
   // Without a pidfd only the end of the stream ends the session.
   if (line->process() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line->process(), &event);
-  hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, key);
+  return true;
 }
 
 bool LocalDoor::AwaitsHello(uint64_t key) const {
@@ -200,6 +216,11 @@ void LocalDoor::CutLateHellos() {
     hellos_.pop_front();
     if (!AwaitsHello(key)) continue;
     const LifelinePointer line = lifelines_.at(key);
+    // A hello that came in time may still be unread: this process was paused, or its turns are full.
+    if (HasInput(line->socket())) {
+      hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, key);
+      continue;
+    }
     begun_ = Clock::now();
     Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
            DeadlineExceeded("no OpenSession came within ", config_.limits.hello_timeout.count(),
@@ -273,7 +294,7 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
   if ((events & EPOLLOUT) != 0) Flush(line);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   // Before the socket is read: a doorbell that is read while requests are served is not sent again for the same sleep.
-  if (line->queue() != nullptr) Poll(line);
+  if (line->queue() != nullptr && !line->awaits_client()) Poll(line);
   for (int i = 0; i < kFramesPerTurnMax && ServeOne(line); ++i) continue;
 }
 
@@ -282,7 +303,7 @@ void LocalDoor::HandleEvent(uint64_t tag, uint32_t events) {
 bool LocalDoor::ServeOne(const LifelinePointer& line) {
   const bool has_queue = line->queue() != nullptr;
   // Queue entries are older than the frames that their client has sent since.
-  if (has_queue && line->frames_served && line->open()) ServeQueue(line);
+  if (has_queue && line->frames_served && line->open() && !line->awaits_client()) ServeQueue(line);
   if (!line->open()) return false;
   if (const auto cause = line->cut()) return End(line, *cause), false;
   Frame frame;
@@ -291,7 +312,9 @@ bool LocalDoor::ServeOne(const LifelinePointer& line) {
   if (outcome != ReceiveOutcome::kFrame) return false;
   const bool is_doorbell = line->session && frame.header.verb == static_cast<uint16_t>(Verb::kDoorbell);
   if (is_doorbell) return OnDoorbell(line, frame), !line->frames_served;
-  if ((frame.header.flags & kFrameQueued) != 0) return Keep(line, frame), false;
+  const bool is_recovered = frame.header.verb == static_cast<uint16_t>(Verb::kRecovered);
+  if (line->session && is_recovered && (frame.header.flags & kFrameNoReply) != 0) return OnResumed(line, frame), true;
+  if ((frame.header.flags & kFrameQueued) != 0) return Keep(line, frame), line->awaits_client();
   const bool more = (frame.header.flags & kFrameNoReply) != 0 || (has_queue && !line->frames_served);
   return Serve(line, frame), more;
 }
@@ -325,14 +348,18 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
   }
   if (frame.header.verb == static_cast<uint16_t>(Verb::kOpenSession)) return ServeHello(line, frame);
   if (!line->session) return Violation(line, frame.header, FailedPrecondition("the first frame must be OpenSession"));
-  if (IsOverdue(frame.header, begun_)) {
+  const bool again = (frame.header.flags & kFrameAgain) != 0;  // its result may be known
+  if (!again && IsOverdue(frame.header, begun_)) {
     return Refuse(line, frame.header,
                   DeadlineExceeded("the deadline of this ", NameOf(Verb{frame.header.verb}),
                                    " passed before the broker served it: nothing was done, call again")
                       .Because("NOT_SERVED"));
   }
+  if (line->resuming != nullptr && IsAnsweredAgain(line, frame)) return;
   ServeVerb(line, frame);
 }
+
+bool LocalDoor::IsOverdueNow(const FrameHeader& request) const { return IsOverdue(request, begun_); }
 
 void LocalDoor::Refuse(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
   if (line->session) {
@@ -394,6 +421,7 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
     verbs_.publishes.ServePublishes(*line->queue(), session_queue::Format::kSlots, SessionQueue::Others::kDefer);
   }
   line->Close();
+  line->stored = {};
   ForgetUsers();
   if (line->session && !line->joined) verbs_.sessions.EndSession(*line->session, cause);
 }

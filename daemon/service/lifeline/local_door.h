@@ -41,6 +41,8 @@ class LocalDoor {
 
   // Thread-safe. limits.connections_per_uid: answers with an error frame.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);
+  // Thread-safe. The lifeline of a session that Broker::Recover has returned.
+  void Resume(Connection connection, SessionId session) AB_EXCLUDES(mutex_);
   // Thread-safe. Runs the task on the thread of all lifelines.
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
@@ -66,6 +68,9 @@ class LocalDoor {
   void RetryBlocked();
   void Flush(const LifelinePointer& line);
   void RunPosted() AB_EXCLUDES(mutex_);
+  LifelinePointer Add(Connection connection);
+  // False: the lifeline has ended.
+  bool Watch(const LifelinePointer& line);
   void Admit(Connection connection);
   bool AwaitsHello(uint64_t key) const;
   void CutLateHellos();
@@ -100,6 +105,16 @@ class LocalDoor {
   void Mapped(const LifelinePointer& line, const Frame& frame);
   template <class Message>
   void Respond(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
+
+  // Sessions that another daemon served (local_door_resume.cc).
+  void Continue(Connection connection, SessionId session);
+  void OnResumed(const LifelinePointer& line, const Frame& frame);
+  void EndResuming(const LifelinePointer& line);
+  bool IsOverdueNow(const FrameHeader& request) const;
+  // Whether the request, which came on the socket, was served before, or has been answered here.
+  bool IsAnsweredAgain(const LifelinePointer& line, const Frame& frame);
+  // Whether the entry need not be served: it is older than the resumption, and has been served since.
+  bool IsServedAlready(const LifelinePointer& line, const session_queue::Header& header);
 
   // Session queues (local_door_queues.cc).
   Result<Answer<v1::MappedResponse>> QueueMapped(const LifelinePointer& line);
@@ -155,6 +170,7 @@ class LocalDoor {
   size_t next_polled_ = 0;               // where the last turn through polled_ ended
   std::vector<LifelinePointer> polled_;  // lifelines whose queues the loop polls
   session_queue::Entry entry_{};         // the request that is being served
+  uint64_t entry_end_ = 0;               // slots of its queue up to it and with it
   SpinBackoff backoff_;                  // used on several processors
   std::thread thread_;                   // last: it uses all of the above
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/service/lifeline/local_door.h"
+#include "proto/boundary/failpoint.h"
 #include "proto/boundary/pause.h"
 
 namespace arraybridge {
@@ -40,6 +41,12 @@ void LocalDoor::OnDoorbell(const LifelinePointer& line, const Frame& frame) {
 // was sent, and at most as many entries precede it as there are slots.
 void LocalDoor::Keep(const LifelinePointer& line, const Frame& frame) {
   if (line->queue() == nullptr) return Violation(line, frame.header, FailedPrecondition("the session has no queue"));
+  if (line->awaits_client()) {
+    if (line->resuming->kept.size() < session_queue::Format::kSlots) {
+      line->resuming->kept.emplace(frame.header.request, frame.payload);
+    }
+    return;
+  }
   line->frames_served = true;
   std::string payload(frame.payload);
   for (uint64_t i = 0; line->kept && i < session_queue::Format::kSlots && line->open(); ++i) ServeQueue(line);
@@ -116,12 +123,15 @@ void LocalDoor::ServeQueue(const LifelinePointer& line) {
   const std::shared_ptr<SessionQueue> queue = line->queue()->queue;
   const auto end = Clock::now() + kTurn;
   for (int served = 0; served < kRequestsPerTurnMax && line->open() && queue->HasRequest();) {
-    const auto taken = queue->Take(entry_);
+    const auto taken = queue->Take(entry_, &entry_end_);
     begun_ = Clock::now();
     if (!taken.ok()) return Violation(line, FrameHeader{}, taken.status());
     if (*taken) {
       ++served;
+      static_cast<void>(Failpoint("request_taken"));
       ServeEntry(line);
+      static_cast<void>(Failpoint("request_served"));
+      queue->Served();
     } else {
       const auto most = static_cast<uint64_t>(kRequestsPerTurnMax - served);
       const uint64_t publishes = verbs_.publishes.ServePublishes(*line->queue(), most, SessionQueue::Others::kStop);
@@ -131,11 +141,16 @@ void LocalDoor::ServeQueue(const LifelinePointer& line) {
     if (Clock::now() >= end) break;
   }
   queue->Finish();
+  const SessionQueue::Counted counted = queue->counted();
+  const bool resumed = line->resuming != nullptr && line->resuming->until && !counted.deferred &&
+                       counted.taken >= *line->resuming->until;
+  if (resumed) EndResuming(line);
   if (const auto cause = line->cut(); cause && line->open()) End(line, *cause);
 }
 
 void LocalDoor::ServeEntry(const LifelinePointer& line) {
   const session_queue::Header header = session_queue::HeaderOf(entry_);
+  if (line->resuming != nullptr && IsServedAlready(line, header)) return;
   const auto has = [&](session_queue::Flag flag) { return (header.flags & flag) != 0; };
   if (!has(session_queue::kUnwaited)) line->backed_off = has(session_queue::kBackedOff);
   Frame frame;
@@ -146,7 +161,10 @@ void LocalDoor::ServeEntry(const LifelinePointer& line) {
   frame.header = {header.verb, flags, header.status, header.id};
   frame.payload = session_queue::PayloadOf(entry_);
   std::string kept;
-  if (has(session_queue::kOnSocket)) {
+  if (has(session_queue::kOnSocket) && line->resuming != nullptr && line->resuming->kept.contains(header.id)) {
+    kept = std::move(line->resuming->kept.extract(header.id).mapped());
+    frame.payload = kept;
+  } else if (has(session_queue::kOnSocket)) {
     if (!line->kept && !ReadKept(line)) return;
     kept = std::move(*line->kept);
     line->kept.reset();

@@ -3,12 +3,14 @@
 
 #include "daemon/service/lifeline/local_door.h"
 #include "daemon/service/lifeline/local_door_requests.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
 
 Caller CallerOf(const std::shared_ptr<Lifeline>& line, const Frame& frame) {
-  Caller caller{*line->session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0};
+  Caller caller{*line->session, Door::kLifeline, (frame.header.flags & kFrameNoReply) == 0, {}, frame.header.request};
+  caller.again = (frame.header.flags & kFrameAgain) != 0;
   if ((frame.header.flags & kFrameProgress) == 0) return caller;
   caller.progress = [waiting = std::weak_ptr(line), header = frame.header] {
     if (const auto to = waiting.lock()) to->TellProgress(header);
@@ -21,12 +23,29 @@ Caller CallerOf(const std::shared_ptr<Lifeline>& line, const Frame& frame) {
 void LocalDoor::ServeHello(const LifelinePointer& line, const Frame& frame) {
   v1::OpenSessionRequest& request = requests_->open_session;
   if (!Parse(line, frame, &request)) return;
+  if (line->session && line->awaits_client() && (frame.header.flags & kFrameAgain) != 0) {
+    if (!line->resuming->begun) return;  // as IsAnsweredAgain
+    const auto again = verbs_.sessions.AnswerAgain(*line->session);
+    if (!again.ok()) return Refuse(line, frame.header, again.status());
+    Count(frame.header, Code::kOk);
+    return line->Answer(frame.header, *again, {}, verbs_.memory_wanted(line->peer().uid));
+  }
   if (line->session) return Refuse(line, frame.header, FailedPrecondition("this lifeline has a session already"));
   const bool join = !request.join().empty();
   auto opened = join ? verbs_.sessions.Join(request, line->peer()) : verbs_.sessions.OpenSession(request, line->peer());
   if (!opened.ok()) return Refuse(line, frame.header, opened.status());
-  Count(frame.header, Code::kOk);
   line->session = SessionId{opened->session()};
+  if (!join && request.resumes()) {
+    auto stored = verbs_.sessions.StoreLifeline(*line->session, line->socket());
+    if (!stored.ok()) {
+      verbs_.sessions.EndSession(*line->session, EndCause::kLimit);
+      line->session.reset();
+      return Refuse(line, frame.header, stored.status());
+    }
+    line->stored = *std::move(stored);
+    static_cast<void>(Failpoint("lifeline_stored"));
+  }
+  Count(frame.header, Code::kOk);
   // Drops deadlines of lifelines that have said hello, so that the loop need not read the clock.
   while (!hellos_.empty() && !AwaitsHello(hellos_.front().second)) hellos_.pop_front();
   line->joined = join;
@@ -42,6 +61,7 @@ void LocalDoor::ServeVerb(const LifelinePointer& line, const Frame& frame) {
   switch (verb) {
     case Verb::kOpenSession:
     case Verb::kDoorbell:
+    case Verb::kRecovered:
       break;  // served above
     case Verb::kGetServerInfo:
       if (!Parse(line, frame, &requests.get_server_info)) return;

@@ -46,6 +46,7 @@ class Reclaimer {
 
   // Runs the task on the thread for slow work.
   void Post(Worker::Task task) { slow_.Post(std::move(task)); }
+  void PostAt(Clock::time_point when, Worker::Task task) { slow_.PostAt(when, std::move(task)); }
   // Waits until both threads have run their tasks, or until the deadline.
   void WaitIdle(Clock::time_point deadline);
   // StopLarge ends the thread that populates much; call StopSlow after it. Not thread-safe.

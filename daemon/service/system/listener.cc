@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "arraybridge/v1/broker.pb.h"
@@ -32,13 +34,6 @@
 #endif
 
 namespace arraybridge {
-
-// Identifies a file independently of its name.
-struct FileIdentity {
-  dev_t device = 0;
-  ino_t inode = 0;
-  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
-};
 
 struct Listener::DoorSocket {
   Door kind;
@@ -97,6 +92,14 @@ FileIdentity FileAt(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return {};
   return {found.st_dev, found.st_ino};
+}
+
+// The path to which a Unix socket was bound; empty if there is none.
+std::string BoundPath(int socket) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  return std::string(address.sun_path, ::strnlen(address.sun_path, sizeof address.sun_path));
 }
 
 // Removes a socket only if no process accepts connections on it.
@@ -190,6 +193,17 @@ void TellLack(int socket, Door kind) {
 
 }  // namespace
 
+Connection IdentifyLifeline(UniqueFd socket) {
+  pollfd look{socket.get(), 0, 0};  // POLLHUP and POLLERR only
+  if (::poll(&look, 1, 0) != 0) return {};
+  int pass = 1;
+  socklen_t size = sizeof pass;
+  const bool takes_none = ::getsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &pass, &size) == 0 && pass == 0;
+  Connection connection = Identify(std::move(socket), Door::kLifeline);
+  connection.takes_no_descriptors = takes_none;
+  return connection;
+}
+
 ProcessFd ProcessOf(int socket, uint64_t process_id) {
   int fd = -1;
   socklen_t size = sizeof fd;
@@ -199,35 +213,108 @@ ProcessFd ProcessOf(int socket, uint64_t process_id) {
   return std::make_shared<const UniqueFd>(fd);
 }
 
-Listener::Listener() : spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
+Listener::Listener(DescriptorStore* store)
+    : store_(store), spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {}
 
-Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSockets passed) {
+Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSockets passed, DescriptorStore* store) {
   AB_RETURN_IF_ERROR(PrepareDirectory(config.directory, config.embedded));
   auto lock = LockDirectory(config.directory);
   if (!lock.ok()) return lock.status();
-  std::unique_ptr<Listener> listener(new Listener());
+  std::unique_ptr<Listener> listener(new Listener(store));
   listener->lock_ = *std::move(lock);
   const mode_t mode = config.embedded ? 0600 : 0660;
-  if (UniqueFd lifeline = passed.Take(PassedSockets::kLifeline); lifeline.valid()) {
-    listener->Adopt(std::move(lifeline), Door::kLifeline);
-  } else {
-    AB_RETURN_IF_ERROR(listener->Bind(config.lifeline_path, Door::kLifeline, mode));
-  }
-  if (UniqueFd grpc = passed.Take(PassedSockets::kGrpc); grpc.valid()) {
-    listener->Adopt(std::move(grpc), Door::kGrpc);
-  } else if (!config.grpc_path.empty()) {
-    AB_RETURN_IF_ERROR(listener->Bind(config.grpc_path, Door::kGrpc, mode));
-  }
-  if (UniqueFd admin = passed.Take(PassedSockets::kAdmin); admin.valid()) {
-    listener->Adopt(std::move(admin), Door::kAdmin);
-  } else if (!config.admin_path.empty()) {
-    AB_RETURN_IF_ERROR(listener->Bind(config.admin_path, Door::kAdmin, mode));
-  }
-  for (const std::string& endpoint : config.tcp_listen) AB_RETURN_IF_ERROR(listener->BindTcp(endpoint));
+  AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kLifeline, Door::kLifeline, config.lifeline_path, mode));
+  AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kGrpc, Door::kGrpc, config.grpc_path, mode));
+  AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kAdmin, Door::kAdmin, config.admin_path, mode));
+  AB_RETURN_IF_ERROR(listener->OpenTcp(passed, config.tcp_listen));
   return listener;
 }
 
-Status Listener::BindTcp(const std::string& text) {
+Status Listener::OpenDoor(PassedSockets& passed, std::string_view name, Door kind, const std::string& path,
+                          mode_t mode) {
+  UniqueFd of_manager = passed.Take(name);
+  // With the manager's socket, or without a path, an own socket is no longer wanted.
+  const bool took = TakeOwn(passed.TakeOwn(name), name, kind, of_manager.valid() ? std::string() : path);
+  if (of_manager.valid()) {
+    Adopt(std::move(of_manager), kind);
+    return Ok();
+  }
+  return took || path.empty() ? Ok() : Bind(path, name, kind, mode);
+}
+
+// Takes the stored socket whose file is at `path`, and drops the others.
+bool Listener::TakeOwn(std::vector<StoredDescriptor> own, std::string_view name, Door kind, const std::string& path) {
+  bool took = false;
+  for (StoredDescriptor& each : own) {
+    const std::string bound = BoundPath(each.fd.get());
+    const FileIdentity file = FileAt(bound);
+    const bool is_in_place = PassedSockets::OwnName(name, file) == each.name;
+    if (!took && is_in_place && bound == path) {
+      ::listen(each.fd.get(),
+               kBacklog);  // the peers of new connections then see this process, not the one that bound it
+      Adopt(std::move(each.fd), kind);
+      doors_.back()->path = path;
+      doors_.back()->file = file;
+      leaves_files_ = took = true;
+      continue;
+    }
+    if (is_in_place) ::unlink(bound.c_str());
+    if (store_ != nullptr) store_->Remove(each.name);
+  }
+  return took;
+}
+
+// Sockets that no endpoint fits are closed first, because a new one may need their port.
+Status Listener::OpenTcp(PassedSockets& passed, const std::vector<std::string>& endpoints) {
+  std::vector<StoredDescriptor> own = passed.TakeOwn(PassedSockets::kTcp);
+  std::vector<UniqueFd> sockets(endpoints.size());
+  std::set<std::string> names;                 // in use
+  for (const bool any_port : {false, true}) {  // one of a fixed port fits an endpoint without a port, too
+    for (size_t i = 0; i < endpoints.size(); ++i) {
+      const auto endpoint = ReadEndpoint(endpoints[i]);
+      if (!endpoint.ok() || (endpoint->port == 0) != any_port) continue;
+      const auto fits = [&](const StoredDescriptor& each) { return IsListeningOn(each.fd.get(), endpoints[i]); };
+      const auto found = std::ranges::find_if(own, fits);
+      if (found == own.end()) continue;
+      sockets[i] = std::move(found->fd);
+      names.insert(found->name);
+      own.erase(found);
+    }
+  }
+  const bool drops = !own.empty();
+  for (const StoredDescriptor& unfit : own) {
+    if (store_ != nullptr) store_->Remove(unfit.name);
+  }
+  own.clear();
+  if (drops && store_ != nullptr) static_cast<void>(store_->Store({}));  // now the holder has closed them
+  for (size_t i = 0; i < endpoints.size(); ++i) {
+    if (!sockets[i].valid()) {
+      auto bound = BindTcp(endpoints[i]);
+      if (!bound.ok()) return bound.status();
+      sockets[i] = *std::move(bound);
+      std::string name;
+      for (ino_t number = 0; name.empty() || !names.insert(name).second; ++number) {
+        name = PassedSockets::OwnName(PassedSockets::kTcp, {0, number});
+      }
+      Keep(name, sockets[i].get());
+    }
+    log::Info("listening at tcp://{}", BoundTo(sockets[i].get(), *ReadEndpoint(endpoints[i])));
+    doors_.push_back(
+        std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, {}, std::move(sockets[i]), true, nullptr}));
+  }
+  return Ok();
+}
+
+void Listener::Keep(const std::string& name, int socket) {
+  if (store_ == nullptr) return;
+  const DescriptorStore::Entry entry{name, socket};
+  if (const Status stored = store_->Store({&entry, 1}); !stored.ok()) {
+    log::Warn("clients cannot connect while the broker restarts, because its socket is not stored: {}",
+              stored.message());
+  }
+}
+
+Result<UniqueFd> Listener::BindTcp(const std::string& text) const {
   const auto endpoint = ReadEndpoint(text);
   const auto address = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
   if (!address.ok()) return address.status();
@@ -241,9 +328,7 @@ Status Listener::BindTcp(const std::string& text) {
   if (::bind(socket.get(), address->generic(), address->size) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     return FailedPrecondition("cannot listen at tcp://", text, ": ", Why());
   }
-  log::Info("listening at tcp://{}", BoundTo(socket.get(), *endpoint));
-  doors_.push_back(std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, {}, std::move(socket), true, nullptr}));
-  return Ok();
+  return socket;
 }
 
 void Listener::Adopt(UniqueFd socket, Door kind) {
@@ -253,7 +338,7 @@ void Listener::Adopt(UniqueFd socket, Door kind) {
 }
 
 // The mode is set between bind and listen, because no client can connect before listen.
-Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
+Status Listener::Bind(const std::string& path, std::string_view name, Door kind, mode_t mode) {
   const int type = kind == Door::kLifeline ? SOCK_SEQPACKET : SOCK_STREAM;
   const auto address = AddressOf(path);
   if (!address.ok()) return address.status();
@@ -270,11 +355,13 @@ Status Listener::Bind(const std::string& path, Door kind, mode_t mode) {
   if (::chmod(path.c_str(), mode) != 0 || ::listen(fd, kBacklog) != 0) {
     return FailedPrecondition("cannot listen at '", path, "': ", Why());
   }
+  Keep(PassedSockets::OwnName(name, doors_.back()->file), fd);
   return Ok();
 }
 
 Listener::~Listener() {
   Stop();
+  if (leaves_files_) return;
   for (const auto& door : doors_) {
     // Another daemon may meanwhile use the same path, so only our own socket file is removed.
     if (!door->path.empty() && FileAt(door->path) == door->file) ::unlink(door->path.c_str());

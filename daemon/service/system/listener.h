@@ -1,5 +1,7 @@
 // The Listener owns the doors' sockets: the directory and its lock, binding (or the sockets that systemd passes),
-// accepting, and identifying the peer. gRPC does not listen, because it would unlink a running daemon's socket and hide
+// accepting, and identifying the peer. Unix sockets that it binds itself are kept in the DescriptorStore, so that
+// clients that connect between two daemons wait for the next one; it takes a stored socket only while the socket's file
+// is still in place. gRPC does not listen, because it would unlink a running daemon's socket and hide
 // the peer, and would accept any number of TCP connections.
 #pragma once
 
@@ -13,6 +15,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
+#include "daemon/memory/descriptor_store.h"
 #include "daemon/service/system/passed_sockets.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -29,6 +32,9 @@ struct Connection {
   bool takes_no_descriptors = false;
 };
 
+// The connection of a client of the previous daemon. `socket` is invalid if the client has gone.
+Connection IdentifyLifeline(UniqueFd socket);
+
 // The peer's process. Invalid if the kernel cannot provide it: other PID namespaces before Linux 6.5.
 ProcessFd ProcessOf(int socket, uint64_t process_id);
 
@@ -37,9 +43,12 @@ class Listener {
   using Handler = std::function<void(Connection)>;
 
   // Locks the directory and binds the sockets that were not passed; accepts no connection before Start.
-  // FAILED_PRECONDITION: another daemon uses the directory.
-  static Result<std::unique_ptr<Listener>> Open(const Config& config, PassedSockets passed = {});
-  // Stops accepting and removes the sockets that it has bound.
+  // FAILED_PRECONDITION: another daemon uses the directory. `store`: outlives this object; null: sockets end with this
+  // process.
+  static Result<std::unique_ptr<Listener>> Open(const Config& config, PassedSockets passed = {},
+                                                DescriptorStore* store = nullptr);
+  // Stops accepting. Removes the files of the sockets that daemons of this directory have bound, unless LeaveFiles says
+  // otherwise.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -50,15 +59,25 @@ class Listener {
   // Stops accepting connections. Connecting is then refused or, if the service manager keeps the socket, waits for the
   // next daemon. Idempotent.
   void Stop();
+  // Whether the store keeps the sockets for a next daemon, which then needs their files. Until the first call: yes, if
+  // this daemon has itself received a socket from an earlier one.
+  void LeaveFiles(bool leave) { leaves_files_ = leave; }
   // Runs `task` on the accepting thread; drops it after Stop. Thread-safe.
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
  private:
   struct DoorSocket;
 
-  Listener();
-  Status Bind(const std::string& path, Door kind, mode_t mode);
-  Status BindTcp(const std::string& endpoint);
+  explicit Listener(DescriptorStore* store);
+  // `path`: empty if the door is off and no service manager passed a socket for it.
+  Status OpenDoor(PassedSockets& passed, std::string_view name, Door kind, const std::string& path, mode_t mode);
+  bool TakeOwn(std::vector<StoredDescriptor> own, std::string_view name, Door kind, const std::string& path);
+  Status Bind(const std::string& path, std::string_view name, Door kind, mode_t mode);
+  // As OpenDoor, for the sockets over TCP, which have no file.
+  Status OpenTcp(PassedSockets& passed, const std::vector<std::string>& endpoints);
+  Result<UniqueFd> BindTcp(const std::string& endpoint) const;
+  // Stores a socket for the next daemon; reports that it cannot.
+  void Keep(const std::string& name, int socket);
   void Adopt(UniqueFd socket, Door kind);
   // False: Stop was called.
   bool RunPosted() AB_EXCLUDES(mutex_);
@@ -66,6 +85,8 @@ class Listener {
   void AcceptFrom(DoorSocket& door);
   bool RefuseOverflow(DoorSocket& door);
 
+  DescriptorStore* const store_;
+  bool leaves_files_ = false;
   UniqueFd lock_;
   std::vector<std::unique_ptr<DoorSocket>> doors_;
   UniqueFd spare_;  // closed for a moment when the process has no descriptor left

@@ -1,8 +1,5 @@
 #include "daemon/service/system/notify.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
@@ -12,19 +9,27 @@
 
 namespace arraybridge {
 
+std::optional<UnixAddress> ManagerAddress(std::string_view name) {
+  UnixAddress address;
+  address.storage.sun_family = AF_UNIX;
+  if (name.empty() || name.size() >= sizeof address.storage.sun_path || (name[0] != '/' && name[0] != '@')) {
+    return std::nullopt;
+  }
+  std::memcpy(address.storage.sun_path, name.data(), name.size());
+  if (name[0] == '@') address.storage.sun_path[0] = '\0';
+  // The name of an abstract socket ends where the address ends.
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return address;
+}
+
 void NotifyManager(std::string_view state) {
-  const char* named = std::getenv("NOTIFY_SOCKET");
-  if (named == nullptr) return;
-  const std::string_view path(named);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@')) return;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract socket: the address length is part of the name
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  const char* const named = std::getenv("NOTIFY_SOCKET");
+  const auto address = ManagerAddress(named == nullptr ? "" : named);
+  if (!address) return;
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return;
-  ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
+  ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address->storage),
+           address->size);
 }
 
 std::optional<int64_t> NumberFromManager(const char* variable) {

@@ -1,11 +1,22 @@
 // Notifications to the service manager (sd_notify): a datagram to $NOTIFY_SOCKET, without libsystemd.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace arraybridge {
+
+struct UnixAddress {
+  sockaddr_un storage{};
+  socklen_t size = 0;
+};
+
+// The address in $NOTIFY_SOCKET: a path, or @ and an abstract name; nullopt for another form.
+std::optional<UnixAddress> ManagerAddress(std::string_view name);
 
 // `state`: "READY=1", "STOPPING=1", "STATUS=...", lines joined by \n. Does nothing if no manager has set
 // $NOTIFY_SOCKET.

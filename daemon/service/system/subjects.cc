@@ -33,20 +33,28 @@ Result<std::vector<std::string>> Subjects::NamesOf(const CertificateNames& names
   return subject;
 }
 
+Subjects::Subjects(const Limits& limits, const std::vector<Subject>& known, Keep keep)
+    : limits_(limits), keep_(std::move(keep)) {
+  for (const Subject& each : known) {
+    numbers_.emplace(each.names, each.number);
+    next_ = std::max(next_, each.number + 1);
+  }
+}
+
 Result<uint32_t> Subjects::NumberOf(const std::vector<std::string>& subject) {
   const MutexLock lock(mutex_);
   const auto found = numbers_.find(subject);
   if (found != numbers_.end()) return found->second;
-  if (numbers_.size() >= std::min<uint64_t>(limits_.subjects, kSharedByUsers - kFirstSubject)) {
+  if (numbers_.size() >= limits_.subjects || next_ == kSharedByUsers) {
     return ResourceExhausted("limit subjects (", limits_.subjects,
-                             ") is reached: that many subjects have connected since the start")
+                             ") is reached: that many subjects have connected since the first start")
         .Because("TOO_MANY_SUBJECTS")
         .With("limit", "subjects")
         .With("value", std::to_string(limits_.subjects));
   }
-  const uint32_t number = kFirstSubject + static_cast<uint32_t>(numbers_.size());
-  numbers_.emplace(subject, number);
-  return number;
+  if (keep_) AB_RETURN_IF_ERROR(keep_(next_, subject));
+  numbers_.emplace(subject, next_);
+  return next_++;
 }
 
 }  // namespace arraybridge

@@ -65,22 +65,26 @@ class EscapedMessage final : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<EscapedMessage>(); }
 };
 
-// Writes to standard error without waiting for its reader: if the reader is too slow, lines are dropped and their
-// number is logged later.
+std::atomic<uint64_t>& DroppedLines() {
+  static std::atomic<uint64_t> lines{0};
+  return lines;
+}
+
+// Writes to standard error without waiting for its reader: if the reader is too slow, or its disk is full, lines are
+// dropped and their number is logged later.
 class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (dropped_ > 0 && !TellDropped()) {
+    if ((dropped_ > 0 && !TellDropped()) || !WriteLine(message)) {
       ++dropped_;
-      return;
+      DroppedLines().fetch_add(1, std::memory_order_relaxed);
     }
-    if (!WriteLine(message)) ++dropped_;
   }
   void flush_() override {}
 
  private:
   bool TellDropped() {
-    const std::string text = fmt::format("{} lines were dropped: the log was not read", dropped_);
+    const std::string text = fmt::format("{} lines were dropped: the log did not accept them", dropped_);
     if (!WriteLine({"arraybridged", spdlog::level::warn, text})) return false;
     dropped_ = 0;
     return true;
@@ -97,10 +101,21 @@ class PatientSink final : public spdlog::sinks::base_sink<std::mutex> {
     }
     pollfd reader{STDERR_FILENO, POLLOUT, 0};
     if (::poll(&reader, 1, 0) != 1 || reader.revents != POLLOUT) return false;
-    return ::write(STDERR_FILENO, line.data(), line.size()) >= 0;
+    return WriteAll({line.data(), line.size()});
+  }
+
+  // A full disk accepts the beginning of a line. The next line then starts on a line of its own.
+  bool WriteAll(std::string_view line) {
+    if (torn_ && ::write(STDERR_FILENO, "\n", 1) != 1) return false;
+    torn_ = false;
+    const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    if (written < 0) return false;
+    torn_ = static_cast<size_t>(written) < line.size();
+    return !torn_;
   }
 
   uint64_t dropped_ = 0;
+  bool torn_ = false;
 };
 
 std::optional<spdlog::level::level_enum> LevelNamed(std::string_view name) {
@@ -202,6 +217,7 @@ void SetLinesPerSecond(uint64_t lines) { LineRate().store(lines, std::memory_ord
 uint64_t LinesPerSecond() { return LineRate().load(std::memory_order_relaxed); }
 
 uint64_t Written(Level level) { return CountOf(level).load(std::memory_order_relaxed); }
+uint64_t Dropped() { return DroppedLines().load(std::memory_order_relaxed); }
 
 void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments) {
   const auto threshold = ToSpdlog(level);
@@ -211,7 +227,10 @@ void Write(Level level, const About& about, fmt::string_view format, fmt::format
   {
     ToJournal& to = TheJournal();
     const std::lock_guard lock(to.mutex);
-    if (to.journal != nullptr) return to.journal->Write(PriorityOf(level), text, about);
+    if (to.journal != nullptr) {
+      if (!to.journal->Write(PriorityOf(level), text, about)) DroppedLines().fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
   }
   t_about = &about;
   Logger().log(threshold, spdlog::string_view_t(text));

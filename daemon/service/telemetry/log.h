@@ -29,6 +29,9 @@ uint64_t LinesPerSecond();
 
 // The number of lines of this level, including dropped ones; lines of levels that are not logged do not count.
 uint64_t Written(Level level);
+// The number of lines that neither standard error nor the journal accepted: their reader is too slow, or a disk is
+// full.
+uint64_t Dropped();
 
 // Thread-safe. Never waits: a line that standard error does not accept at once is dropped and counted in a later line.
 void Write(Level level, const About& about, fmt::string_view format, fmt::format_args arguments);

@@ -63,16 +63,18 @@ bool Journal::IsStandardError() {
   return ::fstat(STDERR_FILENO, &found) == 0 && found.st_dev == device && found.st_ino == inode;
 }
 
-void Journal::Write(int priority, std::string_view message, const About& about) {
+bool Journal::Write(int priority, std::string_view message, const About& about) {
   if (dropped_ > 0) {
     const std::string told = Concat(dropped_, " lines were dropped: the journal did not accept them");
     if (!Send(kWarning, told, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
       ++dropped_;
-      return;
+      return false;
     }
     dropped_ = 0;
   }
-  if (!Send(priority, message, about)) ++dropped_;
+  const bool sent = Send(priority, message, about);
+  if (!sent) ++dropped_;
+  return sent;
 }
 
 bool Journal::Send(int priority, std::string_view message, const About& about) {

@@ -22,8 +22,8 @@ class Journal {
   static bool IsStandardError();
 
   // `priority`: a syslog priority, 0 to 7. Never waits: a line that the journal does not accept at once is dropped and
-  // counted in a later line. A message is truncated to the size of a datagram.
-  void Write(int priority, std::string_view message, const About& about);
+  // counted in a later line; false: this line was. A message is truncated to the size of a datagram.
+  bool Write(int priority, std::string_view message, const About& about);
 
  private:
   explicit Journal(UniqueFd socket) : socket_(std::move(socket)) {}

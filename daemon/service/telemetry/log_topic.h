@@ -23,7 +23,8 @@ enum class Topic : uint8_t {
   kReloadRefused,
   kKeptUntilRestart,
   kLinesDropped,
-  kLast = kLinesDropped,
+  kRecovered,
+  kLast = kRecovered,
 };
 
 struct TopicFacts {
@@ -42,6 +43,7 @@ inline constexpr std::array<TopicFacts, static_cast<size_t>(Topic::kLast) + 1> k
     {"reload_refused", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f508"},
     {"kept_until_restart", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f509"},
     {"lines_dropped", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50a"},
+    {"recovered", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50b"},
 }};
 inline const TopicFacts& FactsOf(Topic topic) { return kTopics[static_cast<size_t>(topic)]; }
 

@@ -200,12 +200,37 @@ void AddTallies(Page& page, const Tallies& tallies) {
             tallies.allocation_failures());
 }
 
+void AddLife(Page& page, const Life& life) {
+  const Recovered& recovered = life.recovered;
+  const auto usage = life.store == nullptr ? DescriptorStore::Usage{} : life.store->usage();
+  page.Only("arraybridge_recoveries_total", "counter",
+            "Daemons that continued the one before them, since the first one.", recovered.life - 1);
+  page.Only("arraybridge_recovered_shares", "gauge", "Shares that this daemon took over from the one before it.",
+            recovered.shares);
+  page.Only("arraybridge_recovered_sessions", "gauge", "Sessions that this daemon took over.",
+            recovered.session_count());
+  page.Only("arraybridge_recovered_bytes", "gauge", "Footprints of the arenas that this daemon took over.",
+            recovered.bytes);
+  page.Only("arraybridge_lost_shares_total", "counter",
+            "Shares with a name that no daemon took over, since the first daemon.", recovered.lost_shares_total);
+  page.Only("arraybridge_store_up", "gauge", "1 while a process keeps the descriptors for the next daemon.",
+            life.store != nullptr && !usage.holder_has_ended ? 1 : 0);
+  page.Only("arraybridge_store_entries", "gauge", "Descriptors that are kept for the next daemon.", usage.entries);
+  page.Only("arraybridge_store_entries_max", "gauge", "Maximum of these descriptors.", usage.entries_max);
+  page.Only("arraybridge_store_name_bytes", "gauge", "Bytes of the names of these descriptors.", usage.name_bytes);
+  page.Only("arraybridge_store_name_bytes_max", "gauge", "Maximum of these bytes.", usage.name_bytes_max);
+  page.Only("arraybridge_store_refused_total", "counter",
+            "Sessions, arenas and pages that were refused because the maximum was reached.", usage.refused_total);
+}
+
 void AddLog(Page& page) {
   page.Family("arraybridge_log_messages_total", "counter", "Log lines, by level.");
   for (const auto& [name, level] : {std::pair{"debug", log::Level::kDebug}, std::pair{"info", log::Level::kInfo},
                                     std::pair{"warn", log::Level::kWarn}, std::pair{"error", log::Level::kError}}) {
     page.Sample(fmt::format("level=\"{}\"", name), log::Written(level));
   }
+  page.Only("arraybridge_log_dropped_lines_total", "counter",
+            "Log lines that were lost: their reader is too slow, or a disk is full.", log::Dropped());
 }
 
 uint64_t OpenDescriptors() {
@@ -274,6 +299,7 @@ std::string Metrics::Text() const {
   AddNamespaces(page, config_, broker_.NamespaceRows());
   AddTraffic(page, verbs_.counts().traffic);
   AddTallies(page, verbs_.counts().tallies);
+  AddLife(page, verbs_.lists.life());
   AddLog(page);
   page.Only("arraybridge_watchdog_pings_total", "counter", "Watchdog notifications sent to the service manager.",
             watchdog_pings_.load());

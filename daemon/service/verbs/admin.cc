@@ -71,6 +71,22 @@ Result<v1::AdminWithdrawResponse> Admin::Withdraw(const v1::AdminWithdrawRequest
   return response;
 }
 
+Result<v1::GetRecoveryResponse> Admin::GetRecovery(const v1::GetRecoveryRequest&) {
+  v1::GetServerInfoResponse info = verbs_.lists.GetServerInfo();
+  v1::GetRecoveryResponse response;
+  response.set_version(info.version());
+  response.set_broker_id(info.broker_id());
+  *response.mutable_life() = std::move(*info.mutable_life());
+  for (const Recovered::Lost& lost : verbs_.lists.life().recovered.lost) {
+    v1::LostShare* const message = response.add_lost();
+    message->mutable_of()->set_namespace_(lost.ns);
+    if (lost.ns_uid != kSharedByUsers) message->mutable_of()->set_uid(lost.ns_uid);
+    message->set_name(lost.share);
+    message->set_why(lost.why);
+  }
+  return response;
+}
+
 Result<v1::DrainResponse> Admin::Drain(const v1::DrainRequest&) {
   hooks_.drain();
   return v1::DrainResponse();
@@ -79,6 +95,18 @@ Result<v1::DrainResponse> Admin::Drain(const v1::DrainRequest&) {
 void Admin::Shutdown(const v1::ShutdownRequest& request, const Reply<v1::ShutdownResponse>& reply) {
   reply(v1::ShutdownResponse());
   hooks_.shut_down(request.now());
+}
+
+void Admin::Upgrade(const v1::UpgradeRequest&, const Reply<v1::UpgradeResponse>& reply) {
+  v1::GetServerInfoResponse info = verbs_.lists.GetServerInfo();
+  v1::UpgradeResponse response;
+  response.set_version(info.version());
+  response.set_broker_id(info.broker_id());
+  response.set_life(info.life().number());
+  hooks_.upgrade([reply, response = std::move(response)](const Status& status) {
+    if (!status.ok()) return reply(status);
+    reply(response);
+  });
 }
 
 void Admin::Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply) {

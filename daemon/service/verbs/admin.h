@@ -20,6 +20,8 @@ struct AdminHooks {
   std::function<void(std::function<void(std::vector<ConfigValue>)> reply)> get_config;
   std::function<void()> drain;
   std::function<void(bool now)> shut_down;
+  // FAILED_PRECONDITION, NO_HOLDER: nothing has changed. Otherwise the daemon ends after the reply.
+  std::function<void(std::function<void(Status)> reply)> upgrade;
 };
 
 // Thread-safe.
@@ -41,9 +43,11 @@ class Admin {
   Result<v1::NamespaceQuota> SetQuota(const v1::SetQuotaRequest& request);
   Result<v1::EndSessionResponse> EndSession(const v1::EndSessionRequest& request);
   Result<v1::AdminWithdrawResponse> Withdraw(const v1::AdminWithdrawRequest& request);
+  Result<v1::GetRecoveryResponse> GetRecovery(const v1::GetRecoveryRequest& request);
   Result<v1::DrainResponse> Drain(const v1::DrainRequest& request);
   // Shuts down after the answer.
   void Shutdown(const v1::ShutdownRequest& request, const Reply<v1::ShutdownResponse>& reply);
+  void Upgrade(const v1::UpgradeRequest& request, const Reply<v1::UpgradeResponse>& reply);
   void Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply);
   void Reload(const v1::ReloadRequest& request, const Reply<v1::ReloadResponse>& reply);
   void GetConfig(const v1::GetConfigRequest& request, const Reply<v1::GetConfigResponse>& reply);

@@ -114,7 +114,8 @@ class ArenaVerbs::Pending {
 
   Result<AllocatedArena> Allocate() {
     told_ = Clock::now();
-    const AllocateCall call{request_.namespace_(), device_, request_.size(), [this] { TellProgress(); }};
+    const AllocateCall call{request_.namespace_(), device_, request_.size(), [this] { TellProgress(); },
+                            caller_.request};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.reclaimer_.sweeper().SweepNow().freed_bytes == 0) return arena;

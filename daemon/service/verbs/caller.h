@@ -16,6 +16,8 @@ struct Caller {
   bool hears = true;  // false: it wants no answer, so no answer may grant it a resource
   // Reports progress of the request to the caller. Called on any thread. Empty: the caller wants no reports.
   std::function<void()> progress{};
+  uint64_t request = 0;  // the session's number for the request, unique in the session; 0: unknown
+  bool again = false;    // the previous daemon may have served it
 };
 
 template <class Message>

@@ -32,7 +32,7 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
   const ChannelTerms terms{request.capacity(), static_cast<ChannelMode>(request.mode()), request.drop_oldest(),
                            request.replay()};
-  const OpenChannelCall call{request.namespace_(), request.name(), role, terms};
+  const OpenChannelCall call{request.namespace_(), request.name(), role, terms, caller.request};
   auto opened = broker_.OpenChannel(caller.session, call);
   while (!opened.ok() && IsDirectRefusal(opened.status())) {
     EndDirectChannel(broker_.DirectChannelIn(caller.session, call.ns, call.name));
@@ -57,6 +57,7 @@ Result<Answer<v1::CloseChannelResponse>> ChannelVerbs::CloseChannel(const Caller
     EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
     closed = broker_.CloseChannel(caller.session, end, how);
   }
+  if (caller.again && closed.status().reason() == "CHANNEL_NOT_OPEN") return Answer<v1::CloseChannelResponse>{};
   if (!closed.ok()) return closed.status();
   ServeChannel(line_, broker_, *closed);
   line_.ServeQueue(QueueOf(end));
@@ -96,6 +97,7 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
   const auto wait = std::make_shared<Wait>(Wait{std::string(asked.ns), CallOf(asked), reply, OthersWait()});
   wait->call.ns = wait->ns;
   wait->call.name = {};
+  wait->call.request = caller.request;
   const auto attempt = [this, caller, wait, channel]() -> Result<Answer<v1::PublishResponse>> {
     auto published = PublishInto(caller, wait->call);
     if (!published.ok()) return published.status();
@@ -154,7 +156,8 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
     const Status others = NotFound("other requests wait to receive from the channel").Because("CHANNEL_EMPTY");
     return waits ? others : InTime(others);
   }
-  auto received = broker_.Receive(caller.session, end, request.seen_notice(), caller.door == Door::kLifeline);
+  auto received =
+      broker_.Receive(caller.session, end, request.seen_notice(), caller.door == Door::kLifeline, caller.request);
   if (!received.ok()) return waits ? received.status() : InTime(received.status());
   ServeChannel(line_, broker_, place->channel);
   return handover_.EncodeLeases(caller, *std::move(received), response);
@@ -165,7 +168,7 @@ bool ChannelVerbs::MayArrive(const Status& refusal) { return refusal.code() == C
 Result<Answer<v1::AcquireResponse>> ChannelVerbs::ReceiveMessage(const Caller& caller,
                                                                  const v1::ReceiveRequest& request) {
   auto received = broker_.Receive(caller.session, ChannelEndId{request.channel()}, request.seen_notice(),
-                                  caller.door == Door::kLifeline);
+                                  caller.door == Door::kLifeline, caller.request);
   if (!received.ok()) return received.status();
   std::string bytes;
   auto descriptor = handover_.EncodeLeases(caller, *std::move(received), &bytes);

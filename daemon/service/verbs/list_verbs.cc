@@ -36,6 +36,7 @@ v1::GetServerInfoResponse ListVerbs::GetServerInfo() const {
   info.set_exit_when_idle_ms(static_cast<uint64_t>(config_.exit_when_idle.count()));
   info.set_linger_ms(static_cast<uint64_t>(std::max(config_.exit_when_idle, config_.linger).count()));
   info.set_pid_namespace(here_.pid_namespace);
+  Fill(info.mutable_life(), life_);
   info.set_no_gpu(no_gpu_.why);
   if (!no_gpu_.why.empty()) info.set_no_gpu_cause(static_cast<v1::RefusalCause>(no_gpu_.cause));
   return info;

@@ -7,6 +7,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/waiting_line.h"
+#include "daemon/service/telemetry/life.h"
 #include "daemon/service/telemetry/service_counts.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
@@ -26,12 +27,13 @@ struct NoGpu {
 class ListVerbs {
  public:
   // All arguments outlive it.
-  ListVerbs(const Config& config, Broker& broker, const RunsAt& here, NoGpu no_gpu, const Admission& admission,
-            const WaitingLine& line, PublishVerbs& publishes, const ServiceCounts& counts)
+  ListVerbs(const Config& config, Broker& broker, const RunsAt& here, NoGpu no_gpu, Life life,
+            const Admission& admission, const WaitingLine& line, PublishVerbs& publishes, const ServiceCounts& counts)
       : config_(config),
         broker_(broker),
         here_(here),
         no_gpu_(std::move(no_gpu)),
+        life_(std::move(life)),
         admission_(admission),
         line_(line),
         publishes_(publishes),
@@ -47,6 +49,7 @@ class ListVerbs {
   v1::GetStatsResponse Stats(const Snapshot& snapshot) const;
   Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
   Clock::time_point started() const { return started_; }
+  const Life& life() const { return life_; }
 
  private:
   Result<v1::ListResponse> ListPage(SessionId session, bool everybody, const v1::ListRequest& request);
@@ -55,6 +58,7 @@ class ListVerbs {
   Broker& broker_;
   const RunsAt& here_;
   const NoGpu no_gpu_;
+  const Life life_;
   const Admission& admission_;
   const WaitingLine& line_;
   PublishVerbs& publishes_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/share_wire.h"
 #include "proto/boundary/failpoint.h"
@@ -44,21 +45,31 @@ void PublishVerbs::Stop() {
   to_seal_.Stop();
 }
 
-Result<PublishedShare> PublishVerbs::Record(SessionId session, const PublishAsked& asked) {
+Result<PublishedShare> PublishVerbs::Record(SessionId session, const PublishAsked& asked, uint64_t request) {
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
-  auto published = broker_.Publish(session, CallOf(asked));
+  PublishCall call = CallOf(asked);
+  call.request = request;
+  auto published = broker_.Publish(session, std::move(call));
   if (published.ok() && published->sweep_at) reclaimer_.sweeper().At(*published->sweep_at);
   return published;
 }
 
 Result<Answer<v1::PublishResponse>> PublishVerbs::Publish(const Caller& caller, const PublishAsked& asked) {
   ServeQueued(caller.session, asked.ns);
-  auto published = Record(caller.session, asked);
+  auto published = Record(caller.session, asked, caller.request);
   if (!published.ok()) return published.status();
   if (asked.fence_kind != 0 && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
   if (line_.waits_for_names()) AnnounceName(caller.session, asked.ns, published->name);
   if (asked.replace) reclaimer_.Reclaim();  // the bytes of the replaced share may be free now
+  return handover_.AnswerOf(caller, *std::move(published));
+}
+
+std::optional<Answer<v1::PublishResponse>> PublishVerbs::AnswerAgain(const Caller& caller) {
+  std::vector<ChannelId> put_back;
+  auto published = broker_.TakeBackUnanswered(caller.session, caller.request, &put_back);
+  for (const ChannelId channel : put_back) ServeChannel(line_, broker_, channel);  // others may wait for the share
+  if (!published) return std::nullopt;
   return handover_.AnswerOf(caller, *std::move(published));
 }
 
@@ -90,11 +101,11 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
   std::vector<std::string> names;
   bool replaced = false;
   Clock::time_point begun = Clock::now();
-  const auto publish = [&](std::string_view message) -> Status {
+  const auto publish = [&](uint64_t request, std::string_view message) -> Status {
     auto asked = ReadPublish(message);
     if (asked.ok()) asked->ns = of.ns;
     Status checked = asked.ok() ? CheckUnwaited(*asked) : asked.status();
-    auto published = checked.ok() ? Record(of.session, *asked) : Result<PublishedShare>(std::move(checked));
+    auto published = checked.ok() ? Record(of.session, *asked, request) : Result<PublishedShare>(std::move(checked));
     const auto now = Clock::now();
     counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
                           now - begun);

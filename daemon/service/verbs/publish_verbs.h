@@ -40,6 +40,8 @@ class PublishVerbs {
   std::optional<OpenQueue> FindQueue(SessionId session) const { return broker_.QueueOf(session); }
   // Serves at most `most` unwaited publishes and returns their number. Cuts a session that wrote an invalid entry.
   // `others`: whether other requests may run between them.
+  // As Broker::TakeBackUnanswered, for the request of the caller.
+  std::optional<Answer<v1::PublishResponse>> AnswerAgain(const Caller& caller);
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
   // Serves the unwaited publishes in the queues of this namespace, or of all namespaces of the user: a name exists from
   // the moment at which its request stands in a queue. True: a name that was missing before this call may exist now.
@@ -57,7 +59,7 @@ class PublishVerbs {
 
  private:
   // The common part of all publishes.
-  Result<PublishedShare> Record(SessionId session, const PublishAsked& asked);
+  Result<PublishedShare> Record(SessionId session, const PublishAsked& asked, uint64_t request);
 
   const Config& config_;
   Broker& broker_;

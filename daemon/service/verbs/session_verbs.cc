@@ -11,13 +11,32 @@ namespace arraybridge {
 Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const v1::OpenSessionRequest& request, Peer peer) {
   AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  Introduce(request, peer);
+  auto opened = broker_.OpenSession(peer);
+  // A session of the same user whose client may never come back makes room.
+  while (!opened.ok() && opened.status().reason() == "TOO_MANY_SESSIONS") {
+    const auto awaited = broker_.AwaitedOf(peer.uid);
+    if (!awaited) break;
+    EndAwaited(*awaited);
+    opened = broker_.OpenSession(peer);
+  }
+  return AnswerOf(opened);
+}
+
+void SessionVerbs::Introduce(const v1::OpenSessionRequest& request, Peer& peer) const {
   peer.client = request.client();
   peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
   // A pid of another host would look like a local one.
   if (peer.process_id == 0 && !peer.is_remote()) peer.process_id = request.process_id();
-  auto opened = broker_.OpenSession(std::move(peer));
+}
+
+Result<v1::OpenSessionResponse> SessionVerbs::AnswerAgain(SessionId session) const {
+  return AnswerOf(broker_.OpenedAs(session));
+}
+
+Result<v1::OpenSessionResponse> SessionVerbs::AnswerOf(const Result<OpenedSession>& opened) const {
   if (!opened.ok()) return opened.status();
   v1::OpenSessionResponse response;
   response.set_session(Number(opened->session));
@@ -37,6 +56,39 @@ Result<v1::OpenSessionResponse> SessionVerbs::Join(const v1::OpenSessionRequest&
   response.set_protocol(kProtocolVersion);
   *response.mutable_server() = lists_.GetServerInfo();
   return response;
+}
+
+Result<v1::OpenSessionResponse> SessionVerbs::Continue(const v1::OpenSessionRequest& request, Peer peer) {
+  AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  Introduce(request, peer);
+  const auto continued = broker_.ContinueSession(Octets(request.join()), std::move(peer));
+  if (continued.status().code() == Code::kNotFound) {
+    return NotFound(
+               "no session with this token waits for its client: a session ends with its stream, and one of an ended "
+               "daemon ends ",
+               config_.orphan_grace.get().count(), " ms after the next daemon started (orphan_grace)")
+        .Because("UNKNOWN_SESSION");
+  }
+  if (continued.ok()) broker_.Resumed(continued->session);
+  return AnswerOf(continued);
+}
+
+void SessionVerbs::GoOn(std::vector<SessionId> awaited) {
+  ConfigurationChanged();  // it may have, between the two daemons; sweeps
+  if (awaited.empty()) return;
+  reclaimer_.PostAt(Clock::now() + config_.orphan_grace.get(), [this, awaited = std::move(awaited)] {
+    for (const SessionId session : awaited) EndAwaited(session);
+  });
+}
+
+void SessionVerbs::AwaitAgain(SessionId session) {
+  broker_.AwaitAgain(session);
+  reclaimer_.PostAt(Clock::now() + config_.orphan_grace.get(), [this, session] { EndAwaited(session); });
+}
+
+void SessionVerbs::EndAwaited(SessionId session) {
+  if (broker_.StopAwaiting(session)) EndSession(session, EndCause::kKilled);
 }
 
 // The order matters: a request that begins to wait after the session's waiters were dropped must find that the session

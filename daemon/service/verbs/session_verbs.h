@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
@@ -42,6 +43,27 @@ class SessionVerbs {
   Result<v1::OpenSessionResponse> OpenSession(const v1::OpenSessionRequest& request, Peer peer);
   // A lifeline joins the session of this token to redeem its tickets. NOT_FOUND unless the session has the same uid.
   Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
+  // A client that speaks gRPC continues the session that the previous daemon opened, with `join`. NOT_FOUND: no session
+  // with this token waits for its client.
+  Result<v1::OpenSessionResponse> Continue(const v1::OpenSessionRequest& request, Peer peer);
+  // Call it once, when the doors know the recovered sessions: ends those that have lost a right, gives back what the
+  // previous daemon had not, plans the ends of lifetimes and graces, and ends those of the `awaited` sessions that no
+  // client has continued within orphan_grace.
+  void GoOn(std::vector<SessionId> awaited);
+  // The stream of a client that continued the session ended before it told the client: the session waits again.
+  void AwaitAgain(SessionId session);
+  // Soon ends the session if it waits for its client. Does not block.
+  void EndAwaitedSoon(SessionId session) {
+    reclaimer_.Post([this, session] { EndAwaited(session); });
+  }
+  // As Broker::StoreLifeline.
+  Result<StoreGuard> StoreLifeline(SessionId session, int socket) const {
+    return broker_.StoreLifeline(session, socket);
+  }
+  // The answer to the OpenSession of a session that the previous daemon opened.
+  Result<v1::OpenSessionResponse> AnswerAgain(SessionId session) const;
+  StoreGuard StoredLifeline(SessionId session) const { return broker_.StoredLifeline(session); }
+  void Resumed(SessionId session) { broker_.Resumed(session); }
   // Ends the session in the broker, drops its waiters, requests a sweep.
   void EndSession(SessionId session, EndCause cause = EndCause::kClean);
   // The door of the session ends it soon. NOT_FOUND.
@@ -51,6 +73,11 @@ class SessionVerbs {
   Broker::Adopted ConfigurationChanged();
 
  private:
+  // Adds what the client says of itself.
+  void Introduce(const v1::OpenSessionRequest& request, Peer& peer) const;
+  void EndAwaited(SessionId session);
+  Result<v1::OpenSessionResponse> AnswerOf(const Result<OpenedSession>& opened) const;
+
   const Config& config_;
   Broker& broker_;
   const RunsAt& here_;

@@ -79,7 +79,7 @@ Result<PassedFd> ShareVerbs::AcquireNow(const Caller& caller, const AcquireAsked
   AB_RETURN_IF_ERROR(CheckNote(config_.limits, asked.note));
   const bool lifeline = caller.door == Door::kLifeline;
   auto acquired = broker_.Acquire(caller.session, asked.ns, asked.shares, lifeline, asked.final_only, asked.note,
-                                  AnswerBytesMax(config_.limits));
+                                  AnswerBytesMax(config_.limits), caller.request);
   if (!acquired.ok()) {
     reclaimer_.Reclaim();  // the leases of a request whose descriptor failed were released
     return acquired.status();

@@ -4,7 +4,7 @@
 
 namespace arraybridge {
 
-Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu)
+Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu, Life life)
     : admission_(config, broker),
       line_(config.limits),
       counts_(broker),
@@ -14,7 +14,7 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       shares(config, broker, here_, admission_, line_, reclaimer_, handover_, publishes, channels),
       channels(config, broker, admission_, line_, reclaimer_, handover_, counts_),
       arenas(config, broker, admission_, line_, reclaimer_, handover_, channels, std::move(allocated)),
-      lists(config, broker, here_, std::move(no_gpu), admission_, line_, publishes, counts_),
+      lists(config, broker, here_, std::move(no_gpu), std::move(life), admission_, line_, publishes, counts_),
       watches(config, broker, admission_, line_),
       sessions(config, broker, here_, admission_, line_, reclaimer_, publishes, channels, lists, counts_, cuts_) {}
 

@@ -29,7 +29,7 @@ namespace arraybridge {
 class Verbs {
  public:
   // `allocated` runs after each allocation and must not block; it refills the warm blocks. All arguments outlive it.
-  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu = {});
+  Verbs(const Config& config, Broker& broker, std::function<void()> allocated, NoGpu no_gpu = {}, Life life = {});
   ~Verbs();
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;

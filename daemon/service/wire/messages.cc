@@ -61,6 +61,40 @@ void Fill(v1::DeviceInfo* message, const DeviceFacts& device) {
   message->set_quarantined_bytes(device.quarantined_bytes);
 }
 
+namespace {
+
+v1::Holder HolderOf(const Life& life, const DescriptorStore::Usage& usage) {
+  if (!life.stores) return v1::HOLDER_FULL;
+  if (usage.holder_has_ended) return v1::HOLDER_ENDED;
+  return usage.holder == DescriptorStore::Holder::kKeeper ? v1::HOLDER_KEEPER : v1::HOLDER_SERVICE_MANAGER;
+}
+
+}  // namespace
+
+void Fill(v1::Life* message, const Life& life) {
+  const Recovered& recovered = life.recovered;
+  message->set_number(recovered.life);
+  message->set_began_unix_s(static_cast<uint64_t>(life.began_unix_s));
+  const bool is_first = recovered.began_unix_s == 0;
+  message->set_first_began_unix_s(static_cast<uint64_t>(is_first ? life.began_unix_s : recovered.began_unix_s));
+  message->set_last_end(life.last_end);
+  message->set_recovered_shares(recovered.shares);
+  message->set_recovered_sessions(recovered.session_count());
+  message->set_recovered_bytes(recovered.bytes);
+  message->set_lost_shares(recovered.lost_shares);
+  message->set_lost_shares_total(recovered.lost_shares_total);
+  message->set_damaged_records(recovered.damaged_records);
+  message->set_holder(v1::HOLDER_NONE);
+  if (life.store == nullptr) return;
+  const DescriptorStore::Usage usage = life.store->usage();
+  message->set_holder(HolderOf(life, usage));
+  message->set_store_entries(usage.entries);
+  message->set_store_entries_max(usage.entries_max);
+  message->set_store_name_bytes(usage.name_bytes);
+  message->set_store_name_bytes_max(usage.name_bytes_max);
+  message->set_store_refused_total(usage.refused_total);
+}
+
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability) {
   // The daemon wrote these bytes; if they were not a Share, the other fields would still be valid.
   static_cast<void>(message->ParseFromString(facts.description));
@@ -97,6 +131,7 @@ void Fill(v1::SessionInfo* message, const SessionRow& row) {
   message->set_leases(row.leases);
   message->set_arenas(row.arenas);
   message->set_arena_bytes(row.arena_bytes);
+  message->set_awaited(row.awaited);
   message->set_door(row.door == Door::kLifeline ? "lifeline" : row.door == Door::kTcp ? "tcp" : "grpc");
   message->set_subject(row.subject);
   for (const HandleKind kind : row.kinds) message->add_kinds(static_cast<v1::HandleKind>(kind));

@@ -10,6 +10,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
+#include "daemon/service/telemetry/life.h"
 
 namespace arraybridge {
 
@@ -17,6 +18,7 @@ void Fill(v1::Device* message, const Device& device);
 void Fill(v1::Handle* message, const Handle& handle);
 void Fill(v1::Limits* message, const Config& config);
 void Fill(v1::DeviceInfo* message, const DeviceFacts& device);
+void Fill(v1::Life* message, const Life& life);
 void Fill(v1::Share* message, const ShareFacts& facts, const Handle& handle, Immutability immutability);
 void Fill(v1::ShareInfo* message, const ShareRow& row);
 void Fill(v1::SessionInfo* message, const SessionRow& row);

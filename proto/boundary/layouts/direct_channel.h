@@ -96,6 +96,7 @@ static_assert(offsetof(ProducerPage, progress) == 0 && offsetof(ConsumerPage, pr
 enum File : size_t { kOwn, kOther, kControl, kDoorbell, kOtherDoorbell, kFiles };
 
 enum Revoked : uint64_t { kStands = 0, kRevoking = 1, kRevoked = 2 };
+enum Decided : uint64_t { kNotDecided = 0, kPossible = 1, kImpossible = 2 };
 
 // Written by the broker.
 struct ControlBlock {
@@ -113,6 +114,8 @@ struct ControlBlock {
   uint64_t sequence;
   uint64_t stream;                          // of all entries
   std::array<uint64_t, kReturnWords> kept;  // shared: by return bit: shares of the broker use the range
+  // A Decided, for the broker's next process: `counted` and `taken` are final, although it has not been revoked yet.
+  uint64_t decided;
 };
 
 constexpr uint64_t BytesOfProducerPage(uint64_t capacity) {
@@ -173,6 +176,12 @@ inline uint64_t NotKept(const ControlBlock& control, uint32_t word, uint64_t bit
 inline void BeginRevoke(ControlBlock& control) {
   Store(control.revoked, kRevoking, std::memory_order_relaxed);
   ThreadFence(std::memory_order_seq_cst);
+}
+// The counts that EndRevoke will publish. `possible`: the ends may have counted so.
+inline void Decide(ControlBlock& control, uint64_t counted, uint64_t taken, bool possible) {
+  Store(control.counted, counted, std::memory_order_relaxed);
+  Store(control.taken, taken, std::memory_order_relaxed);
+  Store(control.decided, static_cast<uint64_t>(possible ? kPossible : kImpossible), std::memory_order_release);
 }
 inline void EndRevoke(ControlBlock& control, uint64_t counted, uint64_t taken) {
   Store(control.counted, counted, std::memory_order_relaxed);

@@ -60,6 +60,9 @@ struct Preamble {
   uint32_t minor;
   uint64_t nonce;        // identifies the session; the same in both pages
   uint64_t answered_id;  // shared: id of the last completion; only in the daemon's page
+  // Shared, only in the daemon's page: slots of the requests up to which unwaited publishes have been served. An
+  // unwaited request of another verb may still stand before it, so that the next daemon serves it if this one dies.
+  uint64_t published;
 };
 
 // One side writes the page, the other side reads it.

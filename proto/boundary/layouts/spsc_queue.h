@@ -110,6 +110,13 @@ class Writer {
     filled_.store(now, std::memory_order_relaxed);
     Store(own_.head, now, std::memory_order_release);
   }
+  // Continues a queue that another process of this side wrote. The page is this side's own.
+  void Continue() {
+    filled_.store(Load(own_.head, std::memory_order_relaxed), std::memory_order_relaxed);
+    taken_ = Load(other_.taken, std::memory_order_acquire);
+    const uint64_t filled = this->filled();
+    broken_ = taken_ > filled || filled - taken_ > capacity();
+  }
   // On any thread; writes nothing. Whether there may be room for `slots` slots.
   bool MayHaveRoom(uint64_t slots) const {
     return filled() + slots - Load(other_.taken, std::memory_order_acquire) <= capacity();
@@ -156,13 +163,20 @@ class Reader {
   }
   // Allows the writer to refill the slots of the copied entry. REQUIRES: Copy returned its length.
   void Take() {
-    const uint64_t taken = taken_.load(std::memory_order_relaxed) + copied_;
-    taken_.store(taken, std::memory_order_release);
-    Store(own_.taken, taken, std::memory_order_release);
+    Advance();
+    Show(taken());
   }
+  // Take in two steps: Copy returns the entries behind the copied one from now on, and the writer may refill its slots
+  // once Show has passed them.
+  void Advance() { taken_.store(taken() + copied_, std::memory_order_release); }
+  void Show(uint64_t taken) { Store(own_.taken, taken, std::memory_order_release); }
+  // Continues to read for a side that another process was. The page is this side's own.
+  void Continue() { taken_.store(head_ = Load(own_.taken, std::memory_order_relaxed), std::memory_order_relaxed); }
   // Every entry that was taken has been served, and its completions are in this side's queue.
   void Serve() { Store(own_.served, taken_.load(std::memory_order_relaxed), std::memory_order_release); }
   uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  // Slots of the entry that Copy has returned.
+  uint64_t copied() const { return copied_; }
   // True after the writer has filled more slots than there are, or a malformed entry.
   bool broken() const { return broken_; }
 
@@ -204,6 +218,9 @@ class Doorbell {
   // queue, execute a fence, and check each queue.
   void Announce() { Store(own_.asleep, ++sleep_, std::memory_order_relaxed); }
   void Wake() { Store(own_.asleep, 0, std::memory_order_relaxed); }
+  // Continues for a side that another process was. The other side compares the numbers of sleeps, so they must be new:
+  // `last` is greater than all numbers of before.
+  void Continue(uint64_t last) { sleep_ = last; }
 
  private:
   Progress& own_;

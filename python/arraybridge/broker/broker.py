@@ -296,7 +296,7 @@ class Broker(Session):
                 back as `arraybridge.Record` and as plain values. None: those of imported modules. In neither case a
                 module is imported or code of a class executed: `__init__` and `__post_init__` do not run.
             newer_than: with a name: only a generation that is newer than this Share's, or than this number; `wait` waits
-                for it. After a restart of the broker generations count anew: a Share knows that, a number does not.
+                for it. If a broker was lost with its daemon, generations count anew: a Share knows that, a number does not.
             info: returns Got(array, share): the usual result, and its Share, for `newer_than` of the next call.
 
         Raises:

@@ -1,11 +1,17 @@
-"""A child is a daemon that this process started. An embedded one outlives it; a private one ends with its Broker."""
+"""A child is a daemon that this process started. An embedded one outlives it; a private one ends with its Broker.
+
+Each runs under a keeper (arraybridged --keeper), so a crash of the daemon loses nothing. $ARRAYBRIDGE_KEEPER "off" starts
+it without one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 import weakref
@@ -24,6 +30,12 @@ class _Daemon(subprocess.Popen[bytes]):
 
     def __del__(self) -> None:
         return None
+
+    def kill_all(self) -> None:
+        """Kills and reaps the keeper, and the daemon with it: they are a process group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
 
 
 # Kept to be reaped: private daemons at their end, embedded ones when another is started.
@@ -67,7 +79,8 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         raise lack from error
     record = directory / "arraybridged.log"
     try:
-        command = [_bin.path("arraybridged"), "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
+        keeper = [] if os.environ.get("ARRAYBRIDGE_KEEPER") == "off" else ["--keeper"]
+        command = [_bin.path("arraybridged"), *keeper, "--directory", str(directory), "--embedded", "--ready-fd", str(tell)]
         linger = os.environ.get("ARRAYBRIDGE_LINGER")
         if linger:
             command += ["--linger", linger]
@@ -96,8 +109,7 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     finally:  # also on Ctrl-C
         os.close(ready)
         if not is_ready:
-            child.kill()
-            child.wait()
+            child.kill_all()
     if not is_ready:
         what = f"the broker was started in {directory} and did not get ready within {READY_SECONDS:g} s"
         raise BrokerUnavailable(f"{what}; its last output says why: {_tail(record)}", code=14)
@@ -133,8 +145,7 @@ class Private:
         try:
             self._child.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+            self._child.kill_all()
         os.close(self._life)
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -61,9 +61,10 @@ class UnwaitedPublishesTest : public ::testing::Test {
   }
   // Serves at most so many requests. A request with the message "refused" fails.
   void Serve(uint64_t most = kAll) {
-    const auto served = queue_->ServePublishes(most, SessionQueue::Others::kStop, [](std::string_view message) {
-      return message == "refused" ? AlreadyExists("it is there").Because("NAME_TAKEN") : Ok();
-    });
+    const auto served =
+        queue_->ServePublishes(most, SessionQueue::Others::kStop, [](uint64_t /*request*/, std::string_view message) {
+          return message == "refused" ? AlreadyExists("it is there").Because("NAME_TAKEN") : Ok();
+        });
     EXPECT_TRUE(served.ok());
   }
   void Confirm() { unwaited().Confirm(); }

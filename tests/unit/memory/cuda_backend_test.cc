@@ -1,9 +1,12 @@
 // Both GPU backends on the simulated driver: sizes, limits, failures and leaks. The conformance test checks what a
 // borrower sees of a block.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "daemon/memory/cuda/cuda_ipc_backend.h"
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
+#include "daemon/memory/cuda/device_nodes.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge {
@@ -101,7 +104,8 @@ TEST_P(CudaBackendTest, NoMoreIsHandedOutThanTheCapacityPercentage) {
 
 // If any call fails, the error names it and nothing is leaked.
 TEST_P(CudaBackendTest, EveryCallMayFail) {
-  const std::vector<std::string> vmm = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"};
+  const std::vector<std::string> vmm = {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemAddressReserve",
+                                        "cuMemMap", "cuMemSetAccess"};
   const std::vector<std::string> both = {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuMemsetD8Async",
                                          "cuStreamSynchronize"};
   std::vector<std::string> symbols = GetParam() == HandleKind::kCudaVmm ? vmm : std::vector<std::string>{"cuMemAlloc"};
@@ -121,6 +125,53 @@ TEST_P(CudaBackendTest, EveryCallMayFail) {
       ExpectNothingLeft();
     });
   }
+}
+
+TEST_P(CudaBackendTest, OnlyMemoryWithADescriptorIsAdopted) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    {
+      const Made made = Make(GetParam(), "own;memory=67108864");
+      const Device device = made.backend->devices()[0];
+      {
+        auto block = made.backend->Allocate(device, kBlock);
+        ASSERT_TRUE(block.ok());
+        const int stored = (*block)->descriptor();
+        EXPECT_EQ(stored >= 0, GetParam() == HandleKind::kCudaVmm);
+        auto adopted = made.backend->Adopt(device, kBlock, UniqueFd(::dup(stored)));
+        if (GetParam() == HandleKind::kCudaIpc) {
+          EXPECT_EQ(adopted.status().code(), Code::kUnimplemented);
+          return;
+        }
+        ASSERT_TRUE(adopted.ok()) << adopted.status().ToString();
+        EXPECT_EQ(made.backend->usage(device).allocated_bytes, 2 * kBlock) << "each is charged";
+        block->reset();
+        EXPECT_EQ((*adopted)->size(), kBlock);
+        EXPECT_GE((*adopted)->descriptor(), 0) << "for the daemon after the next one";
+        EXPECT_TRUE((*adopted)->Export(Access::kRead)->descriptor.valid());
+      }
+      const UniqueFd no_memory(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      EXPECT_FALSE(made.backend->Adopt(device, kBlock, UniqueFd(::dup(no_memory.get()))).ok());
+      EXPECT_FALSE(made.backend->Adopt(device, kBlock + 1, UniqueFd(::dup(no_memory.get()))).ok());
+    }
+    ExpectNothingLeft();
+  });
+}
+
+TEST(DeviceNodesTest, TheOpenNodesAreThoseWithANumber) {
+  const std::string prefix = testing::TempDir() + "node" + std::to_string(::getpid()) + "_";
+  std::vector<UniqueFd> open;
+  for (const char* const name : {"7", "0", "ctl", "", "1x"}) {
+    open.emplace_back(::open((prefix + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_TRUE(open.back().valid());
+    ::unlink((prefix + name).c_str());
+  }
+  EXPECT_THAT(OpenDeviceNodes(prefix), testing::IsEmpty()) << "the kernel marks a deleted file";
+  open.emplace_back(::open((prefix + "12").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  open.emplace_back(::open((prefix + "ctl").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  open.emplace_back(::dup(open[open.size() - 2].get()));
+  EXPECT_THAT(OpenDeviceNodes(prefix), testing::ElementsAre(12u));
+  ::unlink((prefix + "12").c_str());
+  ::unlink((prefix + "ctl").c_str());
 }
 
 TEST_P(CudaBackendTest, OnlyAGpuThatFailedPermanentlyIsOutOfService) {

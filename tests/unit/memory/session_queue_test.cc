@@ -31,7 +31,7 @@ class DaemonQueueTest : public ::testing::Test {
   }
 
   Result<uint64_t> Serve(uint64_t most = kAll, Others others = Others::kStop) {
-    return queue_->ServePublishes(most, others, [&](std::string_view message) -> Status {
+    return queue_->ServePublishes(most, others, [&](uint64_t /*request*/, std::string_view message) -> Status {
       published_.emplace_back(message);
       if (message != "refused") return Ok();
       return AlreadyExists("it is there").Because("NAME_TAKEN");
@@ -106,7 +106,8 @@ TEST_F(DaemonQueueTest, AFailedPublishHasACompletionOfOneSlotBeforeServedPassesI
 TEST_F(DaemonQueueTest, AReasonIsTruncatedToOneSlot) {
   client_.Publish("x", 1);
   const std::string reason(1000, 'R');
-  ASSERT_TRUE(queue_->ServePublishes(1, Others::kStop, [&](auto) { return Internal("").Because(reason); }).ok());
+  ASSERT_TRUE(
+      queue_->ServePublishes(1, Others::kStop, [&](uint64_t, auto) { return Internal("").Because(reason); }).ok());
   const auto failed = client_.Reap();
   ASSERT_TRUE(failed);
   EXPECT_EQ(failed->payload.size(), session_queue::kOneSlotBytes);
@@ -167,7 +168,7 @@ TEST_F(DaemonQueueTest, AnImpossibleHeadEndsIt) {
     session_queue::Entry entry;
     EXPECT_EQ(queue->Take(entry).status().code(), Code::kInvalidArgument);
     EXPECT_FALSE(queue->HasRequest()) << "no further request is taken";
-    EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](auto) { return Ok(); }), 0u);
+    EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](uint64_t, auto) { return Ok(); }), 0u);
   }
 }
 
@@ -282,7 +283,7 @@ TEST(UnsealedQueueTest, NoRequestIsTakenBeforeTheSealAndTheMemoryStays) {
   QueueClient client(requests, completions);
   client.Publish("early", 1);
   EXPECT_FALSE(queue->HasRequest());
-  EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](auto) { return Ok(); }), 0u);
+  EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](uint64_t, auto) { return Ok(); }), 0u);
   EXPECT_EQ(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, completions.get(), 0), MAP_FAILED);
   ASSERT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
   ASSERT_TRUE(queue->Seal([] {}).ok());
@@ -300,7 +301,7 @@ TEST_F(DaemonQueueTest, TwoThreadsServeEachPublishOnceAndInOrder) {
   std::atomic<uint64_t> wrong{0};
   const auto serve = [&](Others others) {
     while (next.load() <= kRounds) {
-      const auto served = queue_->ServePublishes(16, others, [&](std::string_view message) {
+      const auto served = queue_->ServePublishes(16, others, [&](uint64_t, std::string_view message) {
         if (message != std::to_string(next.load())) wrong.fetch_add(1);
         next.fetch_add(1);
         return Ok();

@@ -1,7 +1,9 @@
 #include "daemon/service/system/listener.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +17,7 @@
 #include <string>
 
 #include "tests/unit/service/lifeline_client.h"
+#include "tests/unit/service/passed.h"
 
 namespace arraybridge {
 namespace {
@@ -161,6 +164,154 @@ TEST_F(ListenerTest, ItsEndLeavesTheSocketsOfAnother) {
   first->reset();
   EXPECT_TRUE(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).valid());
   EXPECT_TRUE(ConnectTo(config_.grpc_path, SOCK_STREAM).valid());
+}
+
+// A store whose holder is this test.
+class HeldHere final : public DescriptorStore {
+ public:
+  Status Store(std::span<const Entry> entries, Until = Until::kHandled) override {
+    for (const Entry& each : entries) held.emplace_back(std::string(each.name), Aside(::dup(each.fd)));
+    return Ok();
+  }
+  void Remove(std::string_view name) override {
+    std::erase_if(held, [name](const auto& each) { return each.first == name; });
+  }
+  Usage usage() const override { return {}; }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, fd] : held) all.push_back(name);
+    return all;
+  }
+  // As the next daemon receives them.
+  PassedSockets PassedOn() const {
+    std::vector<std::pair<std::string, int>> descriptors;
+    for (const auto& [name, fd] : held) descriptors.emplace_back(name, fd.get());
+    auto passed = Passed(descriptors);
+    AB_CHECK(passed.ok());
+    return *std::move(passed);
+  }
+
+  std::vector<std::pair<std::string, UniqueFd>> held;
+};
+
+// The first daemon of a directory has been killed: its files are left, and the store has its sockets.
+class OutageTest : public ListenerTest {
+ protected:
+  OutageTest() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;  // for Aside
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const auto first = Listener::Open(config_, {}, &store_);
+    AB_CHECK(first.ok());
+    (*first)->LeaveFiles(true);
+  }
+  std::unique_ptr<Listener> Next(const Config& config) {
+    PassedSockets passed = store_.PassedOn();
+    auto next = Listener::Open(config, std::move(passed), &store_);
+    EXPECT_TRUE(next.ok()) << next.status().ToString();
+    return next.ok() ? *std::move(next) : nullptr;
+  }
+
+  HeldHere store_;
+};
+
+TEST_F(OutageTest, AClientThatConnectsMeanwhileIsServedByTheNextDaemon) {
+  ASSERT_EQ(store_.held.size(), 2u);
+  const auto names = store_.names();
+  const UniqueFd early = Aside(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).release());
+  ASSERT_TRUE(early.valid());
+  const auto next = Next(config_);
+  ASSERT_NE(next, nullptr);
+  std::promise<Connection> accepted;
+  next->Start([&](Connection c) { accepted.set_value(std::move(c)); }, [](Connection) {}, [](Connection) {});
+  EXPECT_EQ(accepted.get_future().get().peer.process_id, static_cast<uint64_t>(::getpid()));
+  EXPECT_EQ(store_.names(), names);
+}
+
+TEST_F(OutageTest, ADaemonThatEndsForGoodRemovesTheFilesOfItsSockets) {
+  Next(config_)->LeaveFiles(false);
+  EXPECT_FALSE(std::filesystem::exists(config_.lifeline_path));
+  EXPECT_FALSE(std::filesystem::exists(config_.grpc_path));
+}
+
+TEST_F(OutageTest, ADaemonThatCannotStartLeavesTheFilesToTheNextOne) {
+  Next(config_);  // ends before it says how
+  EXPECT_TRUE(std::filesystem::exists(config_.lifeline_path));
+}
+
+TEST_F(OutageTest, ADeletedFileIsBoundAgain) {
+  const std::string other_door = store_.names()[1];
+  std::filesystem::remove(config_.lifeline_path);
+  Next(config_)->LeaveFiles(true);
+  EXPECT_TRUE(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).valid());  // it waits in the store's new socket
+  ASSERT_EQ(store_.held.size(), 2u);
+  EXPECT_THAT(store_.names(), ::testing::Contains(other_door));
+}
+
+TEST_F(OutageTest, AFileThatAnotherDeadDaemonLeftThereIsReplaced) {
+  std::filesystem::remove(config_.lifeline_path);
+  {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, config_.lifeline_path.data(), config_.lifeline_path.size());
+    const UniqueFd dead(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(dead.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  const auto next = Next(config_);
+  EXPECT_TRUE(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).valid());
+}
+
+TEST_F(OutageTest, AnotherPathInTheConfigurationMovesTheSocket) {
+  const std::string old = config_.lifeline_path;
+  config_.lifeline_path += "2";
+  const auto next = Next(config_);
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(ConnectTo(config_.lifeline_path, SOCK_SEQPACKET).valid());
+  EXPECT_EQ(store_.held.size(), 2u);
+}
+
+TEST_F(OutageTest, ADoorThatIsOffIsNoLongerStored) {
+  config_.grpc_path.clear();
+  const auto next = Next(config_);
+  EXPECT_FALSE(std::filesystem::exists(config_.directory + "/broker.sock"));
+  EXPECT_EQ(store_.held.size(), 1u);
+}
+
+TEST_F(OutageTest, SocketsOverTcpKeepTheirPortsAndGoWithTheirEndpoint) {
+  config_.tcp_listen = {"127.0.0.1:0", "127.0.0.2:0"};
+  ASSERT_NE(Next(config_), nullptr);
+  ASSERT_EQ(store_.held.size(), 4u);
+  const auto names = store_.names();
+  ASSERT_NE(Next(config_), nullptr);
+  EXPECT_EQ(store_.names(), names) << "none is bound anew";
+  config_.tcp_listen = {"127.0.0.2:0", "127.0.0.3:0"};
+  ASSERT_NE(Next(config_), nullptr);
+  EXPECT_EQ(store_.held.size(), 4u);
+  EXPECT_THAT(store_.names(), ::testing::Contains(names[3]));
+  config_.tcp_listen.clear();
+  ASSERT_NE(Next(config_), nullptr);
+  EXPECT_EQ(store_.held.size(), 2u);
+}
+
+TEST_F(OutageTest, AnEndpointWithoutAPortTakesNoSocketThatAnotherEndpointNames) {
+  config_.tcp_listen = {"127.0.0.1:0"};
+  ASSERT_NE(Next(config_), nullptr);
+  sockaddr_in bound{};
+  socklen_t size = sizeof bound;
+  for (const auto& [name, fd] : store_.held) {
+    if (name.starts_with("tcp")) ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size);
+  }
+  config_.tcp_listen.push_back(Concat("127.0.0.1:", ntohs(bound.sin_port)));
+  ASSERT_NE(Next(config_), nullptr);
+  EXPECT_EQ(store_.held.size(), 4u);
+}
+
+TEST_F(OutageTest, AnotherDaemonOfTheDirectoryDoesNotStart) {
+  const auto other = Listener::Open(config_);
+  ASSERT_EQ(other.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(other.status().message(), HasSubstr("already serves"));
 }
 
 TEST_F(ListenerTest, APathTheKernelCannotHoldIsNamed) {

@@ -58,7 +58,8 @@ TEST_F(LogTest, AReaderThatDoesNotKeepUpLosesLinesAndHearsHowMany) {
   const auto taken = static_cast<size_t>(std::count(first.begin(), first.end(), '\n'));
   ASSERT_LT(taken, 10000u);
   log::Warn("the last");
-  const std::string dropped = "\"" + std::to_string(10000 - taken) + " lines were dropped: the log was not read\"}\n";
+  const std::string dropped =
+      "\"" + std::to_string(10000 - taken) + " lines were dropped: the log did not accept them\"}\n";
   EXPECT_THAT(Read(), AllOf(HasSubstr(dropped), HasSubstr("the last")));
   log::Warn("in peace");
   EXPECT_THAT(Read(), AllOf(HasSubstr("in peace"), Not(HasSubstr("dropped"))));
@@ -135,6 +136,7 @@ TEST_F(JournalTest, AValueWithALineEndIsCountedAndALongOneIsCut) {
 
 TEST_F(JournalTest, AJournalThatDoesNotKeepUpLosesLinesAndHearsHowMany) {
   ASSERT_TRUE(log::Start("info", "journald", path_).ok());
+  const uint64_t before = log::Dropped();
   uint64_t written = 0;
   for (; written < 100000; ++written) log::Info("line {}", written);  // more than a socket holds
   uint64_t taken = 0;
@@ -143,6 +145,7 @@ TEST_F(JournalTest, AJournalThatDoesNotKeepUpLosesLinesAndHearsHowMany) {
   log::Info("the last");
   const std::string told = Read();
   EXPECT_THAT(told, HasSubstr("MESSAGE=" + std::to_string(written - taken) + " lines were dropped"));
+  EXPECT_EQ(log::Dropped() - before, written - taken);
   EXPECT_THAT(told, HasSubstr("ARRAYBRIDGE_EVENT=lines_dropped"));
   EXPECT_THAT(Read(), HasSubstr("MESSAGE=the last"));
 }

@@ -48,5 +48,22 @@ TEST_F(SubjectsTest, EachKeepsItsNumberAndThereAreSoMany) {
   EXPECT_EQ(*subjects_.NumberOf({"a"}), *first);
 }
 
+TEST_F(SubjectsTest, ThoseOfAnEarlierDaemonKeepTheirNumbersAndNewOnesAreKept) {
+  std::vector<uint32_t> kept;
+  Status answer = Ok();
+  Subjects subjects(limits_, {{kFirstSubject, {"a"}}, {kFirstSubject + 2, {"b"}}},
+                    [&](uint32_t number, const std::vector<std::string>&) {
+                      kept.push_back(number);
+                      return answer;
+                    });
+  EXPECT_EQ(*subjects.NumberOf({"b"}), kFirstSubject + 2);
+  EXPECT_EQ(*subjects.NumberOf({"a"}), kFirstSubject);
+  EXPECT_EQ(*subjects.NumberOf({"c"}), kFirstSubject + 3) << "not that of a lost record";
+  answer = ResourceExhausted("no memory");
+  EXPECT_FALSE(subjects.NumberOf({"d"}).ok());
+  EXPECT_EQ(*subjects.NumberOf({"c"}), kFirstSubject + 3);
+  EXPECT_THAT(kept, ElementsAre(kFirstSubject + 3, kFirstSubject + 4));
+}
+
 }  // namespace
 }  // namespace arraybridge

@@ -97,15 +97,15 @@ class WireTest : public ::testing::Test {
 #define BOTH(name) Both<v1::name, wire::name>
 using AllMessages = ::testing::Types<
     BOTH(Device), BOTH(Handle), BOTH(ArraySpec), BOTH(ArraySpecs), BOTH(Fence), BOTH(Share), BOTH(GetServerInfoRequest),
-    BOTH(Limits), BOTH(RefusedKind), BOTH(DeviceInfo), BOTH(GetServerInfoResponse), BOTH(ClientCapabilities),
-    BOTH(OpenSessionRequest), BOTH(OpenSessionResponse), BOTH(SessionEvent), BOTH(Ticket), BOTH(RedeemRequest),
-    BOTH(BrowseRequest), BOTH(BrowseResponse), BOTH(RedeemResponse), BOTH(AllocateRequest), BOTH(Range),
-    BOTH(AllocateResponse), BOTH(MappedRequest), BOTH(MappedResponse), BOTH(PublishRequest), BOTH(PublishResponse),
-    BOTH(ShareRef), BOTH(AcquireRequest), BOTH(LeasedShare), BOTH(Sent), BOTH(Source), BOTH(AcquireResponse),
-    BOTH(OpenChannelRequest), BOTH(OpenChannelResponse), BOTH(CloseChannelRequest), BOTH(CloseChannelResponse),
-    BOTH(ReceiveRequest), BOTH(ExportRequest), BOTH(ExportResponse), BOTH(ReleaseRequest), BOTH(ShareNote),
-    BOTH(ReleaseResponse), BOTH(WithdrawRequest), BOTH(WithdrawResponse), BOTH(ListRequest), BOTH(ShareInfo),
-    BOTH(SessionInfo), BOTH(LeaseInfo), BOTH(NamespaceInfo), BOTH(ChannelInfo), BOTH(ChannelEndInfo),
+    BOTH(Limits), BOTH(RefusedKind), BOTH(DeviceInfo), BOTH(Life), BOTH(GetServerInfoResponse),
+    BOTH(ClientCapabilities), BOTH(OpenSessionRequest), BOTH(OpenSessionResponse), BOTH(SessionEvent), BOTH(Ticket),
+    BOTH(RedeemRequest), BOTH(BrowseRequest), BOTH(BrowseResponse), BOTH(RedeemResponse), BOTH(AllocateRequest),
+    BOTH(Range), BOTH(AllocateResponse), BOTH(MappedRequest), BOTH(MappedResponse), BOTH(PublishRequest),
+    BOTH(PublishResponse), BOTH(ShareRef), BOTH(AcquireRequest), BOTH(LeasedShare), BOTH(Sent), BOTH(Source),
+    BOTH(AcquireResponse), BOTH(OpenChannelRequest), BOTH(OpenChannelResponse), BOTH(CloseChannelRequest),
+    BOTH(CloseChannelResponse), BOTH(ReceiveRequest), BOTH(ExportRequest), BOTH(ExportResponse), BOTH(ReleaseRequest),
+    BOTH(ShareNote), BOTH(ReleaseResponse), BOTH(WithdrawRequest), BOTH(WithdrawResponse), BOTH(ListRequest),
+    BOTH(ShareInfo), BOTH(SessionInfo), BOTH(LeaseInfo), BOTH(NamespaceInfo), BOTH(ChannelInfo), BOTH(ChannelEndInfo),
     BOTH(ListResponse), BOTH(GetStatsRequest), BOTH(GetStatsResponse), BOTH(Event), BOTH(WatchRequest),
     BOTH(WatchResponse), BOTH(InspectRequest), BOTH(Visit), BOTH(Offer), BOTH(InspectResponse), BOTH(Error)>;
 template <class... Each>

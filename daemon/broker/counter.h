@@ -1,0 +1,25 @@
+// A Counter hands out numbers that are never used twice: it can count in a word that outlives the process.
+#pragma once
+
+#include <cstdint>
+
+namespace arraybridge {
+
+// Not thread-safe.
+class Counter {
+ public:
+  Counter() = default;
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  uint64_t Next() { return ++*at_; }
+  uint64_t last() const { return *at_; }
+  // Counts on from the value of this word, which outlives the counter.
+  void ContinueIn(uint64_t& word) { at_ = &word; }
+
+ private:
+  uint64_t own_ = 0;
+  uint64_t* at_ = &own_;
+};
+
+}  // namespace arraybridge

@@ -1,0 +1,60 @@
+#include "daemon/http_pages.h"
+
+#include <string>
+#include <utility>
+
+#include "daemon/service/http/status_page.h"
+#include "daemon/service/telemetry/log.h"
+#include "proto/boundary/endpoint.h"
+
+namespace arraybridge {
+namespace {
+
+// The stored socket that listens on `address`; invalid if there is none. The others are removed from the store.
+UniqueFd TakeFitting(std::vector<StoredDescriptor> own, const std::string& address, DescriptorStore* store) {
+  UniqueFd fitting;
+  for (StoredDescriptor& each : own) {
+    if (!fitting.valid() && IsListeningOn(each.fd.get(), address)) {
+      fitting = std::move(each.fd);
+      continue;
+    }
+    each.fd.reset();
+    if (store != nullptr) store->Remove(each.name);
+  }
+  return fitting;
+}
+
+// A new socket, which is stored. A removed one may have the same port, so the holder must have closed it before; if the
+// holder does not answer, binding tells.
+Result<UniqueFd> Listen(const std::string& address, DescriptorStore* store) {
+  if (store != nullptr) static_cast<void>(store->Store({}));
+  auto socket = Http::Listen(address);
+  if (!socket.ok() || store == nullptr) return socket;
+  const std::string name = PassedSockets::OwnName(PassedSockets::kHttp, {});
+  const DescriptorStore::Entry entry{name, socket->get()};
+  if (const Status stored = store->Store({&entry, 1}); !stored.ok()) {
+    log::Warn("the http socket is not kept while the broker restarts: {}", stored.message());
+  }
+  return socket;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* store, const Config& config,
+                                       const Broker& broker, const Verbs& verbs, const Metrics& metrics) {
+  // With the manager's socket, or without an address, an own socket is no longer wanted.
+  const bool has_managers = sockets.of_manager.valid();
+  UniqueFd own = TakeFitting(std::move(sockets.own), has_managers ? std::string() : config.http_listen, store);
+  if (!has_managers && config.http_listen.empty()) return std::unique_ptr<Http>();
+  auto socket = has_managers  ? Result<UniqueFd>(std::move(sockets.of_manager))
+                : own.valid() ? Result<UniqueFd>(std::move(own))
+                              : Listen(config.http_listen, store);
+  if (!socket.ok()) return socket.status();
+  auto http = Http::Adopt(*std::move(socket),
+                          {[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
+                           [&verbs] { return !verbs.draining(); }, config.http_hosts});
+  if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
+  return http;
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,106 @@
+#include "daemon/take_over.h"
+
+#include <fcntl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <set>
+#include <string>
+
+#include "daemon/broker/recovery/journal.h"
+#include "daemon/memory/cuda/device_nodes.h"
+#include "daemon/service/telemetry/log.h"
+#include "proto/boundary/unique_fd.h"
+
+namespace arraybridge {
+namespace {
+
+// Stores one descriptor for each device node that the driver has opened here, and drops those of other nodes. A
+// duplicate of the driver's own would keep what belongs to this process, so the node is opened once more.
+void StoreDeviceNodes(DescriptorStore& store, std::set<std::string> stored) {
+  for (const uint64_t number : OpenDeviceNodes()) {
+    const std::string name = StoredName(kStoredDeviceNode, number);
+    if (stored.erase(name) > 0) continue;
+    const std::string path = Concat(kDeviceNodes, number);
+    const UniqueFd node(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const DescriptorStore::Entry entry{name, node.get()};
+    const Status kept = node.valid() ? store.Store({&entry, 1}) : Unavailable("it cannot be opened");
+    if (!kept.ok()) log::Warn("{} is not kept open for the next daemon: {}", path, kept.message());
+  }
+  for (const std::string& other : stored) store.Remove(other);
+}
+
+void Report(const Recovered& is, Clock::duration took) {
+  log::Warn(
+      {log::Topic::kRecovered,
+       {{"life", std::to_string(is.life)},
+        {"shares", std::to_string(is.shares)},
+        {"sessions", std::to_string(is.session_count())},
+        {"bytes", std::to_string(is.bytes)},
+        {"lost_shares", std::to_string(is.lost_shares)}}},
+      "life {} of this broker: took over {} shares, {} sessions and {} bytes in {} ms; lost {} shares; {} damaged "
+      "records",
+      is.life, is.shares, is.session_count(), is.bytes,
+      std::chrono::duration_cast<std::chrono::milliseconds>(took).count(), is.lost_shares, is.damaged_records);
+  for (const Recovered::Lost& lost : is.lost) {
+    log::Warn("lost: share '{}' of namespace '{}': {}", lost.share, lost.ns, lost.why);
+  }
+}
+
+}  // namespace
+
+Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<StoredDescriptor> stored) {
+  TakenOver taken;
+  if (store == nullptr) return taken;
+  std::vector<StoredDescriptor> files;
+  std::vector<LiveClient> clients;
+  std::set<std::string> nodes;
+  for (StoredDescriptor& each : stored) {
+    if (each.name[0] == kStoredDeviceNode) {
+      nodes.insert(each.name);
+      continue;
+    }
+    if (each.name[0] != kStoredLifeline) {
+      files.push_back(std::move(each));
+      continue;
+    }
+    Connection connection = IdentifyLifeline(std::move(each.fd));
+    if (!connection.socket.valid()) {
+      store->Remove(each.name);
+      continue;
+    }
+    const SessionId session{std::strtoull(each.name.c_str() + 1, nullptr, 10)};
+    clients.push_back({session, connection.peer});
+    taken.lifelines.emplace_back(session, std::move(connection));
+  }
+  const auto begun = Clock::now();
+  auto recovered = broker.Recover(*store, std::move(files), clients);
+  if (!recovered.ok() && recovered.status().reason() == "STORE_FULL") {
+    for (const auto& [session, connection] : taken.lifelines) {
+      store->Remove(StoredName(kStoredLifeline, Number(session)));
+    }
+    taken.lifelines.clear();
+    log::Error("if this daemon ends, everything that it holds is lost: {}", recovered.status().message());
+    return taken;
+  }
+  if (!recovered.ok()) return recovered.status();
+  taken.recovered = *std::move(recovered);
+  const std::set<SessionId> sessions(taken.recovered.sessions.begin(), taken.recovered.sessions.end());
+  std::erase_if(taken.lifelines, [&](const auto& each) {
+    if (sessions.contains(each.first)) return false;
+    store->Remove(StoredName(kStoredLifeline, Number(each.first)));
+    return true;
+  });
+  StoreDeviceNodes(*store, std::move(nodes));
+  if (taken.recovered.life > 1) Report(taken.recovered, Clock::now() - begun);
+  return taken;
+}
+
+Life LifeOf(const Recovered& recovered, const ManagerStore* store, bool stores) {
+  const bool is_first = store == nullptr || recovered.life == 1;
+  return {recovered, static_cast<int64_t>(std::time(nullptr)), is_first ? std::string() : store->LastEnd(), store,
+          stores || store == nullptr};
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,31 @@
+// TakeOver makes this daemon the next life of its broker: it sorts what the daemon before it has stored, and the broker
+// rebuilds its tables from that.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "daemon/memory/descriptor_store.h"
+#include "daemon/service/system/listener.h"
+#include "daemon/service/system/manager_store.h"
+#include "daemon/service/telemetry/life.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// The state that the previous daemon stored, taken over by the broker.
+struct TakenOver {
+  Recovered recovered;
+  std::vector<std::pair<SessionId, Connection>> lifelines;
+};
+
+// Reports what was taken over and what is lost. `store`: null: there is nothing to take over, and the broker stores
+// nothing. A store without room even for the journal is as none, and the log says so. Any error: the daemon must not
+// serve; the store keeps everything for the next attempt.
+Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<StoredDescriptor> stored);
+
+// `stores`: whether the broker stores what it has.
+Life LifeOf(const Recovered& recovered, const ManagerStore* store, bool stores);
+
+}  // namespace arraybridge

@@ -1,13 +1,17 @@
 // A client of the broker that executes commands, one line at a time, so that a test can kill, stop, starve or fork
 // it between any two steps. Every answer is one line: "ok ..." or "error CODE reason message".
 //
-//   put NAME BYTES SEED [replace] [sealed] [late]   place and publish words that depend on SEED and their index; late:
-//                                            without waiting for the broker
+//   put NAME BYTES SEED [replace] [sealed] [late] [marked] [lifetime MS]
+//                                            place and publish words that depend on SEED and their index; late:
+//                                            without waiting for the broker; marked: the metadata states SEED
 //   tree NAME BYTES SEED COUNT               place and publish COUNT arrays as one share; the n-th has the words of
 //                                            SEED + n
 //   storm PREFIX BYTES SEED ROUNDS           put PREFIX/0, PREFIX/1 ... late; withdraw all but the newest few
+//   scatter PREFIX MOST SEED ROUNDS EVERY    put arrays of 8 to MOST bytes, each magnitude equally often; withdraw each
+//                                            256 rounds later, but not each EVERY-th; number and bytes of the rest
 //   place BYTES                              place and keep, never publish
 //   get NAME SEED [private] [wait MS]        acquire, check every word, keep
+//   look NAME                                get a marked share: generation and seed
 //   many SEED NAME...                        acquire several at once, check and keep
 //   kinds                                    the kinds of handles of kept arrays
 //   check                                    check every kept array again
@@ -16,21 +20,38 @@
 //   withdraw NAME | stats | mine | list PREFIX | flush
 //   outcome MS                               the outcome of the last failed command: "done NAME GENERATION", or
 //                                            "not done CODE REASON"; waits up to MS
+//   open NAME send|receive                   open an end of a channel
+//   send NAME BYTES SEED MS                  into a channel; waits up to MS for room
+//   receive NAME MS                          from a channel; waits up to MS: sequence, stream and seed
+//   close NAME send|receive                  close an end in order
 //   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
+//   open_end NAME ROLE MODE CAPACITY         opens an end (sender, receiver) of a channel (queue, broadcast, latest)
+//   stream MS BYTES SEED                     sends for MS milliseconds, the n-th array with the words of SEED + n, and
+//                                            closes: the number of arrays. PeerGone of receivers is not an error
+//   receive_some COUNT SEED [gaps]           receives COUNT arrays, or until the stream ends (COUNT 0): the number of
+//                                            arrays, the first and last sequence; checks every word, and that none is
+//                                            missing without gaps
+//   send_some COUNT BYTES SEED               sends COUNT arrays like these
+//   visit NAME MS                            opens and closes a sending end again and again for MS milliseconds
+//   close_end                                closes the end
 //   fork                                     starts a child that inherits everything and waits for a signal
 //   fork_get NAME SEED                       starts a child that gets NAME on its own connection, drops the others
 //
-// With $FAULT_CLIENT_GPU, the path of a CUDA driver, all arrays are on its first GPU.
+// With $FAULT_CLIENT_BY_CALLS nothing travels in direct channels. With $FAULT_CLIENT_GPU, the path of a CUDA driver,
+// all arrays are on its first GPU.
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -39,30 +60,11 @@
 
 #include <arraybridge/broker.h>
 
+#include "tests/faults/channel_ends.h"
+#include "tests/faults/words.h"
+
 namespace arraybridge {
 namespace {
-
-uint64_t Word(uint64_t seed, uint64_t index) {
-  uint64_t x = seed * 0x9E3779B97F4A7C15ull + index + 1;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  return x ^ (x >> 27);
-}
-
-Status CheckWords(const View& view, uint64_t seed) {
-  const auto copy = view.device.type == kDeviceCpu ? Result<View>(view) : CopyToHeap(view);
-  if (!copy.ok()) return copy.status();
-  const auto* words = static_cast<const uint64_t*>(copy->data);
-  for (uint64_t i = 0; i < view.elements(); ++i) {
-    if (words[i] != Word(seed, i)) return Internal("word ", i, " of ", view.elements(), " is wrong");
-  }
-  return Ok();
-}
-
-// The n-th array of a share has the words of `seed` + n.
-Status CheckWords(const std::vector<View>& views, uint64_t seed) {
-  for (const View& view : views) AB_RETURN_IF_ERROR(CheckWords(view, seed++));
-  return Ok();
-}
 
 class FaultClient {
  public:
@@ -88,17 +90,12 @@ class FaultClient {
     bool written = false;
   };
 
-  static void Fill(const View& view, uint64_t seed) {
-    auto* const words = static_cast<uint64_t*>(view.data);
-    for (uint64_t i = 0; i < view.elements(); ++i) words[i] = Word(seed, i);
-  }
-
   Result<Placement> PlaceWords(uint64_t bytes, uint64_t seed, bool own, size_t count = 1) {
     const std::vector<ArraySpec> specs(count, {{1, 64, 1}, "uint64", {static_cast<int64_t>(bytes / 8)}, {}, 0});
     if (gpu_.has_value()) return CopyWords(specs, seed, own);
     auto placed = broker_.Empty(specs, own);
     if (!placed.ok()) return placed;
-    for (const View& view : placed->views()) Fill(view, seed++);
+    for (const View& view : placed->views()) FillWords(view, seed++);
     return placed;
   }
 
@@ -110,7 +107,7 @@ class FaultClient {
       auto view = Describe(words.back().data(), spec.type, spec.shape, {}, {}, true, nullptr);
       if (!view.ok()) return view.status();
       view->dtype = spec.dtype;
-      Fill(*view, seed++);
+      FillWords(*view, seed++);
       views.push_back(*std::move(view));
     }
     return broker_.Place(views, own, *gpu_);
@@ -126,6 +123,9 @@ class FaultClient {
       options.replace |= flag == "replace";
       options.sealed |= flag == "sealed";
       options.wait &= flag != "late";
+      if (flag == "marked") options.metadata = std::to_string(seed);
+      int milliseconds = 0;
+      if (flag == "lifetime" && words >> milliseconds) options.lifetime = std::chrono::milliseconds(milliseconds);
     }
     auto share = [&]() -> Result<Share> {
       auto placed = PlaceWords(bytes, seed, options.sealed);
@@ -169,6 +169,45 @@ class FaultClient {
     return Concat(broker_.client_stats().unwaited_publishes);
   }
 
+  // Every magnitude from 8 bytes to `most` occurs equally often.
+  static uint64_t SomeSize(uint64_t random, uint64_t most) {
+    uint64_t magnitudes = 1;
+    while (8ull << magnitudes <= most) ++magnitudes;
+    const uint64_t least = 8ull << random % magnitudes;
+    return std::min(most, least + random / magnitudes % least) / 8 * 8;
+  }
+
+  Result<std::string> Scatter(std::istringstream& words) {
+    constexpr size_t kLive = 256;  // besides those that stay
+    std::string prefix;
+    uint64_t most = 0, seed = 0, rounds = 0, every = 0, kept = 0, kept_bytes = 0;
+    words >> prefix >> most >> seed >> rounds >> every;
+    std::deque<std::string> live;
+    for (uint64_t i = 0; i < rounds + kLive; ++i) {
+      if (i < rounds) {
+        const uint64_t bytes = SomeSize(Word(seed, i), most);
+        const bool keep = i % every == 0;
+        const std::string name = Concat(prefix, keep ? "/kept/" : "/gone/", i);
+        AB_RETURN_IF_ERROR(PutWords(name, bytes, i));
+        if (!keep) live.push_back(name);
+        kept += keep ? 1 : 0;
+        kept_bytes += keep ? bytes : 0;
+      }
+      if (live.size() <= kLive && (i < rounds || live.empty())) continue;
+      AB_RETURN_IF_ERROR(broker_.Withdraw({live.front(), 0, 0}));
+      live.pop_front();
+    }
+    return Concat("number=", kept, " bytes=", kept_bytes);
+  }
+
+  Status PutWords(const std::string& name, uint64_t bytes, uint64_t seed) {
+    const auto placed = PlaceWords(bytes, seed, false);
+    if (!placed.ok()) return placed.status();
+    Broker::PublishOptions options;
+    options.name = name;
+    return broker_.Publish(*placed, options).status();
+  }
+
   Result<std::string> Place(std::istringstream& words) {
     uint64_t bytes = 0;
     words >> bytes;
@@ -197,6 +236,56 @@ class FaultClient {
     const uint64_t generation = acquired->share->generation;
     kept_.push_back({*std::move(acquired), seed});
     return Concat(generation, " ", kept_.size());
+  }
+
+  Result<std::string> Look(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    auto acquired = broker_.Acquire({name, 0, 0});
+    if (!acquired.ok()) return acquired.status();
+    const Share share = *acquired->share;
+    const uint64_t seed = std::stoull(share.metadata);
+    AB_RETURN_IF_ERROR(CheckWords(acquired->views, seed));
+    kept_.push_back({*std::move(acquired), seed});
+    return Concat(share.generation, " ", seed);
+  }
+
+  static Channel::Role RoleIn(std::istringstream& words) {
+    std::string role;
+    words >> role;
+    return role == "send" ? Channel::Role::kSender : Channel::Role::kReceiver;
+  }
+
+  Result<std::string> Open(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    AB_RETURN_IF_ERROR(ends_.Open(broker_, name, RoleIn(words)));
+    return std::string();
+  }
+
+  Result<std::string> Send(std::istringstream& words) {
+    std::string name;
+    uint64_t bytes = 0, seed = 0;
+    int milliseconds = 0;
+    words >> name >> bytes >> seed >> milliseconds;
+    const auto placed = PlaceWords(bytes, seed, false);
+    if (!placed.ok()) return placed.status();
+    AB_RETURN_IF_ERROR(ends_.Send(name, *placed, seed, std::chrono::milliseconds(milliseconds)));
+    return std::string();
+  }
+
+  Result<std::string> Receive(std::istringstream& words) {
+    std::string name;
+    int milliseconds = 0;
+    words >> name >> milliseconds;
+    return ends_.Receive(name, std::chrono::milliseconds(milliseconds));
+  }
+
+  Result<std::string> Close(std::istringstream& words) {
+    std::string name;
+    words >> name;
+    AB_RETURN_IF_ERROR(ends_.Close(name, RoleIn(words)));
+    return std::string();
   }
 
   Result<std::string> Many(std::istringstream& words) {
@@ -306,6 +395,85 @@ class FaultClient {
     return Concat("not done ", CodeName(outcome->status.code()), " ", outcome->status.reason());
   }
 
+  Result<std::string> OpenEnd(std::istringstream& words) {
+    std::string name, role, mode;
+    ChannelOptions options;
+    words >> name >> role >> mode >> options.capacity;
+    if (mode == "queue") options.mode = ChannelMode::kQueue;
+    if (mode == "broadcast") options.mode = ChannelMode::kBroadcast;
+    if (mode == "latest") options.mode = ChannelMode::kLatest;
+    auto opened =
+        broker_.OpenChannel(name, role == "sender" ? Channel::Role::kSender : Channel::Role::kReceiver, options);
+    if (!opened.ok()) return opened.status();
+    end_ = *std::move(opened);
+    return std::string();
+  }
+
+  Result<std::string> Stream(std::istringstream& words) {
+    int milliseconds = 0;
+    uint64_t bytes = 0, seed = 0, sent = 0;
+    words >> milliseconds >> bytes >> seed;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+    while (std::chrono::steady_clock::now() < until) {
+      auto placed = PlaceWords(bytes, seed + sent + 1, false);
+      if (!placed.ok()) return placed.status();
+      Status told = end_->Send(*placed, {.on_peer_death = PeerDeath::kWait});
+      if (!told.ok()) return told;
+      ++sent;
+    }
+    AB_RETURN_IF_ERROR(end_->Close());
+    return Concat(sent);
+  }
+
+  Result<std::string> SendSome(std::istringstream& words) {
+    uint64_t bytes = 0, seed = 0, count = 0;
+    words >> count >> bytes >> seed;
+    for (uint64_t i = 1; i <= count; ++i) {
+      auto placed = PlaceWords(bytes, seed + i, false);
+      if (!placed.ok()) return placed.status();
+      AB_RETURN_IF_ERROR(end_->Send(*placed, {}));
+    }
+    return std::string();
+  }
+
+  Result<std::string> ReceiveSome(std::istringstream& words) {
+    uint64_t count = 0, seed = 0, got = 0, first = 0, last = 0;
+    std::string flag;
+    words >> count >> seed >> flag;
+    while (count == 0 || got < count) {
+      auto received = end_->Receive({});
+      if (received.status().reason() == "CHANNEL_ENDED" && count == 0) break;
+      if (!received.ok()) return received.status();
+      const uint64_t sequence = received->sent.sequence;
+      if (first == 0) first = sequence;
+      const bool follows = flag == "gaps" ? sequence > last : last == 0 || sequence == last + 1;
+      if (!follows) return Internal("after ", last, " came ", sequence);
+      last = sequence;
+      AB_RETURN_IF_ERROR(CheckWords(received->views[0], seed + sequence));
+      ++got;
+    }
+    return Concat(got, " ", first, " ", last);
+  }
+
+  Result<std::string> Visit(std::istringstream& words) {
+    std::string name;
+    int milliseconds = 0;
+    uint64_t visits = 0;
+    words >> name >> milliseconds;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+    for (; std::chrono::steady_clock::now() < until; ++visits) {
+      auto opened = broker_.OpenChannel(name, Channel::Role::kSender);
+      if (!opened.ok()) return opened.status();
+      AB_RETURN_IF_ERROR(opened->Close());
+    }
+    return Concat(visits);
+  }
+
+  Result<std::string> CloseEnd() {
+    AB_RETURN_IF_ERROR(end_->Close());
+    return std::string();
+  }
+
   Result<std::string> Fork() {
     const pid_t child = ::fork();
     if (child < 0) return Internal("fork failed");
@@ -333,16 +501,24 @@ class FaultClient {
   }
 
   Broker broker_;
+  ChannelEnds ends_;
   const std::optional<Device> gpu_;
   Status failed_;  // the result of the last failed command
   std::vector<Placement> placements_;
   std::vector<Kept> kept_;
+  std::optional<Channel> end_;
   const std::map<std::string, Verb> verbs_ = {
       {"put", [this](auto& words) { return Put(words); }},
       {"tree", [this](auto& words) { return Tree(words); }},
       {"storm", [this](auto& words) { return Storm(words); }},
+      {"scatter", [this](auto& words) { return Scatter(words); }},
       {"place", [this](auto& words) { return Place(words); }},
       {"get", [this](auto& words) { return Get(words); }},
+      {"look", [this](auto& words) { return Look(words); }},
+      {"open", [this](auto& words) { return Open(words); }},
+      {"send", [this](auto& words) { return Send(words); }},
+      {"receive", [this](auto& words) { return Receive(words); }},
+      {"close", [this](auto& words) { return Close(words); }},
       {"many", [this](auto& words) { return Many(words); }},
       {"kinds", [this](auto&) { return Kinds(); }},
       {"check", [this](auto&) { return Check(); }},
@@ -359,12 +535,34 @@ class FaultClient {
        }},
       {"outcome", [this](auto& words) { return OutcomeOfFailed(words); }},
       {"churn", [this](auto& words) { return Churn(words); }},
+      {"open_end", [this](auto& words) { return OpenEnd(words); }},
+      {"stream", [this](auto& words) { return Stream(words); }},
+      {"send_some", [this](auto& words) { return SendSome(words); }},
+      {"receive_some", [this](auto& words) { return ReceiveSome(words); }},
+      {"visit", [this](auto& words) { return Visit(words); }},
+      {"close_end", [this](auto&) { return CloseEnd(); }},
       {"fork", [this](auto&) { return Fork(); }},
       {"fork_get", [this](auto& words) { return ForkGet(words); }},
   };
 };
 
+Result<std::string> Answer(FaultClient& client, const std::string& line) {
+  std::istringstream words(line);
+  return client.Do(words);
+}
+
+void Tell(const Result<std::string>& answer) {
+  if (answer.ok()) {
+    std::cout << "ok " << *answer << std::endl;
+    return;
+  }
+  const Status& status = answer.status();
+  std::cout << "error " << CodeName(status.code()) << " " << (status.reason().empty() ? "-" : status.reason()) << " "
+            << status.message() << std::endl;
+}
+
 int Serve(int argc, char** argv) {
+  constexpr size_t kLineBytesMax = 4096;  // reading one allocates nothing
   if (argc < 3) {
     std::cerr << "usage: fault_client ADDRESS NAMESPACE [TIMEOUT_MS [calls]]\n";
     return 2;
@@ -376,21 +574,20 @@ int Serve(int argc, char** argv) {
   if (argc > 3) options.timeout = std::chrono::milliseconds(std::atoi(argv[3]));
   options.catalogue = argc <= 4;  // "calls": every acquire is a call
   std::optional<Device> gpu;
+  options.direct_channels = std::getenv("FAULT_CLIENT_BY_CALLS") == nullptr;
   if (const char* const driver = std::getenv("FAULT_CLIENT_GPU"); driver != nullptr) {
     options.cuda_driver = driver;
     gpu = Device{kDeviceCuda, 0, {}};
   }
   FaultClient client(Broker(options), gpu);
-  for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    const auto answer = client.Do(words);
-    if (answer.ok()) {
-      std::cout << "ok " << *answer << std::endl;
-      continue;
+  std::string line;
+  line.reserve(kLineBytesMax);
+  while (std::getline(std::cin, line)) {
+    try {
+      Tell(Answer(client, line));
+    } catch (const std::bad_alloc&) {
+      std::cout << "error RESOURCE_EXHAUSTED BAD_ALLOC no memory" << std::endl;
     }
-    const Status& status = answer.status();
-    std::cout << "error " << CodeName(status.code()) << " " << (status.reason().empty() ? "-" : status.reason()) << " "
-              << status.message() << std::endl;
   }
   return 0;
 }

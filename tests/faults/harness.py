@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hardened import prefix as restrictions
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
@@ -31,7 +33,9 @@ HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, GET_STATS, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, EXPORT, RELEASE, WITHDRAW, REDEEM = 1, 11, 3, 4, 5, 6, 7, 8, 9, 12
 BROWSE, DOORBELL = 13, 17
 client_flags: list[str] = []  # arguments of every client; ["calls"]: every acquire is a call
+hardened = False  # every daemon without a prefix of its own runs under the restrictions of the shipped unit
 spin_us = 0  # of every daemon; if not 0, it polls session queues before it sleeps
+kept = False  # every daemon has a keeper, so it can be killed
 CALLS_BEFORE_QUEUE = 20  # more calls than client/lifeline/lifeline_queue.cc makes by the socket
 
 
@@ -171,6 +175,11 @@ class Client:
                 pipe.close()
 
 
+def child_of(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else pid
+
+
 class Daemon:
     """A real arraybridged in its own directory. `warden` is a client that reads its numbers.
 
@@ -185,12 +194,14 @@ class Daemon:
         environment: dict[str, str] | None = None,
         memory: Memory = HOST,
         capacity: int | None = None,
+        keeper: bool | None = None,
     ) -> None:
         self.directory = directory
+        self.has_keeper = kept if keeper is None else keeper
         self.memory = memory
         self.machine = memory.machine(capacity)
         self.flags = [*memory.flags(capacity), *flags]
-        self.prefix = prefix or []
+        self.prefix = prefix or (restrictions(directory) if hardened else [])
         self.environment = {**(environment or {}), **self.machine}
         self.clients: list[Client] = []
         self.start()
@@ -202,12 +213,12 @@ class Daemon:
         read, write = os.pipe()
         self.log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.prefix, str(DAEMON), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
+            [*self.prefix, str(DAEMON), *(["--keeper"] if self.has_keeper else []), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
             + ["--arena-idle", "100ms", "--spin-us", str(spin_us), *self.flags],
             pass_fds=[write],
             stdout=self.log,
             stderr=self.log,
-            env={**os.environ, **self.environment},
+            env={**os.environ, "KEEPER_SHORT_LIFE_MS": "0", **self.environment},
         )
         os.close(write)
         with os.fdopen(read) as lines:
@@ -218,10 +229,16 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        if not self.prefix:
-            return self.process.pid
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0]) if children else self.process.pid
+        """The daemon's, or a dead one's while the keeper starts the next one."""
+        pid = child_of(self.process.pid) if self.prefix else self.process.pid
+        return child_of(pid) if self.has_keeper else pid
+
+    def kill(self) -> int:
+        """Kills the daemon. REQUIRES: it has a keeper. Returns the process id of the next daemon, which may be starting."""
+        last = self.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(last, signal.SIGKILL)
+        return int(eventually("the next daemon starts", lambda: self.pid not in (last, self.process.pid) and self.pid))
 
     def client(self, namespace: str = "default", timeout_ms: int = 30_000, prefix: list[str] | None = None) -> Client:
         client = Client(self.directory, namespace, timeout_ms, prefix, self.machine)
@@ -405,8 +422,34 @@ def daemon_in(directory: Path, *flags: str, **more: Any) -> Iterator[Daemon]:
         for client in daemon.clients:
             client.kill()
         daemon.warden.kill()
-        daemon.process.kill()
+        for pid in {daemon.pid, daemon.process.pid}:  # a daemon outlives its keeper
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         daemon.process.wait()
         print(daemon.log_text()[-4000:])
         raise
     daemon.stop()
+
+
+@contextlib.contextmanager
+def outage(daemon: Daemon) -> Iterator[None]:
+    """Kills the daemon; its keeper starts the next one afterwards."""
+    last = daemon.pid
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    os.kill(last, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def stopped(daemon: Daemon) -> Iterator[None]:
+    """Stops the daemon meanwhile."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{daemon.pid}/stat")
+    eventually("it is stopped", lambda: f"{daemon.pid} (arraybridged) T" in stat.read_text())
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)

@@ -193,3 +193,37 @@ def try_stats(daemon: Daemon) -> dict[str, int]:
         return daemon.stats()
     except Refused:
         return {}
+
+
+@pytest.mark.not_over(["cuda_vmm", "cuda_ipc"], "device memory cannot be sealed")
+def test_a_refused_sealed_put_leaves_nothing(daemon: Daemon, ledger: Ledger) -> None:
+    """Its arena is unmapped by then, and idle later."""
+    writer = daemon.client()
+    writer.ask("put a 65536 1 sealed")
+    for _ in range(3):
+        with pytest.raises(Refused, match="ALREADY_EXISTS"):
+            writer.ask("put a 65536 2 sealed")
+    eventually("their arenas are given back", lambda: daemon.stats()["arenas"] == 1)
+    writer.ask("get a 1")
+    writer.ask("withdraw a")
+    writer.leave()
+    ledger.settle()
+
+
+@pytest.mark.not_over(["cuda_vmm", "cuda_ipc"], "device memory cannot be sealed")
+def test_a_sealed_share_that_is_replaced_gives_its_arena_back(daemon: Daemon, ledger: Ledger) -> None:
+    """Its maker lives on, and publishes nothing else from the arena."""
+    writer, reader = daemon.client(), daemon.client()
+    for number in range(20):
+        writer.ask(f"put a 65536 {number} sealed replace")
+        reader.ask(f"get a {number}")
+    eventually("only those that are read are left", lambda: daemon.stats()["arenas"] == 20)
+    reader.ask("check")
+    reader.ask("drop")
+    eventually("only the last one is left", lambda: daemon.stats()["arenas"] == 1)
+    writer.ask("withdraw a")
+    for client in (writer, reader):
+        client.leave()
+    ledger.settle()
+
+

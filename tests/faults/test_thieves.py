@@ -1,4 +1,4 @@
-"""Clients that misuse the descriptors they get, or name objects of others: faults 18-20."""
+"""Clients that misuse the descriptors they get, or name objects of others: faults 18-20, 32."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 from harness import (
     ACQUIRE,
     ALLOCATE,
+    CALLS_BEFORE_QUEUE,
     EXPORT,
     MAPPED,
     PUBLISH,
     REDEEM,
     RELEASE,
+    Client,
     Daemon,
     Ledger,
     RawLifeline,
     Refused,
+    client_flags,
     daemon_in,
+    eventually,
     raw_lifeline,
 )
 
@@ -183,3 +188,52 @@ def test_two_users_do_not_see_each_other(tmp_path: Path) -> None:
             ours.ask(f"withdraw {name}")
         ours.leave()
         ledger.settle()
+
+
+def areas_written_by(client: Client) -> list[tuple[int, int]]:
+    """Its shared pages that it maps writable, once it has all: it opens its queue beside its calls.
+
+    A client that acquires nothing without a call has no hazard page.
+    """
+    areas = []
+    for line in Path(f"/proc/{client.pid}/maps").read_text().splitlines():
+        area, rights, *_ = line.split()
+        if "/memfd:arraybridge" in line and rights.startswith("rw-s"):
+            begin, end = area.split("-")
+            areas.append((int(begin, 16), int(end, 16)))
+    client.ask("stats")
+    return areas if len(areas) >= (2 if "calls" in client_flags else 3) else []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="writing into another process needs root")
+def test_a_client_that_scribbles_over_all_its_memory(daemon: Daemon, ledger: Ledger) -> None:
+    """Fault 32: garbage in all that a client maps writable: its arenas, hazard page and queue. Only that client is affected."""
+    chance = random.Random(32)
+    other, reader, scribbler = daemon.client(), daemon.client(), daemon.client()
+    other.ask("put theirs 65536 1")
+    scribbler.ask("put sealed 65536 2 sealed")
+    scribbler.ask("put mine 65536 3")
+    scribbler.ask("get theirs 1")
+    scribbler.ask("get theirs 1 private")
+    for _ in range(CALLS_BEFORE_QUEUE):
+        scribbler.ask("stats")
+    for client in (other, reader):
+        client.ask("get theirs 1")
+        client.ask("get sealed 2")
+    writable = eventually("an arena, a hazard page and a queue", lambda: areas_written_by(scribbler))
+    with open(f"/proc/{scribbler.pid}/mem", "r+b", buffering=0) as memory:
+        for begin, end in writable:
+            memory.seek(begin)
+            memory.write(chance.randbytes(end - begin))
+    for client in (other, reader):
+        client.ask("check")
+        client.ask("put more 65536 4 replace")
+        client.ask("get more 4")
+    scribbler.kill()
+    eventually("its session has ended", lambda: daemon.stats()["sessions"] == 3)
+    reader.ask("check")
+    for name in reader.ask("list").split():
+        reader.ask(f"withdraw {name}")
+    for client in (other, reader):
+        client.leave()
+    ledger.settle()

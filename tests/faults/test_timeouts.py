@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import harness
 import pytest
-from harness import CALLS_BEFORE_QUEUE, Client, Daemon, Ledger, Refused, daemon_in, eventually
+from harness import CALLS_BEFORE_QUEUE, Client, Daemon, Ledger, Refused, daemon_in, eventually, stopped
 
 TIMEOUT_MS = 300  # for clients whose broker is stopped
-
-
-@contextlib.contextmanager
-def stopped(daemon: Daemon) -> Iterator[None]:
-    """Stops the daemon meanwhile."""
-    daemon.process.send_signal(signal.SIGSTOP)
-    eventually("it is stopped", lambda: f"{daemon.pid} (arraybridged) T" in _state(daemon))
-    try:
-        yield
-    finally:
-        daemon.process.send_signal(signal.SIGCONT)
-
-
-def _state(daemon: Daemon) -> str:
-    with open(f"/proc/{daemon.pid}/stat") as file:
-        return file.read()
 
 
 def ready(daemon: Daemon, way: str = "queue") -> Client:

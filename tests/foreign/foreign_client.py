@@ -107,6 +107,12 @@ class Daemon(Address):
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}") as answer:
             return str(answer.read().decode())
 
+    def kill_below_keeper(self) -> None:
+        """Kills the daemon; the keeper starts the next one. REQUIRES: "--keeper"."""
+        keeper = self.process.pid
+        (pid,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        os.kill(int(pid), signal.SIGKILL)
+
     def terminate(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

@@ -65,13 +65,13 @@ class Files:
 class RemoteDaemon(Daemon):
     """A daemon that also listens on TCP on loopback."""
 
-    def __init__(self, directory: Path, files: Files, host: str = "127.0.0.1", also: str = "", uid: int = 0, **limits: str) -> None:
+    def __init__(self, directory: Path, files: Files, host: str = "127.0.0.1", also: str = "", uid: int = 0, keeper: bool = False, **limits: str) -> None:
         self.config = directory.with_suffix(".toml")
         self.host = host
         self.files = files
         self.uid = uid
         self.write(directory, also)
-        super().__init__(directory, "--config", str(self.config), **limits)
+        super().__init__(directory, *["--keeper"] * keeper, "--config", str(self.config), **limits)
         told = re.search(r"listening at tcp://(\S+):(\d+)", self.log.read_text())
         assert told and told[1] == host
         self.port = int(told[2])

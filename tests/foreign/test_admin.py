@@ -403,12 +403,13 @@ def test_only_administrators_are_served(place: Place, user: Callable[..., User])
         ("List", {}), ("GetQuota", {"of": {"namespace": "default", "uid": ALICE}}), ("GetConfig", {}),
         ("SetQuota", {"of": {"namespace": "default", "uid": ALICE}, "bytes": 1}), ("EndSession", {"session": 1}),
         ("Withdraw", {"shares": [{"name": "a"}]}), ("Trim", {}), ("Reload", {}), ("Drain", {}), ("Shutdown", {}),
+        ("GetRecovery", {}), ("Upgrade", {}),
     ]  # fmt: skip
     for verb, fields in requests:
         told = bob("administer", verb, **fields)
         assert told == {"code": 7, "text": f"user {BOB} is not an administrator of this broker"}, verb
         told = looks("administer", verb, **fields)
-        if verb in ("List", "GetQuota", "GetConfig"):
+        if verb in ("List", "GetQuota", "GetConfig", "GetRecovery"):
             assert isinstance(told, bytes), verb
         else:
             assert told == {"code": 7, "text": f"user {BOB} may only look, not change anything"}, verb

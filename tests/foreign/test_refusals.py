@@ -82,11 +82,6 @@ def test_a_lifeline_joins_only_with_a_token(daemon: Daemon, session: Session) ->
             Lifeline(daemon, session.messages, token)
 
 
-def test_a_stream_does_not_join(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
-    with refused(grpc.StatusCode.INVALID_ARGUMENT, "lifeline"):
-        open_session(daemon, join=session.opened.token)
-
-
 def test_an_incompatible_protocol_is_refused(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     with refused(grpc.StatusCode.FAILED_PRECONDITION, "7 to 9"):
         open_session(daemon, protocol_min=7, protocol_max=9)

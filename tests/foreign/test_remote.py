@@ -412,3 +412,29 @@ def test_a_subject_that_loses_its_rights_loses_its_session(remote: RemoteDaemon,
     with refused(DENIED):
         open_session(remote.over_tcp(pki.alice))
     assert bob.call("List", kind="SHARES").shares == []
+
+
+def test_a_subject_continues_its_session_and_keeps_its_number(start_remote: Start, pki: Pki, open_session: Open) -> None:
+    """The next daemon knows the subjects of the killed one, in whatever order they come back."""
+    remote = start_remote(keeper=True)
+    alice = open_session(remote.over_tcp(pki.alice))
+    publish(alice, "a", "lab")
+    (before,) = alice.call("List", namespace="lab").shares
+    remote.kill_below_keeper()
+    with refused(UNAVAILABLE):
+        list(alice.stream)
+
+    def bob_comes() -> Session | None:
+        try:
+            return open_session(remote.over_tcp(pki.bob))
+        except grpc.RpcError as error:
+            assert isinstance(error, grpc.Call) and error.code() == UNAVAILABLE, error
+            return None
+
+    eventually("the next daemon serves", bob_comes)
+    with refused(NOT_FOUND):
+        open_session(remote.over_tcp(pki.bob), join=alice.opened.token)
+    again = open_session(remote.over_tcp(pki.alice), join=alice.opened.token)
+    (after,) = again.call("List", namespace="lab").shares
+    assert (after.maker, after.share.name) == (before.maker, "a")
+    assert again.opened.session == alice.opened.session

@@ -8,7 +8,7 @@ from pathlib import Path
 import benches
 
 # The outcomes of the experiments on the simulated driver; "as expected" for all others.
-OUTCOMES = dict.fromkeys([f"E{number}" for number in range(1, 27)], "as expected")
+OUTCOMES = dict.fromkeys(["E3b", *(f"E{number}" for number in range(1, 27))], "as expected")
 OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E22", "E23", "E24", "E26"], "recorded")
 OUTCOMES |= {
     "E14": "not run: the driver has no stream memory operations",

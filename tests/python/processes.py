@@ -80,3 +80,17 @@ def start_daemon(directory: str, *flags: str) -> subprocess.Popen[bytes]:
 def stop_daemon(daemon: subprocess.Popen[bytes]) -> int:
     daemon.terminate()
     return daemon.wait()
+
+
+def daemons_of(directory: str | Path) -> list[int]:
+    """Process ids of the daemons that serve this directory; a keeper is none."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--directory" in words and str(directory).encode() in words and b"--keeper" not in words:
+                found.append(int(entry.name))
+    return found

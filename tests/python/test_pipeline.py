@@ -1,7 +1,8 @@
 """The example of docs/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
 
 The stages run in environments of one framework each: of what is installed here, or, with ARRAYBRIDGE_ENVIRONMENTS, in
-those of `tests/run --only environments`, whose versions conflict. ARRAYBRIDGE_LONG: five minutes of kills, drawn by chance.
+those of `tests/run --only environments`, whose versions conflict. ARRAYBRIDGE_LONG: five minutes of kills, drawn by chance,
+and ten minutes under a broker that is killed once a second.
 """
 
 import bisect
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any
 
 import environments
 import pytest
-from processes import ROOT, start_daemon, stop_daemon
+from processes import ROOT, daemons_of, start_daemon, stop_daemon
 
 from arraybridge import Broker
 
@@ -210,6 +212,33 @@ def test_a_broker_that_is_started_again(pythons: dict[str, str], tmp_path: Path)
         wait_for_frames(pipeline, 5, "frames by the next broker")
         assert all(stage.frames == sorted(set(stage.frames)) for stage in pipeline.stages.values())
     assert stop_daemon(daemon) == 0
+
+
+@pytest.mark.parametrize("pipeline", [2 * SECONDS], indirect=True)
+def test_a_broker_that_is_killed_every_second_is_not_noticed(pipeline: Any, broker: Broker) -> None:
+    """Under its keeper, also while stages start: no stage dies, and every frame that the camera sent arrives."""
+    kills = 0
+    over = threading.Event()
+
+    def kill_broker() -> None:
+        nonlocal kills
+        while not over.wait(1):
+            for pid in daemons_of(broker.address):
+                os.kill(pid, signal.SIGKILL)
+                kills += 1
+
+    killer = threading.Thread(target=kill_broker)
+    killer.start()
+    try:
+        wait_for_end(pipeline)
+    finally:
+        over.set()
+        killer.join()
+    stages = pipeline.stages
+    print(f"{kills} kills, {len(stages['sink'].frames)} frames")
+    assert kills >= SECONDS
+    assert [len(stage.deaths) for stage in stages.values()] == [0] * 4
+    assert stages["sink"].frames == stages["camera"].frames
 
 
 @pytest.mark.parametrize("pipeline", [SECONDS], indirect=True)

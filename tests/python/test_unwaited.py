@@ -15,6 +15,7 @@ import arraybridge
 import numpy as np
 import pytest
 from arraybridge import BrokerUnavailable, InvalidRequest, ShareExists, _core
+from processes import daemons_of
 
 
 def meet(broker: arraybridge.Broker) -> None:
@@ -123,7 +124,7 @@ def test_the_first_failure_is_told_first() -> None:
         meet(broker)
         for name in ("taken/0", "taken/1", "taken/2"):
             broker.put(np.ones(1), name)
-        daemon = int(_daemon_of(broker.address))
+        (daemon,) = daemons_of(broker.address)
         stop(daemon)
         broker.put(np.ones(1), "taken/0", wait=False)
         broker.put(np.ones(1), "taken/1", wait=False)
@@ -208,10 +209,11 @@ def test_a_child_puts_for_itself(broker: arraybridge.Broker) -> None:
     assert len(broker.list("parent/")) == 10 and len(broker.list("child/")) == 10
 
 
-def test_a_broker_that_dies_takes_nothing_silently() -> None:
+def test_a_broker_that_dies_takes_nothing_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARRAYBRIDGE_KEEPER", "off")
     with arraybridge.Broker(start="private") as broker:
         meet(broker)
-        daemon = int(_daemon_of(broker.address))
+        (daemon,) = daemons_of(broker.address)
         stop(daemon)
         broker.put(np.ones(1), "lost/0", wait=False)
         broker.put(np.ones(1), "lost/1", wait=False)
@@ -231,16 +233,3 @@ def stop(daemon: int) -> None:
             return
         time.sleep(0.001)
     raise AssertionError(f"the daemon does not stop: {states}")
-
-
-def _daemon_of(address: str) -> str:
-    """The process that has this directory on its command line."""
-    for process in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{process}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
-        if words[0].endswith(b"arraybridged") and address.encode() in words:
-            return process
-    raise AssertionError("no daemon")

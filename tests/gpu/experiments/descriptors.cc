@@ -38,7 +38,34 @@ void DescriptorAlone(Scene& scene) {
   b->Do("drop block");
   scene.Wait(std::chrono::milliseconds(500));
   scene.Record("free memory when B has closed it", watcher->Do("memory").value);
-  scene.Record("persistence off and no other process on the GPU", "not tried: it would change a setting");
+}
+
+// As DescriptorAlone, with no other process on the GPU while nobody but B has the descriptor: without persistence mode
+// the driver then de-initialises the GPU, unless B has its device node open too.
+void DescriptorAloneOnTheGpu(Scene& scene) {
+  const uint64_t bytes = scene.Bytes(64 * kMiB);
+  for (const std::string with : {"the device node open", "no device node open"}) {
+    auto a = scene.Start("A");
+    if (!scene.Needs("create", a->Do(Concat("create block ", bytes)))) return;
+    scene.Needs("map", a->Do("map block rw"));
+    scene.Needs("fill", a->Do("fill block 1"));
+    const Answer exported = a->Do("export block");
+    if (!scene.Needs("export", exported)) return;
+    const auto b = scene.StartBare("B");
+    b->Do("keep block", exported.descriptor.get());
+    const Answer nodes = with[0] == 't' ? b->Do("open_nodes") : Answer{};
+    a->Kill();
+    a->End();
+    scene.Wait(std::chrono::seconds(10));
+    const auto c = scene.Start("C");
+    const Answer given = b->Do("give block");
+    const Answer imported = c->Do(Concat("import block ", bytes), given.descriptor.get());
+    const bool mapped = imported.ok() && c->Do("map block r").ok();
+    const std::string differing = mapped ? c->Do("compare block 1").value : "not mapped";
+    scene.Record(Concat("with ", with),
+                 Concat(nodes.value, " import: ", imported.value, "; words that differ: ", differing));
+    if (with[0] == 't') scene.Expect("with the node open the bytes are A's", differing == "0");
+  }
 }
 
 void DescriptorPolled(Scene& scene) {

@@ -21,6 +21,7 @@ constexpr Experiment kExperiments[] = {
     {"E1", "symbols by both ways of asking", Symbols},
     {"E2", "creating and exporting without a context", NoContext},
     {"E3", "the descriptor alone keeps the memory", DescriptorAlone},
+    {"E3b", "the same with no other process on the GPU", DescriptorAloneOnTheGpu},
     {"E4", "polling and describing a descriptor", DescriptorPolled},
     {"E5", "legacy: the exporter dies", LegacyExporterDies},
     {"E6", "legacy: freed under an importer", LegacyFreed},

@@ -155,6 +155,16 @@ int HostileDescriptor(const std::string& kind) {
   return 987;  // closed
 }
 
+// open_nodes: opens /dev/nvidia0 and so on; the value: how many.
+Reply OpenNodes(State&, const Words&) {
+  int opened = 0;
+  for (int number = 0; number < 64; ++number) {
+    // Open until this process ends.
+    if (::open(Concat("/dev/nvidia", number).c_str(), O_RDWR | O_CLOEXEC) >= 0) ++opened;
+  }
+  return {cuda::CUDA_SUCCESS, Concat(opened, " nodes")};
+}
+
 // hostile KIND COUNT: imports it COUNT times; the value: refusals, and additional descriptors.
 Reply Hostile(State& state, const Words& words) {
   const int descriptor = HostileDescriptor(words[0]);
@@ -180,7 +190,7 @@ Reply Hostile(State& state, const Words& words) {
 }  // namespace
 
 void AddProbeVerbs(Verbs& verbs) {
-  verbs.insert({{"symbols", Symbols}, {"attributes", Attributes}, {"hostile", Hostile}});
+  verbs.insert({{"open_nodes", OpenNodes}, {"symbols", Symbols}, {"attributes", Attributes}, {"hostile", Hostile}});
 }
 
 }  // namespace arraybridge::experiments

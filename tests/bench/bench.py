@@ -24,6 +24,7 @@ from typing import Any
 import neighbours
 import peer_table
 import peers
+import restart
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -280,8 +281,9 @@ def main() -> None:
     rows = [row_of(row, one, two) for row in ROWS]
     attacked = neighbours.rows(wish.build, not wish.quick)
     rows += attacked
+    rows += restart.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
-    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two\n")
+    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours and restarts: all CPUs\n")
     print(table(rows))
     print("\nPeers, one hop, microseconds (one CPU" + ("):" if two is None else " / two CPUs):"))
     for name, own in one.items():

@@ -20,11 +20,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import arraybridge
+if TYPE_CHECKING:
+    import arraybridge
 
 LIMITS = ("shares_per_namespace", "shares_per_uid", "catalogue_shares")
 RECOVERED = re.compile(r"^(\S+) .*life (\d+) of this broker: took over (\d+) shares", re.MULTILINE)
@@ -73,6 +74,12 @@ class Kept:
         self.process.wait()
 
 
+def connect(kept: Kept) -> arraybridge.Broker:
+    import arraybridge  # tests/house reads the names of the rows before the package is installed
+
+    return arraybridge.Broker(kept.directory)
+
+
 @contextlib.contextmanager
 def running(daemon: Path, **how: Any) -> Iterator[Kept]:
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +110,7 @@ def answered_after_start(kept: Kept, broker: arraybridge.Broker) -> float:
 
 
 def recover(daemon: Path, shares: int, lives: int) -> float:
-    with running(daemon, shares=shares) as kept, arraybridge.Broker(kept.directory) as broker:
+    with running(daemon, shares=shares) as kept, connect(kept) as broker:
         array = np.zeros(8)
         for i in range(shares):
             broker.put(array, f"s{i}", wait=False)
@@ -125,7 +132,7 @@ def of_gets(broker: arraybridge.Broker, gets: int) -> float:
 
 
 def outage_get(daemon: Path, gets: int) -> tuple[float, float]:
-    with running(daemon) as kept, arraybridge.Broker(kept.directory) as broker:
+    with running(daemon) as kept, connect(kept) as broker:
         broker.put(np.zeros(131072), "a")
         of_gets(broker, gets)
         before = of_gets(broker, gets)
@@ -150,14 +157,14 @@ def of_puts(broker: arraybridge.Broker, puts: int) -> float:
 
 def publish_while_stored(daemon: Path, puts: int) -> tuple[float, float]:
     with running(daemon) as kept, running(daemon, keeper=False) as bare:
-        with arraybridge.Broker(kept.directory) as one, arraybridge.Broker(bare.directory) as other:
+        with connect(kept) as one, connect(bare) as other:
             pairs = [(of_puts(one, puts), of_puts(other, puts)) for _ in range(21)]  # in turns: the machine is noisy
             value, floor = (statistics.median(each) for each in zip(*pairs, strict=True))
             return value, floor
 
 
 def outage_call(daemon: Path, lives: int) -> float:
-    with running(daemon) as kept, arraybridge.Broker(kept.directory) as broker:
+    with running(daemon) as kept, connect(kept) as broker:
         broker.put(np.zeros(512), "a")
         waited = []
         for _ in range(lives):

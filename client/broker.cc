@@ -128,7 +128,10 @@ Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arr
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.publish, Timeout());
+  const auto now = steady_clock::now();
+  const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
+  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.publish,
+                  {now + options_.timeout, now + timeout});
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {

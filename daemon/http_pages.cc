@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/service/http/status_page.h"
+#include "daemon/service/system/manager_store.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/endpoint.h"
 
@@ -30,11 +31,7 @@ Result<UniqueFd> Listen(const std::string& address, DescriptorStore* store) {
   if (store != nullptr) static_cast<void>(store->Store({}));
   auto socket = Http::Listen(address);
   if (!socket.ok() || store == nullptr) return socket;
-  const std::string name = PassedSockets::OwnName(PassedSockets::kHttp, {});
-  const DescriptorStore::Entry entry{name, socket->get()};
-  if (const Status stored = store->Store({&entry, 1}); !stored.ok()) {
-    log::Warn("the http socket is not kept while the broker restarts: {}", stored.message());
-  }
+  StoreOrWarn(store, PassedSockets::OwnName(PassedSockets::kHttp, {}), socket->get(), "the http socket");
   return socket;
 }
 

@@ -24,9 +24,8 @@ void StoreDeviceNodes(DescriptorStore& store, std::set<std::string> stored) {
     if (stored.erase(name) > 0) continue;
     const std::string path = Concat(kDeviceNodes, number);
     const UniqueFd node(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    const DescriptorStore::Entry entry{name, node.get()};
-    const Status kept = node.valid() ? store.Store({&entry, 1}) : Unavailable("it cannot be opened");
-    if (!kept.ok()) log::Warn("{} is not kept open for the next daemon: {}", path, kept.message());
+    if (node.valid()) StoreOrWarn(&store, name, node.get(), path);
+    if (!node.valid()) log::Warn("{} is not kept while the broker restarts: it cannot be opened", path);
   }
   for (const std::string& other : stored) store.Remove(other);
 }

@@ -113,7 +113,7 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
 // Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena,
 // and waiting for one without more room, whose size is the one that an error names.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
-                                     const Device& device, uint64_t bytes, bool own, Deadline deadline) {
+                                     const Device& device, uint64_t bytes, bool own, const RoomDeadlines& until) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reclaimer().CollectReady();
@@ -125,13 +125,13 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, own);
     const bool looks = session.direct_producers().outstanding();
-    const uint64_t left = reclaimed ? MillisecondsLeft(deadline) : 0;
+    const uint64_t left = reclaimed ? MillisecondsLeft(until.room) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
-    auto handle = Ask(session, ns, device, size, wait, deadline + milliseconds(reclaimed ? 1000 : 0));
+    auto handle = Ask(session, ns, device, size, wait, until.calls + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
-      return MapAndCarve(session, std::move(**handle), device, bytes, own, continued, deadline);
+      return MapAndCarve(session, std::move(**handle), device, bytes, own, continued, until.calls);
     }
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kResourceExhausted && wait < left) {
@@ -140,7 +140,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     if (handle.status().code() != Code::kResourceExhausted || reclaimed) return handle.status();
     reclaimed = true;
-    AB_RETURN_IF_ERROR(connection.Flush(deadline));
+    AB_RETURN_IF_ERROR(connection.Flush(until.calls));
   }
   return ResourceExhausted("no contiguous room for ", bytes, " bytes in the arenas of this session");
 }
@@ -312,18 +312,18 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& options, Deadline deadline) {
+                           bool own, const Broker::PublishOptions& options, const RoomDeadlines& until) {
   if (own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
   const auto bytes = RoomOfAll(arrays);
   if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
-    auto session = connection.Connected(deadline);
+    auto session = connection.Connected(until.calls);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) (*session)->SayGpus();  // the device was found among the GPUs of this process
-    auto carving = Carve(connection, **session, ns, device, *bytes, own, deadline);
+    auto carving = Carve(connection, **session, ns, device, *bytes, own, until);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = (*session)->reclaimer().Adopt(

@@ -76,6 +76,8 @@ void Child::Become(HeldDescriptors& held, const Told& told, pid_t keeper) {
   PassDescriptors(held);
   ::setenv("NOTIFY_SOCKET", told.notify_name, 1);
   ::setenv("KEEPER_LAST_END", told.last_end, 1);
+  // Recovery fills a heap that may be large: in pages of 4 KiB the kernel takes as long to provide it.
+  ::setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0);
   SetVariable("FDSTORE", told.entries_max);
   SetVariable("KEEPER_PID", static_cast<uintmax_t>(keeper));
   SetVariable("LISTEN_PID", static_cast<uintmax_t>(::getpid()));

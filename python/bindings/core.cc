@@ -104,6 +104,10 @@ Broker::PublishOptions Named(const PutOptions* options, std::string name) {
   return named;
 }
 
+std::optional<std::chrono::milliseconds> TimeoutIn(const PutOptions* options) {
+  return options == nullptr ? std::nullopt : options->timeout;
+}
+
 py::object InfoOf(Share share, bool waited) {
   if (!waited) return py::none();
   return Own(NewShareInfo(std::make_shared<Share>(std::move(share))));
@@ -132,15 +136,18 @@ class Core {
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
-    return Ask(
-        [&] { return broker_.Empty(specs, {.own = publish.sealed, .device = DeviceAt(device), .publish = publish}); });
+    return Ask([&] {
+      return broker_.Empty(
+          specs,
+          {.own = publish.sealed, .device = DeviceAt(device), .publish = publish, .timeout = TimeoutIn(options)});
+    });
   }
 
   Placement Place(const py::sequence& arrays, std::string name, const PutOptions* options,
                   const std::optional<Where>& device) {
     const Broker::PublishOptions publish = Named(options, std::move(name));
     const std::vector<View> views = ViewsOf(arrays);
-    Broker::PlaceOptions place{.own = publish.sealed, .device = {}, .publish = publish};
+    Broker::PlaceOptions place{.own = publish.sealed, .device = {}, .publish = publish, .timeout = TimeoutIn(options)};
     if (device.has_value()) place.device = DeviceAt(*device);
     return Ask([&] { return broker_.Place(views, place); });
   }
@@ -443,15 +450,18 @@ void AddCore(py::module_& module) {
 
   using py::arg;
   auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
-                    std::string note, std::string note_in_place, std::string note_forward, bool wait) {
+                    std::string note, std::string note_in_place, std::string note_forward, bool wait,
+                    std::optional<double> timeout_s) {
     Broker::PublishOptions said{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
     said.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    return PutOptions{std::move(said), std::move(note_in_place), std::move(note_forward)};
+    PutOptions made{std::move(said), std::move(note_in_place), std::move(note_forward), {}};
+    if (timeout_s) made.timeout = Milliseconds(*timeout_s, "timeout_s");
+    return made;
   };
   py::class_<PutOptions>(module, "PutOptions", py::is_final())
       .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
-           arg("note_forward") = "", arg("wait") = true);
+           arg("note_forward") = "", arg("wait") = true, arg("timeout_s") = py::none());
   // Before ChannelEnd, whose signatures name it; its own name ChannelEnd.
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
   g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());

@@ -34,7 +34,7 @@ std::string NoteOfCopy(const std::string& note, const Status& why) {
 // A share that the broker would refuse is refused before the copy.
 Result<Placement> Place(Broker& broker, std::span<const View> views, const Channel::SendOptions& options) {
   const Broker::PublishOptions publish{.name = {}, .structure = options.structure, .metadata = options.metadata};
-  return broker.Place(views, {.own = false, .device = {}, .publish = publish});
+  return broker.Place(views, {.own = false, .device = {}, .publish = publish, .timeout = options.timeout});
 }
 
 }  // namespace
@@ -69,9 +69,9 @@ Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> 
     const auto now = until ? steady_clock::now() : steady_clock::time_point();
     // A placement waits for memory as long as the Broker's timeout, and then this waits on.
     const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
+    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
     if (again && !Interrupted()) continue;
     if (!placement.ok()) return placement.status();
-    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
     const Status sent = channel.Send(*placement, options);
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.

@@ -4,6 +4,8 @@
 
 #include <arraybridge/broker.h>
 
+#include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,9 +13,10 @@ namespace arraybridge::python {
 
 // The options of a put, beside the name and the arrays.
 struct PutOptions {
-  Broker::PublishOptions said;  // no name is set
-  std::string note_in_place;    // note for arrays that are published without a copy
-  std::string note_forward;     // note for arrays that lie in a share
+  Broker::PublishOptions said;                       // no name is set
+  std::string note_in_place;                         // note for arrays that are published without a copy
+  std::string note_forward;                          // note for arrays that lie in a share
+  std::optional<std::chrono::milliseconds> timeout;  // to wait for room, if it is less than the Broker's
 };
 
 struct PutArrays {

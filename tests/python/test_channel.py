@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from channel_client import item, number_of
-from processes import environment
+from processes import environment, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
@@ -278,6 +278,25 @@ def test_deadlines(broker):
     assert channel.receive().tolist() == [7, 7, 7]
     channel.send(again)
     assert channel.receive(timeout=0).tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
+    """The Broker's timeout of 10 s is that of calls which have none of their own."""
+    daemon = start_daemon(str(tmp_path / "b"), "--host-capacity", str(16 << 20))
+    with arraybridge.Broker(tmp_path / "b", start="never") as own:
+        kept = own.put(np.ones(12 << 20, "u1"))
+        whole = np.ones(8 << 20, "u1")
+        channel = own.channel("frames").open("sender")
+        for seconds in (0, 0.3):
+            begun = time.monotonic()
+            with pytest.raises(arraybridge.OutOfMemory):
+                channel.send(whole.view(">u4") if filled else whole, timeout=seconds)
+            assert seconds <= time.monotonic() - begun < 5
+        kept.withdraw()
+        channel.send(whole, timeout=10)
+        assert own.channel("frames").receive(timeout=10).sum() == 8 << 20
+    assert stop_daemon(daemon) == 0
 
 
 def test_an_exception_in_the_block_abandons(broker):

@@ -141,6 +141,7 @@ class Broker {
     bool own = false;                // an arena of its own, needed to publish with `sealed`; host memory only
     std::optional<Device> device{};  // the host, or a GPU by UUID or by its ordinal in this process
     PublishOptions publish{};        // the options of the later Publish
+    std::optional<std::chrono::milliseconds> timeout{};  // to wait for room, if it is less than the Broker's
   };
   // Allocates writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range
   // on `device`, by default the host. Waits for room until the timeout, then fails with RESOURCE_EXHAUSTED.

@@ -46,6 +46,7 @@ Status Arena::CheckInside(uint64_t offset, uint64_t size) const {
 
 Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
   AB_RETURN_IF_ERROR(CheckInside(offset, size));
+  if (shares_.empty() || shares_.rbegin()->first + shares_.rbegin()->second->size <= offset) return Ok();
   const auto after = shares_.lower_bound(offset);
   const bool hits_next = after != shares_.end() && after->first - offset < size;
   const auto before = after == shares_.begin() ? shares_.end() : std::prev(after);

@@ -45,7 +45,7 @@ class Arena {
   // As CheckInside, or FAILED_PRECONDITION if the range overlaps a share that still exists.
   Status CheckRange(uint64_t offset, uint64_t size) const;
   // REQUIRES: CheckRange says OK.
-  void Carve(uint64_t offset, Share* share) { shares_.emplace(offset, share); }
+  void Carve(uint64_t offset, Share* share) { shares_.emplace_hint(shares_.end(), offset, share); }
   void Free(uint64_t offset) { shares_.erase(offset); }
   void AddForward(Share* share) { forwards_.insert(share); }
   void DropForward(Share* share) { forwards_.erase(share); }

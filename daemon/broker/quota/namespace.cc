@@ -114,9 +114,15 @@ Share* Namespace::FindById(ShareId id) const {
 }
 
 Share* Namespace::Add(std::unique_ptr<Share> share) {
+  Share* const added = TryAdd(share);
+  AB_CHECK(added != nullptr);
+  return added;
+}
+
+Share* Namespace::TryAdd(std::unique_ptr<Share>& share) {
   Share* const added = share.get();
+  if (!share->withdrawn && !by_name_.emplace(added->facts->name, added).second) return nullptr;
   if (share->root == nullptr) share_bytes_ += share->size;
-  if (!share->withdrawn) AB_CHECK(by_name_.emplace(added->facts->name, added).second);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
 }

@@ -52,6 +52,9 @@ class Namespace {
 
   // Adds the share and its name, unless the share was withdrawn before. REQUIRES: the name is free.
   Share* Add(std::unique_ptr<Share> share);
+  // The same. Null: another share has the name, and `share` stays the caller's.
+  Share* TryAdd(std::unique_ptr<Share>& share);
+  void ReserveNames(size_t count) { by_name_.reserve(count); }
   // The share keeps everything but its name.
   void TakeName(Share& share);
   // Removes the share and gives it to the caller. REQUIRES: withdrawn.

@@ -39,17 +39,17 @@ Channel::Past PastOf(const record::Channel& its, std::string_view notices) {
 }  // namespace
 
 Broker::ChannelRecovery::ChannelRecovery(Records& records, StoredFiles& files) : records_(records), files_(files) {
-  for (const auto& [id, entry] : records_.Of(record::kChannelEnd)) {
+  for (const Records::Entry& entry : records_.Of(record::kChannelEnd)) {
     sessions_.insert(Reading<record::ChannelEnd>(entry.content)->session);
   }
-  for (const auto& [number, entry] : records_.Of(record::kDirectChannel)) {
+  for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) {
     const Reading<record::DirectChannel> its(entry.content);
     sessions_.insert({its->sender, its->receiver});
   }
 }
 
 void Broker::ChannelRecovery::DirectChannels(State& state) {
-  for (const auto& [number, entry] : records_.Of(record::kDirectChannel)) RestoreDirect(state, entry);
+  for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) RestoreDirect(state, entry);
 }
 
 void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& entry) {
@@ -81,8 +81,8 @@ void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& 
 }
 
 void Broker::ChannelRecovery::Channels(State& state) {
-  for (const auto& [id, entry] : records_.Of(record::kChannel)) RestoreChannel(state, entry);
-  for (const auto& [id, entry] : records_.Of(record::kChannelEnd)) RestoreEnd(state, entry);
+  for (const Records::Entry& entry : records_.Of(record::kChannel)) RestoreChannel(state, entry);
+  for (const Records::Entry& entry : records_.Of(record::kChannelEnd)) RestoreEnd(state, entry);
 }
 
 void Broker::ChannelRecovery::RestoreChannel(State& state, const Records::Entry& entry) {
@@ -159,8 +159,9 @@ void Broker::ChannelRecovery::NoteReceived(State& state, Session* session, Lease
 }
 
 void Broker::ChannelRecovery::Finish(State& state, Recovered* recovered) {
-  for (const auto& [id, entry] : records_.Of(record::kChannel)) {
-    if (Channel* const channel = state.channels.Find(ChannelId{id}); channel != nullptr) FillQueue(state, *channel);
+  for (const Records::Entry& entry : records_.Of(record::kChannel)) {
+    if (Channel* const channel = state.channels.Find(ChannelId{entry.id}); channel != nullptr)
+      FillQueue(state, *channel);
   }
   for (const auto& [number, direct] : direct_) {
     if (state.sessions.Find(direct->receiver) == nullptr) direct->pages->MarkGone();
@@ -209,8 +210,8 @@ bool Broker::ChannelRecovery::Connect(State& state, const std::shared_ptr<Direct
 }
 
 void Broker::ChannelRecovery::Settle(State& state, Clock::time_point now) {
-  for (const auto& [id, entry] : records_.Of(record::kChannel)) {
-    if (Channel* const channel = state.channels.Find(ChannelId{id}); channel != nullptr) {
+  for (const Records::Entry& entry : records_.Of(record::kChannel)) {
+    if (Channel* const channel = state.channels.Find(ChannelId{entry.id}); channel != nullptr) {
       state.channels.Settle(*channel, now);
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -51,32 +52,44 @@ class Reading {
 
 inline Clock::time_point TimeOf(int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); }
 
-// The newest record of each object.
+// The newest record of each object, by kind and in the order of the objects' numbers.
 class Records {
  public:
   struct Entry {
-    uint32_t place = 0;
+    uint64_t id = 0;  // of the object; the place of a record whose kind has no number
     uint64_t sequence = 0;
-    std::string content;
+    std::string_view content;  // in the journal's file, until a record takes its place after its end
+    uint32_t place = 0;
   };
-  using Table = std::map<uint64_t, Entry>;
+  using Table = std::vector<Entry>;
 
-  // Returns the place of a record that this one replaces, or 0.
-  uint32_t Add(const RecordFile::Record& record) {
+  void Add(const RecordFile::Record& record) {
     uint64_t id = 0;
     std::memcpy(&id, record.content.data(), std::min(sizeof id, record.content.size()));
     const bool is_unique =
         record.kind == record::kQuota || record.kind == record::kReturned || record.kind == record::kTicket;
-    Entry& entry = of_kind_[record.kind][is_unique ? record.place : id];
-    if (entry.place != 0 && entry.sequence > record.sequence) return record.place;
-    const uint32_t old = entry.place;
-    entry = {record.place, record.sequence, std::string(record.content)};
+    of_kind_.at(record.kind).push_back({is_unique ? record.place : id, record.sequence, record.content, record.place});
+  }
+  // Drops older records of the same object and returns their places. REQUIRES: called once, between Add and Of.
+  std::vector<uint32_t> Sort() {
+    std::vector<uint32_t> old;
+    for (Table& table : of_kind_) {
+      const auto key = [](const Entry& entry) { return std::pair(entry.id, entry.sequence); };
+      if (!std::ranges::is_sorted(table, {}, key)) std::ranges::sort(table, {}, key);
+      size_t kept = 0;
+      for (size_t i = 0; i < table.size(); ++i) {
+        const bool newest = i + 1 == table.size() || table[i + 1].id != table[i].id;
+        if (newest) table[kept++] = table[i];
+        if (!newest) old.push_back(table[i].place);
+      }
+      table.resize(kept);
+    }
     return old;
   }
-  Table& Of(record::Kind kind) { return of_kind_[kind]; }
+  const Table& Of(record::Kind kind) const { return of_kind_.at(kind); }
 
  private:
-  std::map<uint8_t, Table> of_kind_;
+  std::array<Table, 256> of_kind_;  // a kind is one byte
 };
 
 // The stored descriptors, by name.

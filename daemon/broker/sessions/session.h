@@ -1,10 +1,12 @@
 // A Session is one connected client process: its leases, its arenas and shares, and its descriptors.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -60,12 +62,24 @@ struct Session {
     ChannelEndId receiver{};  // the end of a channel that received the share
   };
   std::unordered_map<LeaseId, RecordedLease> lease_records;
-  // Shares that the previous daemon published for it, by request, until the session has resumed.
-  std::unordered_map<uint64_t, PublishedShare> published;
+  struct Published {
+    uint64_t request = 0;
+    std::shared_ptr<const ShareFacts> facts;
+    Immutability immutability{};
+  };
+  // Its shares that the previous daemon published, in the order of their requests, until the session has resumed.
+  std::vector<Published> published;
+  std::optional<PublishedShare> FindPublished(uint64_t request) const;
   uint32_t queue_record = 0;
   // Of an ended session that is not cleared yet: the time of its end, and the progress in the first of its arenas.
   Clock::time_point ended;
   RangeOfArena clearing;
 };
+
+inline std::optional<PublishedShare> Session::FindPublished(uint64_t request) const {
+  const auto found = std::ranges::lower_bound(published, request, {}, &Published::request);
+  if (found == published.end() || found->request != request) return std::nullopt;
+  return PublishedShare{found->facts->id, found->facts->name, found->facts->generation, found->immutability, {}};
+}
 
 }  // namespace arraybridge

@@ -150,7 +150,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  if (const auto before = found->published.find(call.request); before != found->published.end()) return before->second;
+  if (auto before = found->FindPublished(call.request)) return *std::move(before);
   // An entry that the previous daemon published, when it ended the direct channel.
   if (call.from_direct && state.HasPassed(*found, call)) return PublishedShare{};
   const uint64_t said = facts->description.size() + share->note.size();

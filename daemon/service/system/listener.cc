@@ -22,6 +22,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/system/closer.h"
+#include "daemon/service/system/manager_store.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/endpoint.h"
 #include "proto/boundary/frame.h"
@@ -296,22 +297,13 @@ Status Listener::OpenTcp(PassedSockets& passed, const std::vector<std::string>& 
       for (ino_t number = 0; name.empty() || !names.insert(name).second; ++number) {
         name = PassedSockets::OwnName(PassedSockets::kTcp, {0, number});
       }
-      Keep(name, sockets[i].get());
+      StoreOrWarn(store_, name, sockets[i].get(), Concat("the socket at tcp://", endpoints[i]));
     }
     log::Info("listening at tcp://{}", BoundTo(sockets[i].get(), *ReadEndpoint(endpoints[i])));
     doors_.push_back(
         std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, {}, std::move(sockets[i]), true, nullptr}));
   }
   return Ok();
-}
-
-void Listener::Keep(const std::string& name, int socket) {
-  if (store_ == nullptr) return;
-  const DescriptorStore::Entry entry{name, socket};
-  if (const Status stored = store_->Store({&entry, 1}); !stored.ok()) {
-    log::Warn("clients cannot connect while the broker restarts, because its socket is not stored: {}",
-              stored.message());
-  }
 }
 
 Result<UniqueFd> Listener::BindTcp(const std::string& text) const {
@@ -355,7 +347,7 @@ Status Listener::Bind(const std::string& path, std::string_view name, Door kind,
   if (::chmod(path.c_str(), mode) != 0 || ::listen(fd, kBacklog) != 0) {
     return FailedPrecondition("cannot listen at '", path, "': ", Why());
   }
-  Keep(PassedSockets::OwnName(name, doors_.back()->file), fd);
+  StoreOrWarn(store_, PassedSockets::OwnName(name, doors_.back()->file), fd, path);
   return Ok();
 }
 

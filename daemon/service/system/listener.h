@@ -76,8 +76,6 @@ class Listener {
   // As OpenDoor, for the sockets over TCP, which have no file.
   Status OpenTcp(PassedSockets& passed, const std::vector<std::string>& endpoints);
   Result<UniqueFd> BindTcp(const std::string& endpoint) const;
-  // Stores a socket for the next daemon; reports that it cannot.
-  void Keep(const std::string& name, int socket);
   void Adopt(UniqueFd socket, Door kind);
   // False: Stop was called.
   bool RunPosted() AB_EXCLUDES(mutex_);

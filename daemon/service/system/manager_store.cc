@@ -16,6 +16,7 @@
 
 #include "daemon/service/system/notify.h"
 #include "daemon/service/system/passed_sockets.h"
+#include "daemon/service/telemetry/log.h"
 #include "proto/boundary/environment.h"
 
 namespace arraybridge {
@@ -216,6 +217,14 @@ void ManagerStore::KeeperEnded() {
 bool ManagerStore::KeepsAfter(int exit_status) const {
   const MutexLock lock(mutex_);
   return !has_ended_ && (exit_status != 0 || !is_below_keeper_);
+}
+
+void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::string_view what) {
+  if (store == nullptr) return;
+  const DescriptorStore::Entry entry{name, fd};
+  if (const Status stored = store->Store({&entry, 1}); !stored.ok()) {
+    log::Warn("{} is not kept while the broker restarts: {}", what, stored.message());
+  }
 }
 
 }  // namespace arraybridge

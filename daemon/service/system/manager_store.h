@@ -79,4 +79,7 @@ class ManagerStore final : public DescriptorStore {
   bool has_ended_ AB_GUARDED_BY(mutex_) = false;
 };
 
+// Stores one descriptor that the next daemon can do without. If that fails, the log says so. Null: nothing is stored.
+void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::string_view what);
+
 }  // namespace arraybridge

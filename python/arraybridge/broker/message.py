@@ -63,8 +63,8 @@ class Message(NamedTuple):
             raise tree.with_way_out(refused, structure) from None
 
     def _placed(self, connection: Connection, due: Due) -> _core.Placement:
-        options = _core.PutOptions(structure=self.structure, metadata=self.metadata)
         while True:
+            options = _core.PutOptions(structure=self.structure, metadata=self.metadata, timeout_s=due.left())
             try:
                 return connection.ask(lambda core: placed(core, self.sources, options=options))
             except OutOfMemory as full:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import neighbours
+import passing
 import peer_table
 import peers
 import restart
@@ -282,8 +283,9 @@ def main() -> None:
     attacked = neighbours.rows(wish.build, not wish.quick)
     rows += attacked
     rows += restart.rows(wish.build, not wish.quick)
+    rows += passing.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
-    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours and restarts: all CPUs\n")
+    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts and processes: all CPUs\n")
     print(table(rows))
     print("\nPeers, one hop, microseconds (one CPU" + ("):" if two is None else " / two CPUs):"))
     for name, own in one.items():

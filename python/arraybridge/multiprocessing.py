@@ -1,0 +1,215 @@
+"""Large arrays travel between the processes of multiprocessing, concurrent.futures and joblib as references.
+
+`install()` registers reducers with multiprocessing's pickler, which Pool, Queue, Pipe and ProcessPoolExecutor use, and
+with loky's (joblib). An array of `threshold` bytes or more is put into broker memory, one copy, and only its name goes
+through the pipe. The receiver gets a copy-on-write mapping: an array of its own that can be written, as pickle promises,
+and a page is copied when it is first written.
+
+Each pickle is read once, as everything is that these modules send. Reading it withdraws the share, and its memory is
+free when the array has gone. An array that nobody receives, because a worker was killed, goes after `lifetime`.
+
+Example:
+    import arraybridge.multiprocessing
+    arraybridge.multiprocessing.install()
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        results = list(pool.map(work, images))
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing.reduction
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import check_seconds
+from arraybridge.broker.broker import Broker
+from arraybridge.broker.share import Share
+from arraybridge.errors import InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype
+
+Reduced = tuple[Any, ...]
+Reduce = Callable[[Any], Reduced]
+Table = dict[type, Reduce]
+
+# Frameworks and the exact classes of their arrays; a pickler asks for the exact class. A framework that is not imported,
+# or has no such class, is left as it is.
+_CLASSES: Final = (
+    ("numpy", "ndarray"),
+    ("torch", "Tensor"),
+    ("jax", "_src.array.ArrayImpl"),
+    ("tensorflow", "__internal__.EagerTensor"),
+    ("cupy", "ndarray"),
+    ("pyclesperanto", "Array"),
+)
+
+
+class Settings(NamedTuple):
+    """The arguments of `install`; each reference carries them, so that its reader sends results in the same way."""
+
+    broker: Broker
+    threshold: int
+    lifetime: float
+
+
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    # A thread of the parent, which does not exist here, may have held it.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+_settings: Settings | None = None
+_wanted = True  # False: `uninstall` was called, and references that arrive install nothing
+_replaced: list[tuple[Table, type, Reduce | None, Reduce]] = []  # (table, class, the reducer before, ours)
+_joblibs: Callable[..., tuple[Table, Table]] | None = None  # joblib's function that makes the reducers of an executor
+
+
+def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
+    """Registers the reducers for the frameworks that are imported; call it again after importing others.
+
+    Call it in the parent. Processes that are forked from it have the reducers too; others (spawn, forkserver, loky)
+    register them when the first reference arrives, or with `initializer=arraybridge.multiprocessing.install`.
+
+    Tensors of torch are then passed by value, as arrays are. Torch's own reducer moves a tensor into memory that both
+    sides write; it still passes smaller tensors, those that are shared already (`share_memory_()`, GPUs), those that
+    require gradients, and those that are not dense.
+
+    Args:
+        broker: holds the arrays; None: `Broker()`. Other processes make a Broker with the same arguments.
+        threshold: bytes from which on arrays are passed by reference.
+        lifetime: seconds after which an array that nobody has received is dropped.
+
+    Raises:
+        InvalidRequest: a negative threshold, or a lifetime that is not a positive number of seconds.
+
+    Example:
+        >>> import arraybridge.multiprocessing
+        >>> arraybridge.multiprocessing.install(broker)
+        >>> arraybridge.multiprocessing.uninstall()
+    """
+    global _settings, _wanted
+    if not isinstance(threshold, int) or isinstance(threshold, bool) or threshold < 0:
+        raise InvalidRequest(f"threshold must be a number of bytes, not {threshold!r}")
+    if check_seconds(lifetime, "lifetime") <= 0:
+        raise InvalidRequest("lifetime must be longer than 0 s: nobody could receive an array in time")
+    with _lock:
+        _settings = Settings(broker or (_settings.broker if _settings else Broker()), threshold, lifetime)
+        _wanted = True
+        _register()
+
+
+def uninstall() -> None:
+    """Restores the reducers of before. Arrays that are on their way are still received."""
+    global _settings, _wanted, _joblibs
+    with _lock:
+        for table, kind, before, ours in reversed(_replaced):
+            if table.get(kind) is ours and before is not None:
+                table[kind] = before
+            elif table.get(kind) is ours:
+                del table[kind]
+        _replaced.clear()
+        if _joblibs is not None:
+            sys.modules["joblib.executor"].get_memmapping_reducers = _joblibs  # type: ignore[attr-defined]
+        _settings, _wanted, _joblibs = None, False, None
+
+
+def ensure_installed(broker: Broker | None) -> Broker:
+    """The Broker of `install`, which is called, with `broker`, if it was not. The frameworks that are imported now are
+    registered.
+    """
+    with _lock:
+        if _settings is None or (broker is not None and _settings.broker is not broker):
+            install(broker)
+        _register()
+        assert _settings is not None
+        return _settings.broker
+
+
+def _register() -> None:
+    global _joblibs
+    for framework, path in _CLASSES:
+        kind = functools.reduce(lambda found, name: getattr(found, name, None), path.split("."), sys.modules.get(framework))
+        if not isinstance(kind, type):
+            continue
+        for table in _tables():
+            before = table.get(kind)
+            if any(table is known and kind is its and before is ours for known, its, _, ours in _replaced):
+                continue
+            ours = functools.partial(_reduce, framework, before)
+            table[kind] = ours
+            _replaced.append((table, kind, before, ours))
+    executor = sys.modules.get("joblib.executor")
+    if executor is not None and _joblibs is None and hasattr(executor, "get_memmapping_reducers"):
+        _joblibs, executor.get_memmapping_reducers = executor.get_memmapping_reducers, _joblib_reducers  # type: ignore[attr-defined]
+
+
+def _joblib_reducers(*arguments: Any, **options: Any) -> tuple[Table, Table]:
+    """Joblib registers reducers for arrays of NumPy with each executor: for jobs one that writes large arrays into files,
+    for results one that pickles them. They pass on what does not go by reference.
+    """
+    assert _joblibs is not None
+    tables = _joblibs(*arguments, **options)
+    for table in tables:
+        for kind in table:
+            if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+                table[kind] = functools.partial(_reduce, "numpy", table[kind])
+    return tables
+
+
+def _tables() -> list[Table]:
+    """The reducers that the picklers of this process use, by class."""
+    found = [getattr(multiprocessing.reduction.ForkingPickler, "_extra_reducers")]
+    for module in "loky.backend.reduction", "joblib.externals.loky.backend.reduction":
+        if module in sys.modules:
+            found.append(getattr(sys.modules[module], "_dispatch_table"))
+    return found
+
+
+def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
+    settings = _settings
+    if settings is not None and _travels(framework, array, settings.threshold):
+        try:
+            share = settings.broker.put(array, lifetime=settings.lifetime)
+        except (UnsupportedArray, UnsupportedDtype):
+            pass  # of objects, for example
+        else:
+            return _received, (share, framework, settings.threshold, settings.lifetime)
+    if before is not None:
+        return before(array)
+    reduced: Reduced = array.__reduce_ex__(4)
+    return reduced
+
+
+def _travels(framework: str, array: Any, threshold: int) -> bool:
+    """Whether the array is large, and all that a pickle keeps of it travels."""
+    if framework == "tensorflow":
+        return bool(array.dtype.size * array.shape.num_elements() >= max(threshold, 1))
+    if framework == "torch" and (array.layout != sys.modules["torch"].strided or array.is_quantized):
+        return False
+    if array.nbytes < max(threshold, 1):
+        return False
+    if framework == "torch":
+        return not array.requires_grad and not array.is_shared()
+    if framework == "numpy":
+        return bool(array.dtype.isnative and not array.dtype.hasobject)
+    return framework != "jax" or (len(array.devices()) == 1 and not array.weak_type)
+
+
+def _received(share: Share, framework: str, threshold: int, lifetime: float) -> Any:
+    with _lock:
+        if _wanted and _settings is None:
+            install(share._broker, threshold=threshold, lifetime=lifetime)
+    try:
+        array = numpy_adapter.view(share.plain_view(private=True)) if framework == "numpy" else share.to(framework)
+    except ShareNotFound as gone:
+        what = f"the array of a pickle is gone: it was read before, or not within {lifetime:g} s"
+        raise ShareNotFound(f"{what}; pass a longer lifetime to arraybridge.multiprocessing.install ({gone})") from None
+    share.withdraw()
+    return array

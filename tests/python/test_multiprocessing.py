@@ -1,0 +1,167 @@
+"""arraybridge.multiprocessing: arrays as references in what multiprocessing, concurrent.futures and joblib send."""
+
+import pickle
+import subprocess
+import sys
+import time
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import environment, run_together
+
+import arraybridge
+import arraybridge.multiprocessing as passing
+from arraybridge import InvalidRequest, ShareNotFound
+
+SCRIPT = Path(__file__).with_name("reducers_client.py")
+METHODS = ["fork", "spawn", "forkserver"]
+CASES = [(case, method) for case in ("pools", "queues", "loader") for method in METHODS]
+CASES += [("killed", ""), ("joblib", ""), ("frameworks", "")]
+
+
+@pytest.fixture
+def installed(broker):
+    passing.install(broker)
+    yield broker
+    passing.uninstall()
+
+
+def passed(array):
+    return ForkingPickler.loads(ForkingPickler.dumps(array))
+
+
+def ran(case, method):
+    command = [sys.executable, "-X", "faulthandler", str(SCRIPT), case, *([method] if method else [])]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return run_together({case: lambda case=case: ran(*case) for case in CASES})
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_processes(runs, case):
+    out, err = runs[case].result()
+    assert out == "ok\n"
+    if case[0] != "frameworks":
+        assert err == ""  # the resource tracker has nothing to say, for example
+
+
+ARRAYS = {
+    "float": np.arange(1 << 14, dtype="f8"),
+    "bool": np.ones(1 << 17, "?"),
+    "complex": np.full((64, 64, 4), 1 + 2j),
+    "half": np.arange(1 << 16, dtype="f2"),
+    "rank 0 rows": np.zeros((1 << 20, 0)),
+    "strided": np.arange(1 << 16, dtype="i4")[::2],
+    "transposed": np.arange(1 << 16, dtype="i4").reshape(256, 256).T,
+    "read-only": np.broadcast_to(np.float32(3), (1 << 16,)),
+    "dates": np.arange("2020-01-01", "2050-01-01", dtype="M8[h]"),
+    "text": np.full(1 << 14, "abcd"),
+    "structured": np.zeros(1 << 14, [("a", "i4"), ("b", "f8")]),
+    "structured, padded": np.zeros(1 << 14, np.dtype([("a", "i1"), ("b", "f8")], align=True)),
+    "titles": np.zeros(1 << 14, [(("A", "a"), "i4"), (("B", "b"), "f8")]),
+    "other byte order": np.arange(1 << 14, dtype=">f8"),
+    "objects": np.array([None] * (1 << 14)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_an_array_arrives_as_it_would_from_a_pickle(installed, array):
+    read = passed(array)
+    expected = pickle.loads(pickle.dumps(array))
+    assert type(read) is np.ndarray and read.dtype == expected.dtype and read.dtype.byteorder == expected.dtype.byteorder
+    assert read.dtype.fields == expected.dtype.fields
+    assert read.shape == expected.shape and (read == expected).all()
+    assert read.flags.writeable == expected.flags.writeable
+    if read.size:
+        before = array.flat[0]
+        read.flat[0] = read.flat[-1]
+        assert array.flat[0] == before
+
+
+def test_small_and_special_arrays_go_as_before(installed):
+    before = installed.stats()["publishes_total"]
+    for array in np.arange(10), np.zeros(1 << 20).view(np.matrix), np.ma.zeros(1 << 14), np.zeros(1 << 14, "O"):
+        assert type(passed(array)) is type(array)
+    assert installed.stats()["publishes_total"] == before
+
+
+def test_what_was_read_is_withdrawn_and_freed_with_the_array(installed):
+    array = passed(np.ones(1 << 14))
+    listed = installed.stats()
+    assert listed["withdrawn_shares"] >= 1 and array.sum() == 1 << 14
+    pickled = ForkingPickler.dumps(np.ones(1 << 14))
+    ForkingPickler.loads(pickled)
+    with pytest.raises(ShareNotFound, match="read before, or not within 300 s; pass a longer lifetime"):
+        ForkingPickler.loads(pickled)
+
+
+def test_what_was_received_is_passed_on_without_a_copy(installed):
+    received = passed(np.ones(1 << 20))
+    allocated = installed.stats()["host_used_bytes"] if "host_used_bytes" in installed.stats() else None
+    again = passed(received)
+    assert again.sum() == 1 << 20
+    if allocated is not None:
+        assert installed.stats()["host_used_bytes"] == allocated
+
+
+def test_the_threshold(broker):
+    passing.install(broker, threshold=100)
+    try:
+        before = broker.stats()["publishes_total"]
+        passed(np.zeros(99, "u1"))
+        assert broker.stats()["publishes_total"] == before
+        passed(np.zeros(100, "u1"))
+        assert broker.stats()["publishes_total"] == before + 1
+    finally:
+        passing.uninstall()
+
+
+def test_installing_twice_and_uninstalling_leave_what_was(broker):
+    table = ForkingPickler._extra_reducers
+    before = dict(table)
+    passing.install(broker)
+    passing.install(broker, threshold=1)
+    assert np.ndarray in table
+    passing.uninstall()
+    passing.uninstall()
+    assert table == before
+    # A reducer that somebody registered meanwhile is theirs.
+    passing.install(broker)
+    ForkingPickler.register(np.ndarray, own := lambda array: (list, ()))
+    passing.uninstall()
+    assert table.pop(np.ndarray) is own
+
+
+def test_what_is_under_way_arrives_after_uninstall(broker):
+    passing.install(broker)
+    pickled = ForkingPickler.dumps(np.ones(1 << 14))
+    passing.uninstall()
+    assert ForkingPickler.loads(pickled).sum() == 1 << 14
+    before = broker.stats()["publishes_total"]
+    passed(np.ones(1 << 14))
+    assert broker.stats()["publishes_total"] == before  # nothing was installed by it
+
+
+@pytest.mark.parametrize("wish", [{"threshold": -1}, {"threshold": 1.5}, {"threshold": True}, {"lifetime": 0}, {"lifetime": -1}, {"lifetime": "1"}])
+def test_arguments(broker, wish):
+    with pytest.raises(InvalidRequest, match=next(iter(wish))):
+        passing.install(broker, **wish)
+
+
+def test_errors_of_the_broker_are_told(address):
+    with arraybridge.Broker(address, namespace="full", start="never", timeout_s=0.1) as small:
+        passing.install(small)
+        try:
+            begun = time.monotonic()
+            with pytest.raises(arraybridge.OutOfMemory):
+                ForkingPickler.dumps(np.broadcast_to(np.float64(0), (1 << 44,)))
+            assert time.monotonic() - begun < 30
+        finally:
+            passing.uninstall()

@@ -76,11 +76,14 @@ codec::Release ReleaseQueue::WithUnsent(codec::Release release) {
 // read it.
 Status ReleaseQueue::Send(const codec::Release& message) {
   const std::string payload = codec::Encode(message);
-  const bool frees = (!message.leases.empty() || message.hazards_cleared) && written_.count() > 0;
-  if (!frees && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload);
-  return lifeline_.Ask(Verb::kRelease, payload, [this, told = FencesOf(message)](const Result<Answer>& answer) {
+  const bool writes = written_.count() > 0;
+  const bool frees = (!message.leases.empty() || message.hazards_cleared) && writes;
+  if (!writes && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload);
+  auto handler = [this, told = FencesOf(message)](const Result<Answer>& answer) {
     if (answer.ok()) HandleReply(told, answer->payload);
-  });
+  };
+  if (!frees && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload, {}, std::move(handler));
+  return lifeline_.Ask(Verb::kRelease, payload, std::move(handler));
 }
 
 void ReleaseQueue::HandleReply(const codec::Release& told, std::string_view answer) {

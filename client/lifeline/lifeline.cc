@@ -121,16 +121,20 @@ Result<Answer> Lifeline::Call(Verb verb, std::string_view payload, Deadline dead
 
 Result<Answer> Lifeline::CallOf(Waiter& waiter, std::string_view payload, Deadline deadline,
                                 const CompletionHandler& handler) {
-  if (QueuePages* const queue = queue_.load(std::memory_order_acquire)) {
-    auto answer = CallByQueue(*queue, waiter, payload, deadline, handler);
-    // Handles late answers to earlier requests before this answer is returned.
-    if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
-    return answer;
-  }
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  auto answer = queue != nullptr ? CallByQueue(*queue, waiter, payload, deadline, handler)
+                                 : CallByFrame(waiter, payload, deadline, handler);
+  // Handles late answers to earlier requests before this answer is returned.
+  if (has_late_.load(std::memory_order_relaxed) || has_frame_.load(std::memory_order_relaxed)) ReadArrived();
+  return answer;
+}
+
+Result<Answer> Lifeline::CallByFrame(Waiter& waiter, std::string_view payload, Deadline deadline,
+                                     const CompletionHandler& handler) {
   CountCall();
-  AB_RETURN_IF_ERROR(Register(waiter));
-  AB_RETURN_IF_ERROR(Send(waiter, payload, deadline));
   MutexLock lock(mutex_);
+  AB_RETURN_IF_ERROR(SendFrameUntil(waiter.header, payload, deadline));
+  waiter.next = std::exchange(waiting_, &waiter);
   return Await(waiter, deadline, handler);
 }
 
@@ -145,47 +149,70 @@ FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
   return header;
 }
 
-Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline) {
+Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline,
+                      CompletionHandler handler) {
+  QueuePages* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || payload.size() > session_queue::Format::kPayloadBytesMax) {
+    return AskUntil(verb, payload, std::move(handler), deadline);
+  }
   const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
-  return SendUnawaited(header, payload, deadline);
+  return Submit(*queue, {header, 0, payload, deadline, nullptr}).status();
 }
 
 Status Lifeline::Ask(Verb verb, std::string_view payload, CompletionHandler handler) {
+  return AskUntil(verb, payload, std::move(handler), std::nullopt);
+}
+
+Status Lifeline::AskUntil(Verb verb, std::string_view payload, CompletionHandler handler,
+                          std::optional<Deadline> deadline) {
+  if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
   const FrameHeader header{static_cast<uint16_t>(verb), 0, 0, next_request_.fetch_add(1)};
   {
-    MutexLock lock(mutex_);
+    const MutexLock lock(mutex_);
+    ReadUnread();
     if (lost()) return why_lost_;
     if (unawaited_.size() >= kUnawaitedMax) return DeadlineExceeded("the broker has not answered earlier requests");
-    unawaited_.emplace(header.request, Unawaited{verb, std::move(handler), false, std::string(payload)});
+    unawaited_.emplace(header.request,
+                       Unawaited{.verb = verb, .handler = std::move(handler), .payload = std::string(payload)});
   }
-  Status sent = SendUnawaited(header, payload, std::nullopt);
+  Status sent = SendAsked(header, payload, deadline);
   if (sent.ok()) return sent;
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   unawaited_.erase(header.request);
   return sent;
 }
 
-// The frame is sent under the lock. Once the queue exists, requests go through the queue, so that they cannot overtake
-// a frame.
-Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
-  if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
-  while (!has_queue()) {
-    {
-      const MutexLock lock(mutex_);
-      if (lost()) return Unavailable("the connection to the broker is lost");
-      if (has_queue()) break;
-      const SendOutcome sent = SendFrame(socket_.get(), header, payload, -1, false);
-      if (sent == SendOutcome::kSent) return Ok();
-      if (sent != SendOutcome::kAgain) {
-        LoseByBroker(Unavailable("the connection to the broker is lost"));
-        return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
-      }
+// Once the queue exists, requests go through it, so that they cannot overtake a frame.
+Status Lifeline::SendAsked(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
+  {
+    const MutexLock lock(mutex_);
+    while (!has_queue()) {
+      const auto sent = TrySend(header, payload);
+      if (!sent.ok()) return sent.status();
+      if (*sent) return NoteSent(header.request), Ok();
+      AB_RETURN_IF_ERROR(AwaitWritable(deadline));
     }
-    AB_RETURN_IF_ERROR(AwaitWritable(deadline.value_or(Deadline{})));
   }
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr) return Unavailable("the connection to the broker is lost");  // in a forked child
   return Submit(*queue, {header, 0, payload, deadline, nullptr}).status();
+}
+
+void Lifeline::NoteSent(uint64_t request) {
+  const auto found = unawaited_.find(request);
+  if (found != unawaited_.end()) found->second.sent = true;
+}
+
+void Lifeline::ReadUnread() {
+  const auto has_frame = [this] {
+    pollfd look{socket_.get(), POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
+  };
+  const auto is_idle = [this]()
+                           AB_REQUIRES(mutex_) { return waiting_ == nullptr && !reading_ && !handling_ && !lost(); };
+  while (unawaited_.size() >= kUnreadMax && is_idle() && has_frame()) {
+    Read(Deadline{}, false);  // in the past, so it does not wait
+  }
 }
 
 bool Lifeline::alive() {
@@ -215,48 +242,40 @@ void Lifeline::ReadArrived() {
   RunHandlers();
 }
 
-Status Lifeline::Register(Waiter& waiter) {
-  MutexLock lock(mutex_);
-  if (lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
-  waiter.next = std::exchange(waiting_, &waiter);
-  return Ok();
-}
-
-Status Lifeline::Send(Waiter& waiter, std::string_view payload, Deadline deadline) {
-  Status sent = SendFrameUntil(waiter.header, payload, deadline);
-  if (sent.ok()) return sent;
-  MutexLock lock(mutex_);
-  TakeWaiter(waiter.header.request);
-  return sent;
-}
-
 Status Lifeline::TooLarge(size_t bytes) {
   return InvalidArgument("a request of ", bytes, " bytes does not fit into a frame of ", kFrameBytesMax)
       .Because("TOO_LARGE");
 }
 
-Status Lifeline::AwaitWritable(Deadline deadline) {
-  if (steady_clock::now() >= deadline) return DeadlineExceeded("the broker did not take the request in time");
+Status Lifeline::AwaitWritable(std::optional<Deadline> deadline) {
+  if (!deadline || steady_clock::now() >= *deadline) {
+    return DeadlineExceeded("the broker did not take the request in time");
+  }
+  mutex_.unlock();
   pollfd wait{socket_.get(), POLLOUT, 0};
-  if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_ && interrupted_()) return Cancelled();
-  return Ok();
+  const bool in_vain = ::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0;
+  const bool is_interrupted = in_vain && interrupted_ && interrupted_();
+  mutex_.lock();
+  return is_interrupted ? Cancelled() : Ok();
+}
+
+Result<bool> Lifeline::TrySend(const FrameHeader& header, std::string_view payload) {
+  if (!lost()) {
+    const SendOutcome sent = SendFrame(socket_.get(), header, payload, -1, false);
+    if (sent == SendOutcome::kSent) return true;
+    if (sent == SendOutcome::kAgain) return false;
+    LoseByBroker(Unavailable("the connection to the broker is lost"));
+  }
+  return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
 }
 
 Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
   for (;;) {
-    switch (SendFrame(socket_.get(), header, payload, -1, false)) {
-      case SendOutcome::kSent:
-        return Ok();
-      case SendOutcome::kAgain:
-        break;
-      default: {
-        MutexLock lock(mutex_);
-        LoseByBroker(Unavailable("the connection to the broker is lost"));
-        return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
-      }
-    }
-    AB_RETURN_IF_ERROR(AwaitWritable(deadline.value_or(Deadline{})));
+    const auto sent = TrySend(header, payload);
+    if (!sent.ok()) return sent.status();
+    if (*sent) return Ok();
+    AB_RETURN_IF_ERROR(AwaitWritable(deadline));
   }
 }
 

@@ -63,9 +63,12 @@ class Lifeline : public ForkParticipant {
   // - UNAVAILABLE if the connection is lost. The reason is kNotSent if the broker cannot have seen the request.
   // For an Allocate, each progress report of the broker restarts the timeout.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, const CompletionHandler& handler = {});
-  // Sends a request that has no answer. Waits for room until `deadline`, or not at all without one. On any error the
-  // request was not sent. A completion handler must not give a deadline, because no thread reads until it returns.
-  Status Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline = {});
+  // Sends a request whose answer is not needed. Waits for room until `deadline`, or not at all without one. On any
+  // error the request was not sent. A completion handler must not give a deadline, because no thread reads until it
+  // returns. `handler` takes the answer if there is one: only an unwaited entry of the queue outlives a daemon that
+  // took it, so a frame is answered.
+  Status Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline = {},
+              CompletionHandler handler = {});
   // Sends a request whose answer goes to `handler`. Never waits.
   Status Ask(Verb verb, std::string_view payload, CompletionHandler handler);
   // Reads the answers that have arrived, without waiting, and runs the handlers of late ones on this thread.
@@ -142,6 +145,7 @@ class Lifeline : public ForkParticipant {
   static constexpr std::string_view kUnanswered = "UNANSWERED";
   static constexpr std::string_view kRequestKey = "request";  // nonce/number, in decimal digits
   static constexpr size_t kUnawaitedMax = 1024;
+  static constexpr size_t kUnreadMax = 64;
 
  private:
   // A waiting call: an object on the caller's stack that is linked into `waiting_`.
@@ -159,10 +163,11 @@ class Lifeline : public ForkParticipant {
   };
   struct Unawaited {
     Verb verb;
-    CompletionHandler handler;
-    bool given_up;          // the caller gave up; false: the request was never waited for
+    CompletionHandler handler{};
+    bool given_up = false;  // the caller gave up; false: the request was never waited for
     std::string payload{};  // of a request that was never waited for
-    bool arrived = false;   // in late_, or being handled
+    bool sent = false;
+    bool arrived = false;  // in late_, or being handled
   };
   struct LateAnswer {
     uint64_t request;
@@ -181,16 +186,22 @@ class Lifeline : public ForkParticipant {
   Result<Answer> CallOf(Waiter& waiter, std::string_view payload, Deadline deadline, const CompletionHandler& handler)
       AB_EXCLUDES(mutex_);
 
-  // Registers the waiter before its request is sent, because another thread may read the answer before send returns.
-  Status Register(Waiter& waiter);
-  Status Send(Waiter& waiter, std::string_view payload, Deadline deadline);
-  // Sends a frame, or an unwaited request through the queue. `deadline`: as for Post.
-  Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+  Result<Answer> CallByFrame(Waiter& waiter, std::string_view payload, Deadline deadline,
+                             const CompletionHandler& handler) AB_EXCLUDES(mutex_);
+  // Ask, but waits for room as Post does.
+  Status AskUntil(Verb verb, std::string_view payload, CompletionHandler handler, std::optional<Deadline> deadline)
       AB_EXCLUDES(mutex_);
+  Status SendAsked(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+      AB_EXCLUDES(mutex_);
+  void NoteSent(uint64_t request) AB_REQUIRES(mutex_);
+  // Reads the answers that have arrived if there are many and no thread waits for one: the broker ends a connection
+  // that leaves some hundred answers unread. Runs no handlers.
+  void ReadUnread() AB_REQUIRES(mutex_);
   FrameHeader HeaderOf(Verb verb, Deadline deadline);
   static Status TooLarge(size_t bytes);
-  // Waits until the socket is writable. DEADLINE_EXCEEDED, CANCELLED.
-  Status AwaitWritable(Deadline deadline);
+  // Waits until the socket is writable, or not at all without a deadline. Releases the lock while it waits.
+  // DEADLINE_EXCEEDED, CANCELLED.
+  Status AwaitWritable(std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
   // A request for the queue (lifeline_queue.cc).
   struct Request {
     const FrameHeader& header;
@@ -221,8 +232,11 @@ class Lifeline : public ForkParticipant {
   void NoteTurn(const Turn& turn, Deadline now);
   // Announces that this process is about to sleep. False: something has arrived.
   bool MaySleep(QueuePages& queue) AB_REQUIRES(mutex_);
-  // Without a deadline it does not wait.
-  Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline);
+  // False: the socket has no room. UNAVAILABLE: the connection is lost. The caller registers the request under the same
+  // lock, so that Resume sends again exactly what has been sent.
+  Result<bool> TrySend(const FrameHeader& header, std::string_view payload) AB_REQUIRES(mutex_);
+  Status SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+      AB_REQUIRES(mutex_);
   Result<Answer> Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) AB_REQUIRES(mutex_);
   // Reads, or waits for the thread that reads, until `is_over` returns true. `is_over` is called with the lock held and
   // may move the deadline. OK: it is over, or the connection is lost. DEADLINE_EXCEEDED, CANCELLED.

@@ -104,6 +104,8 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
                                        .status = request.header.status,
                                        .id = request.header.request};
     const uint64_t words = session_queue::Encode(header, payload, entry_);
+    const bool is_asked = request.waiter == nullptr && (request.header.flags & kFrameNoReply) == 0;
+    if (is_asked) NoteSent(request.header.request);
     if (request.waiter != nullptr) request.waiter->next = std::exchange(waiting_, request.waiter);
     queue.requests.Write({entry_.data(), words});
     end = queue.requests.filled();
@@ -123,19 +125,13 @@ SendOutcome Lifeline::SendQueued(const Request& request) {
 
 // If the daemon does not take the doorbell now, it has other frames of this session to read, so it is awake.
 void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) {
-  if (SendFrameUntil(kDoorbell, {}, deadline).ok()) return;
-  MutexLock lock(mutex_);
-  queue.doorbell.Repeat();
+  const MutexLock lock(mutex_);
+  if (!SendFrameUntil(kDoorbell, {}, deadline).ok()) queue.doorbell.Repeat();
 }
 
 Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) {
   if (!deadline) return DeadlineExceeded("the broker has not taken earlier requests");
-  if (slots == 0) {  // room on the socket
-    mutex_.unlock();
-    Status writable = AwaitWritable(*deadline);
-    mutex_.lock();
-    return writable;
-  }
+  if (slots == 0) return AwaitWritable(deadline);  // room on the socket
   Status waited = ReadUntilRoom(queue, slots, *deadline);
   if (waited.ok() || waited.code() == Code::kCancelled) return waited;
   return DeadlineExceeded("the broker did not take the request in time");

@@ -104,7 +104,8 @@ Deadline Lifeline::Step(Deadline deadline) const {
 
 Status Lifeline::GiveUp(Waiter& waiter, const CompletionHandler& handler, Status why) {
   TakeWaiter(waiter.header.request);
-  unawaited_.emplace(waiter.header.request, Unawaited{waiter.verb(), handler, true, {}});
+  unawaited_.emplace(waiter.header.request,
+                     Unawaited{.verb = waiter.verb(), .handler = handler, .given_up = true, .sent = true});
   if (unawaited_.size() > kUnawaitedMax) Lose(Unavailable("the broker left ", kUnawaitedMax, " requests unanswered"));
   const bool changes = ChangesWhatOthersFind(waiter.verb());
   if (why.code() == Code::kDeadlineExceeded) {
@@ -188,23 +189,33 @@ void Lifeline::Dispatch(ReceiveOutcome outcome, Frame& frame) {
 }
 
 // Answers that the other daemon wrote have been read: those on the socket precede its successor's frame, and the queue
-// was reaped. A request of a caller that has given up is not served any more, but its outcome becomes known.
+// was reaped. A request of a caller that has given up is not served any more, but its outcome becomes known. The order
+// of the requests is kept, because a later one may need an earlier one: Publish needs Mapped.
 void Lifeline::Resume(uint64_t number) {
   continued_.fetch_add(1, std::memory_order_relaxed);
-  const FrameHeader marker{static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, number};
-  bool sent = SendAgain(marker, kFrameAgain, {});
-  for (Waiter* waiter = waiting_; sent && waiter != nullptr; waiter = waiter->next) {
-    sent = SendAgain(waiter->header, kFrameAgain, waiter->payload);
+  struct Unanswered {
+    FrameHeader header;
+    std::string_view payload;
+  };
+  std::vector<Unanswered> unanswered;
+  for (const Waiter* waiter = waiting_; waiter != nullptr; waiter = waiter->next) {
+    unanswered.push_back({waiter->header, waiter->payload});
   }
   for (const auto& [request, of] : unawaited_) {
-    if (!sent || of.arrived) continue;
-    const auto flags = static_cast<uint16_t>(of.given_up ? kFrameAgain | kFrameOutcome : kFrameAgain);
-    sent = SendAgain({static_cast<uint16_t>(of.verb), 0, 0, request}, flags, of.payload);
+    if (of.arrived || !of.sent) continue;
+    const uint16_t flags = of.given_up ? kFrameOutcome : 0;
+    unanswered.push_back({{static_cast<uint16_t>(of.verb), flags, 0, request}, of.payload});
   }
-  // All waited requests that stand in the queue before this slot have been answered, or were sent again.
+  std::ranges::sort(unanswered, {}, [](const Unanswered& one) { return one.header.request; });
+  // A waited request that stands in the queue before this slot has been answered, or is sent again.
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   const uint64_t filled = queue == nullptr ? 0 : queue->requests.filled();
   const std::string_view slots(reinterpret_cast<const char*>(&filled), sizeof filled);
+  const FrameHeader marker{static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, number};
+  bool sent = SendAgain(marker, kFrameAgain, slots);
+  for (auto one = unanswered.begin(); sent && one != unanswered.end(); ++one) {
+    sent = SendAgain(one->header, kFrameAgain, one->payload);
+  }
   sent = sent && SendAgain(marker, 0, slots);
   if (!sent) LoseByBroker(Unavailable("the broker was started anew and does not read"));
 }
@@ -290,8 +301,10 @@ void Lifeline::DeliverAnswer(Frame& frame) {
   if (!is_known || static_cast<uint16_t>(found->second.verb) != header.verb) {
     return Lose(Unavailable("the broker answered a request that was never sent"));
   }
+  if (!found->second.handler && !found->second.given_up) return void(unawaited_.erase(found));
   found->second.arrived = true;
-  Unawaited of{found->second.verb, std::move(found->second.handler), found->second.given_up};
+  Unawaited of{
+      .verb = found->second.verb, .handler = std::move(found->second.handler), .given_up = found->second.given_up};
   late_.push_back({header.request, std::move(of), answer()});
   has_late_.store(true);
 }

@@ -40,8 +40,8 @@ enum class Verb : uint16_t {
   kInspect = 19,
   // Broker: another daemon has taken the session over; requests without an answer are to be sent again with
   // kFrameAgain. Client: with kFrameAgain: they follow; without: they have been sent. All three have the same number in
-  // `request`. No answer, and no message, but the last one has eight bytes, little-endian: the slots that the client
-  // has filled in its queue. Only for sessions whose client asked for it (`resumes`).
+  // `request`. No answer, and no message, but the client's have eight bytes, little-endian: the slots that it has
+  // filled in its queue. Only for sessions whose client asked for it (`resumes`).
   kRecovered = 20,
   kLast = kRecovered,
 };

@@ -83,8 +83,8 @@ def wait_for_frames(pipeline: Any, count: int, what: str) -> None:
     wait(pipeline, lambda: len(arrived) >= count and arrived[-count] > latest, what)
 
 
-def wait_for_end(pipeline: Any) -> None:
-    over = time.monotonic() + PATIENCE_SECONDS
+def wait_for_end(pipeline: Any, stream_seconds: float = 0) -> None:
+    over = time.monotonic() + stream_seconds + PATIENCE_SECONDS
     assert pipeline.run(lambda: time.monotonic() > over), f"it does not end: {state(pipeline)}"
 
 
@@ -230,7 +230,7 @@ def test_a_broker_that_is_killed_every_second_is_not_noticed(pipeline: Any, brok
     killer = threading.Thread(target=kill_broker)
     killer.start()
     try:
-        wait_for_end(pipeline)
+        wait_for_end(pipeline, 2 * SECONDS)
     finally:
         over.set()
         killer.join()
@@ -245,7 +245,7 @@ def test_a_broker_that_is_killed_every_second_is_not_noticed(pipeline: Any, brok
 def test_stages_are_killed_by_chance(pipeline: Any) -> None:
     """Also while they start, while others are down, and while the stream ends."""
     pipeline.run(supervisor.Killer(pipeline.stages, 2))
-    wait_for_end(pipeline)
+    wait_for_end(pipeline, SECONDS)
     deaths = sum(len(stage.deaths) for stage in pipeline.stages.values())
     print(f"{deaths} deaths, {len(pipeline.stages['sink'].frames)} frames")
     assert deaths >= SECONDS / 2 - 1

@@ -159,7 +159,7 @@ Result<uint64_t> SessionQueue::ServePublishes(uint64_t most, Others others, cons
   return served;
 }
 
-Result<bool> SessionQueue::Take(session_queue::Entry& entry, uint64_t* end) {
+Result<bool> SessionQueue::Take(session_queue::Entry& entry, uint64_t* end, uint64_t until) {
   const MutexLock lock(serving_);
   if (!open_.load(std::memory_order_relaxed)) return false;
   if (!deferred_.empty()) {
@@ -168,6 +168,7 @@ Result<bool> SessionQueue::Take(session_queue::Entry& entry, uint64_t* end) {
       if (stopped_) return false;
     }
     const Deferred& next = deferred_.front();
+    if (next.end > until) return false;
     entry = *next.entry;
     if (end != nullptr) *end = next.end;
     unwaited_ = next.unwaited ? std::optional(next.begin) : std::nullopt;
@@ -180,9 +181,9 @@ Result<bool> SessionQueue::Take(session_queue::Entry& entry, uint64_t* end) {
     return false;
   }
   const Header header = session_queue::HeaderOf(entry);
-  if (IsUnwaitedPublish(header)) return false;
-  if (end != nullptr) *end = reader_.taken() + reader_.copied();
   const uint64_t begin = reader_.taken();
+  if (IsUnwaitedPublish(header) || begin + reader_.copied() > until) return false;
+  if (end != nullptr) *end = begin + reader_.copied();
   if ((header.flags & session_queue::kUnwaited) != 0) unwaited_ = begin;
   if (TakeCopied()) return true;
   unwaited_.reset();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,7 @@ class SessionQueue {
     return (stands && writer_.MayHaveRoom(kRoomToTake)) || publishing_.load();
   }
 
+  static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
   // Serves an unwaited publish and returns its result. `request`: its id; `message`: a copy of the PublishRequest.
   using Publish = std::function<Status(uint64_t request, std::string_view message)>;
   // The treatment of other requests between unwaited publishes.
@@ -67,8 +69,8 @@ class SessionQueue {
   Result<uint64_t> ServePublishes(uint64_t most, Others others, const Publish& publish) AB_EXCLUDES(serving_);
   // Copies the next request if it is not an unwaited publish. False: the next request is an unwaited publish, or none
   // can be taken now. INVALID_ARGUMENT: as ServePublishes.
-  // `end`, if not null: the number of slots up to the request and with it.
-  Result<bool> Take(session_queue::Entry& entry, uint64_t* end = nullptr) AB_EXCLUDES(serving_);
+  // `end`, if not null: the number of slots up to the request and with it; at most `until`.
+  Result<bool> Take(session_queue::Entry& entry, uint64_t* end = nullptr, uint64_t until = kAll) AB_EXCLUDES(serving_);
   // Called when the request that Take returned has been served. An unwaited one stays in the queue until then, for the
   // next daemon.
   void Served() AB_EXCLUDES(serving_);

@@ -66,10 +66,11 @@ class Lifeline {
     bool begun = false;                              // what the client sends again follows
     std::unordered_set<uint64_t> seen;               // requests that were served since: a copy is dropped
     std::unordered_map<uint64_t, std::string> kept;  // payloads of entries that have not been taken yet
-    std::optional<uint64_t> until;                   // the client is done; entries before this slot are older
+    uint64_t until = 0;                              // entries before this slot of the queue are older
+    bool is_complete = false;                        // the client has sent everything again
   };
   std::unique_ptr<Resuming> resuming;
-  bool awaits_client() const { return resuming != nullptr && !resuming->until; }
+  bool awaits_client() const { return resuming != nullptr && !resuming->is_complete; }
   StoreGuard stored;  // keeps the socket for the next daemon
 
   // Called when the session has mapped its queue. REQUIRES: called by the loop.

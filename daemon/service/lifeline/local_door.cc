@@ -17,6 +17,7 @@
 #include "daemon/service/lifeline/local_door_requests.h"
 #include "daemon/service/system/closer.h"
 #include "daemon/service/telemetry/log.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 namespace {
@@ -356,6 +357,7 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
                       .Because("NOT_SERVED"));
   }
   if (line->resuming != nullptr && IsAnsweredAgain(line, frame)) return;
+  static_cast<void>(Failpoint("frame_read"));
   ServeVerb(line, frame);
 }
 

@@ -122,8 +122,9 @@ bool LocalDoor::ServeQueues() {
 void LocalDoor::ServeQueue(const LifelinePointer& line) {
   const std::shared_ptr<SessionQueue> queue = line->queue()->queue;
   const auto end = Clock::now() + kTurn;
+  const uint64_t until = line->awaits_client() ? line->resuming->until : SessionQueue::kAll;
   for (int served = 0; served < kRequestsPerTurnMax && line->open() && queue->HasRequest();) {
-    const auto taken = queue->Take(entry_, &entry_end_);
+    const auto taken = queue->Take(entry_, &entry_end_, until);
     begun_ = Clock::now();
     if (!taken.ok()) return Violation(line, FrameHeader{}, taken.status());
     if (*taken) {
@@ -142,8 +143,8 @@ void LocalDoor::ServeQueue(const LifelinePointer& line) {
   }
   queue->Finish();
   const SessionQueue::Counted counted = queue->counted();
-  const bool resumed = line->resuming != nullptr && line->resuming->until && !counted.deferred &&
-                       counted.taken >= *line->resuming->until;
+  const bool resumed = line->resuming != nullptr && line->resuming->is_complete && !counted.deferred &&
+                       counted.taken >= line->resuming->until;
   if (resumed) EndResuming(line);
   if (const auto cause = line->cut(); cause && line->open()) End(line, *cause);
 }

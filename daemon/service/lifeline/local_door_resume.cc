@@ -1,7 +1,7 @@
 // Sessions that another daemon served. Their clients kept their sockets and their queues. The door tells each one with
 // a Recovered frame. The client sends its requests that have no answer once more, with their numbers and kFrameAgain,
-// and then a Recovered frame. Until then the door leaves the requests in the session's queue, because some of them may
-// also come on the socket; unwaited publishes are served at once.
+// between two Recovered frames. Until the first the door leaves the requests in the session's queue, except unwaited
+// publishes. Then it serves the unwaited ones; it drops the waited ones, which come on the socket.
 #include <cstring>
 #include <utility>
 
@@ -38,20 +38,33 @@ void LocalDoor::Continue(Connection connection, SessionId session) {
   line->TellRecovered(line->resuming->number);
 }
 
-// The frame says how many slots the client had filled when it sent its requests again.
+// Both Recovered frames of the client say how many slots of its queue it had filled. At the first one, the door serves
+// the unwaited requests in these slots, because what the client sends again may need them: a Publish needs its Mapped.
 void LocalDoor::OnResumed(const LifelinePointer& line, const Frame& frame) {
   // A client may still answer a daemon that has died since.
   if (!line->awaits_client() || line->resuming->number != frame.header.request) return;
-  if ((frame.header.flags & kFrameAgain) != 0) return void(line->resuming->begun = true);
-  if (line->queue() == nullptr) return EndResuming(line);
   uint64_t filled = 0;
   if (frame.payload.size() >= sizeof filled) std::memcpy(&filled, frame.payload.data(), sizeof filled);
-  if (filled > line->queue()->queue->counted().filled) {
+  const bool has_queue = line->queue() != nullptr;
+  if (has_queue && filled > line->queue()->queue->counted().filled) {
     return Violation(line, frame.header, InvalidArgument("a Recovered frame counts slots that were not filled"));
   }
-  line->resuming->until = filled;
-  line->frames_served = true;
-  Poll(line);
+  Lifeline::Resuming& resuming = *line->resuming;
+  resuming.until = filled;
+  if ((frame.header.flags & kFrameAgain) == 0) {
+    resuming.is_complete = true;
+    if (!has_queue) return EndResuming(line);
+    line->frames_served = true;
+    return Poll(line);
+  }
+  resuming.begun = true;
+  const auto has_older = [&] {
+    const SessionQueue::Counted counted = line->queue()->queue->counted();
+    return counted.taken < filled || counted.deferred;
+  };
+  for (uint64_t i = 0; has_queue && i < session_queue::Format::kSlots && line->open() && has_older(); ++i) {
+    ServeQueue(line);
+  }
 }
 
 // Until then the broker knows what the other daemon published for the entries that are still in the queue.
@@ -61,9 +74,11 @@ void LocalDoor::EndResuming(const LifelinePointer& line) {
 }
 
 bool LocalDoor::IsAnsweredAgain(const LifelinePointer& line, const Frame& frame) {
-  if ((frame.header.flags & (kFrameNoReply | kFrameInQueue)) != 0 || line->resuming->until) return false;
-  // It was meant for a daemon that has died since; the client sends it again if it still has no answer.
-  if ((frame.header.flags & kFrameAgain) != 0 && !line->resuming->begun) return true;
+  if ((frame.header.flags & (kFrameNoReply | kFrameInQueue)) != 0 || line->resuming->is_complete) return false;
+  // It was meant for a daemon that has died since, or overtakes what its client is about to send again: the client
+  // sends it again, in order. A release is served now, because its client may not read for long.
+  const bool waits = (frame.header.flags & kFrameAgain) != 0 || !IsServedLate(Verb{frame.header.verb});
+  if (waits && !line->resuming->begun) return true;
   if (line->resuming->seen.size() >= kSeenMax) {
     Violation(line, frame.header, ResourceExhausted("more than ", kSeenMax, " requests before a Recovered frame"));
     return true;
@@ -86,14 +101,13 @@ bool LocalDoor::IsAnsweredAgain(const LifelinePointer& line, const Frame& frame)
   return true;
 }
 
-// The client has sent again each waited request that has no answer. An older one in the queue is a copy, or was
-// answered.
+// The client sends again each waited request that has no answer. An older one in the queue is a copy, or was answered.
 bool LocalDoor::IsServedAlready(const LifelinePointer& line, const session_queue::Header& header) {
   const Lifeline::Resuming& resuming = *line->resuming;
   const bool waited = (header.flags & session_queue::kUnwaited) == 0;
   // The other daemon had read the payload from the socket.
   const bool lost = (header.flags & session_queue::kOnSocket) != 0 && !resuming.kept.contains(header.id);
-  const bool older = entry_end_ <= *resuming.until;
+  const bool older = entry_end_ <= resuming.until;
   if (!older) EndResuming(line);
   return older && (waited || lost);
 }

@@ -74,8 +74,35 @@ TEST_F(LifelineTest, APostWithADeadlineWaitsUntilTheSocketTakesIt) {
   Request request = broker_->Next();
   while (request.header.verb == static_cast<uint16_t>(Verb::kRelease)) request = broker_->Next();
   EXPECT_EQ(request.header.verb, static_cast<uint16_t>(Verb::kCloseChannel));
-  EXPECT_EQ(request.header.flags, kFrameNoReply);
+  EXPECT_EQ(request.header.flags, 0) << "a frame that a daemon has read is lost with it, unless it is sent again";
   poster.join();
+}
+
+TEST_F(LifelineTest, APostReadsTheAnswersToEarlierOnes) {
+  for (size_t i = 0; i < 2 * Lifeline::kUnawaitedMax; ++i) {
+    ASSERT_TRUE(lifeline_->Post(Verb::kRelease, "a lease").ok()) << i;
+    broker_->Answer(broker_->Next(), "");
+  }
+}
+
+TEST_F(LifelineTest, WhatIsSentAgainKeepsItsOrder) {
+  for (const char* const text : {"0", "1", "2", "3", "4", "5", "6", "7"}) {
+    ASSERT_TRUE(lifeline_->Post(Verb::kMapped, text).ok());
+    broker_->Next();  // by a daemon that ended
+  }
+  std::thread caller([&] { EXPECT_TRUE(lifeline_->Call(Verb::kPublish, "8", Far()).ok()); });
+  broker_->Next();
+  Request recovered;
+  recovered.header = {static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, 7};
+  broker_->Answer(recovered, "");
+  EXPECT_EQ(broker_->Next().header.flags, kFrameNoReply | kFrameAgain);
+  std::string order;
+  for (Request next = broker_->Next(); next.header.flags == kFrameAgain; next = broker_->Next()) {
+    order += next.payload;
+    broker_->Answer(next, "");
+  }
+  EXPECT_EQ(order, "012345678");
+  caller.join();
 }
 
 TEST_F(LifelineTest, AnswersMayComeInAnyOrder) {

@@ -151,11 +151,17 @@ FrameHeader Lifeline::HeaderOf(Verb verb, Deadline deadline) {
 
 Status Lifeline::Post(Verb verb, std::string_view payload, std::optional<Deadline> deadline,
                       CompletionHandler handler) {
+  const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
   QueuePages* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr || payload.size() > session_queue::Format::kPayloadBytesMax) {
-    return AskUntil(verb, payload, std::move(handler), deadline);
+    try {
+      return AskUntil(verb, payload, std::move(handler), deadline);
+    } catch (const std::bad_alloc&) {
+      // Destructors call Post. Without memory the request wants no answer, and only a daemon that dies now loses it.
+      const MutexLock lock(mutex_);
+      return SendFrameUntil(header, payload, deadline);
+    }
   }
-  const FrameHeader header{static_cast<uint16_t>(verb), kFrameNoReply, 0, next_request_.fetch_add(1)};
   return Submit(*queue, {header, 0, payload, deadline, nullptr}).status();
 }
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from arraybridge.broker import Broker
     from arraybridge.broker.channel import Channel, Received, Sender
+    from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
     from arraybridge.broker.share import ArraySpec, Got, Listed, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
     from arraybridge.compat.cleanup import *  # noqa: F403
@@ -153,6 +154,7 @@ _HOMES = {
         "_core": "View",
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
         "broker": "Broker",
+        "broker.bundle": "Bundle BundleSpec BundleWriter",
         "broker.channel": "Channel Received Sender",
         "broker.share": "ArraySpec Got Listed Outcome Share",
         "broker.watch": "Event Watch",

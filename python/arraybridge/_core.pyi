@@ -89,6 +89,40 @@ class Placement:
     @property
     def views(self) -> list[View]: ...
 
+BUNDLE_STRUCTURE: Final[bytes]
+
+@final
+class BundlePlan:
+    """The memory that a bundle needs, and its manifest. StatusError: an array that no bundle can have."""
+
+    def __init__(
+        self,
+        arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...], int, str]],
+        fingerprint: bytes,
+        metadata: bytes,
+    ) -> None:
+        """arrays: name, dtype code, shape, kind, the name of the array that it is tied to or ""."""
+    def specs(self) -> list[tuple[str, tuple[int, int, int], tuple[int, ...]]]: ...
+    def write_to(self, placement: Placement) -> Bundle: ...
+
+@final
+class Bundle:
+    """The arrays of a bundle, sorted by name. StatusError: no bundle; a malformed entry, at its reading."""
+
+    @property
+    def fingerprint(self) -> bytes: ...
+    @property
+    def metadata(self) -> bytes: ...
+    def __init__(self, views: Sequence[View]) -> None: ...
+    def __len__(self) -> int: ...
+    def find(self, name: str) -> int: ...
+    def names(self) -> list[str]: ...
+    def array(self, index: int) -> tuple[str, int, int, View]:
+        """name, kind, index of the array whose bytes it has, View."""
+    def arrays(self, first: int, count: int) -> list[tuple[str, int, int, View]]: ...
+    def copy_on_write(self) -> Bundle | None:
+        """The same bytes in a copy-on-write mapping of this process; None: it is writable already, or empty."""
+
 @final
 class PutOptions:
     """The options of a put, beside the name and the arrays."""

@@ -3,6 +3,7 @@
 #include <dlpack/dlpack.h>
 #include <pybind11/pybind11.h>
 
+#include "python/bindings/bundle.h"
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
@@ -74,4 +75,5 @@ PYBIND11_MODULE(_core, module) {
   pybind11::class_<arraybridge::CaptureScope>(module, "CaptureScope", pybind11::is_final())
       .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
   ab::AddCore(module);
+  ab::AddBundle(module);
 }

@@ -1,4 +1,4 @@
-"""Every block of docs/recipes.md runs, and the recipes of published guides do what the guides say."""
+"""Every block of docs/recipes.md and docs/models.md runs, and the recipes of published guides do what the guides say."""
 
 import re
 import runpy
@@ -20,8 +20,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
-BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md"))
+BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 # CuPy's part of a block, by modules of the frameworks' dialects.
 ON_SIMULATED_GPU = """
 import sys
@@ -36,7 +37,7 @@ sys.modules["cupy"].arange = lambda count, dtype: frameworks.CupyArray.of(numpy.
 
 
 def test_every_block_says_where_it_runs():
-    assert len(BLOCKS) == PAGE.read_text().count("```python") > 8
+    assert len(BLOCKS) == PAGES.count("```python") > 8
 
 
 @pytest.mark.parametrize("number", [n for n, (where, _) in enumerate(BLOCKS) if where == "host"])

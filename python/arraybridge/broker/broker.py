@@ -17,6 +17,8 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
+from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, opened
+from arraybridge.broker.bundle import Kind as ArrayKind
 from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted
 from arraybridge.broker.progress import Progress
@@ -495,6 +497,56 @@ class Broker(Session):
             'frame'
         """
         return self._delivery.room(shape, dtype, framework, device)
+
+    def bundle(
+        self,
+        name: str,
+        arrays: Mapping[str, Any],
+        *,
+        kinds: Mapping[str, ArrayKind] | None = None,
+        fingerprint: bytes = b"",
+        metadata: bytes | None = None,
+        replace: bool = False,
+        lifetime: float | None = None,
+    ) -> BundleWriter:
+        """Memory for a bundle: one share of many arrays, such as a model's weights, in which each is found by its name.
+
+        Nothing is copied yet: `fill` copies the arrays, or the caller writes them in place (`writer["w"][...] = values`),
+        and `publish` publishes all at once. A bundle has one generation, one lease and one mapping, also with 20,000
+        arrays; `open` does not decode them. Host memory only.
+
+        Args:
+            arrays: their names, and arrays as in `put`, or BundleSpecs. Two names of one array stay tied.
+            kinds: of the arrays: "parameter", "buffer" or "other" (default).
+            fingerprint: tells which model this is; `Bundle.fingerprint` has it.
+            metadata, replace, lifetime: as in `put`.
+
+        Raises:
+            OutOfMemory: no room until `timeout_s`.
+            UnsupportedDtype: DLPack lacks the dtype (datetime64, structured dtypes).
+            InvalidRequest: an invalid name, or ties that no bundle can have.
+
+        Example:
+            >>> broker.bundle("model", {"w": np.ones((2, 3)), "b": np.zeros(3)}).fill().publish().name
+            'model'
+            >>> broker.open("model").numpy()["b"]
+            array([0., 0., 0.])
+        """
+        terms = BundleTerms.of(kinds, fingerprint, metadata, replace, lifetime)
+        return BundleWriter(self, self._connection, name, arrays, terms)
+
+    def open(self, name: str | Share, *, wait: float | None = None, newer_than: int | Share | None = None) -> Bundle:
+        """A bundle by its name: a Mapping of names to Views, and whole dicts of a framework's arrays (`.torch()`).
+
+        Args:
+            wait, newer_than: as in `get`.
+
+        Raises:
+            ShareNotFound, BrokerTimeout, BrokerUnavailable: as `get`.
+            InvalidRequest: the share is no bundle (`get` reads it), or one of a later version.
+        """
+        acquired = self._acquired(name, False, wait, "bundle", *_generation_of(newer_than, name))
+        return opened(self, self._delivery, acquired)
 
     def channel(
         self,

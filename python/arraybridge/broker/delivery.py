@@ -183,6 +183,33 @@ class Delivery:
             self._outcomes.told(results, plans, wanted.copy, False)
         return results
 
+    def each_shown(self, views: Sequence[_core.View], kind: str, wanted: Wanted) -> list[Any]:
+        """Arrays of one share, each in this form; those that are alike have one plan. `kind`: how its memory is opened.
+
+        Raises:
+            UnsupportedArray, UnsupportedDtype: the framework cannot hold one of them.
+        """
+        results: list[Any] = []
+        plans: list[Plan] = []
+        for view in views:
+            known = self._decided.get(wanted.caps, _NOTHING).get(view.traits or _form(view)) if wanted.plain else None
+            if known is not None:
+                try:
+                    results.append(known[1](view))
+                except Exception:
+                    pass  # the full path reports the error
+                else:
+                    next(known[2])
+                    continue
+            chosen = wanted.planned(described(view, "share", kind))
+            if wanted.plain and chosen.zero_copy:
+                self._decide(view, wanted, chosen)
+            plans.append(chosen)
+            results.append(seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen))
+        if plans:
+            self._outcomes.told(results, plans, wanted.copy, False)
+        return results
+
     def converted(
         self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None
     ) -> Any:

@@ -71,7 +71,7 @@ def placed(
     on_host = there == devices.HOST and device in (None, devices.HOST)
     if any(source.description.fill for source in sources) or (progress is not None and on_host):
         placement = _empty(core, sources, name, options, there)
-        _fill(placement, sources, progress if on_host else None)
+        fill(placement.views, sources, progress if on_host else None)
         # A framework fills memory where its arrays are.
         return placement if device in (None, there) else core.place(placement.views, name, options, device=device)
     return core.place([source.view() for source in sources], name, options, device=device)
@@ -91,14 +91,15 @@ def _empty(
     return core.empty(specs, name, options, device=device)
 
 
-def _fill(placement: _core.Placement, sources: Sequence[Source], progress: Progress | None) -> None:
+def fill(rooms: Sequence[_core.View], sources: Sequence[Source], progress: Progress | None) -> None:
+    """Copies each array into its room, a writable View of its dtype and shape."""
     meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
-    for source, room in zip(sources, placement.views, strict=True):
-        fill = source.description.fill
-        if fill is None and meter is not None:
+    for source, room in zip(sources, rooms, strict=True):
+        how = source.description.fill
+        if how is None and meter is not None:
             piecewise(source.view(), room, meter)
             continue
-        if fill is None:
+        if how is None:
             numpy_adapter.filler(source.view())(room)
         else:
             source.write_to(room)

@@ -19,6 +19,27 @@ from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest
 
 
+def check_name(name: object) -> None:
+    """Raises:
+    InvalidRequest: no share can have this name.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"a name must be a non-empty str, not {reprlib.repr(name)}; None lets the broker choose one")
+    check_text(name, "a name")
+
+
+def lifetime_of(lifetime: float | None) -> float:
+    """The seconds of a lifetime; None: 0, which means that of the namespace.
+
+    Raises:
+        InvalidRequest: it is not a number of seconds, or less than a millisecond.
+    """
+    lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
+    if lifetime is not None and lifetime_s < 0.001:
+        raise InvalidRequest(f"a lifetime must be at least 0.001 seconds, not {lifetime!r}")
+    return lifetime_s
+
+
 @functools.lru_cache(maxsize=64)
 def _options_alike(framework: str, replace: bool, waits: bool) -> _core.PutOptions:
     copied, in_place = (notes.of_put(framework, born_there, False) for born_there in (False, True))
@@ -52,18 +73,15 @@ class Publication(NamedTuple):
             UnsupportedArray, UnsupportedDtype: no framework could read it.
             InvalidRequest: an invalid name, tree or metadata.
         """
-        if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidRequest(f"a name must be a non-empty str, not {reprlib.repr(name)}; None lets the broker choose one")
-        check_text(name or "", "a name")
+        if name is not None:
+            check_name(name)
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
         said = checked_metadata(metadata)
         if not waits and name is None:
             raise InvalidRequest("wait=False needs a name: no process could find the share without one")
-        lifetime_s = 0.0 if lifetime is None else check_seconds(lifetime, "lifetime")
-        if lifetime is not None and lifetime_s < 0.001:
-            raise InvalidRequest(f"a lifetime must be at least 0.001 seconds, not {lifetime!r}")
+        lifetime_s = lifetime_of(lifetime)
         structure, sources = tree.flatten(array, source_of_share)
         framework = sources[0].description.framework
         options = _core.PutOptions(

@@ -1,0 +1,369 @@
+"""Bundles: one share of many arrays, such as the weights of a model, each found by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+from arraybridge import _core, autograph, exports, planner
+from arraybridge.adapters import named
+from arraybridge.arguments import Access, check_word, checked_metadata, sizes_of
+from arraybridge.arrays import devices
+from arraybridge.broker import notes
+from arraybridge.broker.connection import Connection
+from arraybridge.broker.delivery import Acquired, Delivery, Wanted
+from arraybridge.broker.placing import fill, source_of_share
+from arraybridge.broker.progress import Progress
+from arraybridge.broker.publication import check_name, lifetime_of
+from arraybridge.broker.share import Share
+from arraybridge.convert.source import Source
+from arraybridge.errors import InvalidRequest, UnsupportedArray, UnsupportedDtype, from_status
+
+if TYPE_CHECKING:
+    from arraybridge.broker.broker import Broker
+
+Kind = Literal["parameter", "buffer", "other"]
+_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_Wanted = tuple[str, planner.Code, tuple[int, ...], int, str]  # of _core.BundlePlan
+
+
+class BundleSpec(NamedTuple):
+    """An array that a bundle is to have, without its values.
+
+    Attributes:
+        shape: sizes, in elements.
+        dtype: as in Broker.empty.
+        kind: a parameter of the model, a buffer of it, or neither.
+        tie: the name of another array of the same dtype and shape whose bytes it has.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    kind: Kind = "other"
+    tie: str | None = None
+
+
+class Bundle(Mapping[str, _core.View]):
+    """A bundle that was opened: a Mapping of names to Views, which are made when they are asked for. Thread-safe.
+
+    It holds one lease; it and every array that was made of it keep the bytes.
+    """
+
+    def __init__(self, broker: Broker, delivery: Delivery, share: Share, kind: str, core: _core.Bundle) -> None:
+        self._broker, self._delivery = broker, delivery
+        self._share, self._kind, self._core = share, kind, core
+        self._names: list[str] | None = None
+
+    @property
+    def share(self) -> Share:
+        """Its name, generation and size."""
+        return self._share
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Set by its maker: tells which model this is."""
+        return self._core.fingerprint
+
+    @property
+    def metadata(self) -> bytes:
+        """Its maker's own bytes."""
+        return self._core.metadata
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, sorted by their UTF-8.
+
+        Raises:
+            InvalidRequest: the manifest is malformed.
+        """
+        return iter(self._all_names())
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self._found(name) >= 0
+        except KeyError:
+            return False
+
+    def __getitem__(self, name: str) -> _core.View:
+        """The array as a View, for any framework that reads DLPack or the buffer protocol.
+
+        Raises:
+            KeyError: the bundle has no such array. InvalidRequest: its entry in the manifest is malformed.
+        """
+        return exports.protected(self._array(self._found(name))[3])
+
+    def __repr__(self) -> str:
+        return f"<Bundle {self._share.name!r}, generation {self._share.generation}: {len(self)} arrays>"
+
+    def kind(self, name: str) -> Kind:
+        """The kind that its maker gave the array.
+
+        Raises:
+            KeyError, InvalidRequest: as `bundle[name]`.
+        """
+        return _KINDS[self._array(self._found(name))[1]]
+
+    def arrays(self, framework: str, prefix: str = "", access: Access = "safe") -> dict[str, Any]:
+        """All arrays, or those whose names begin with `prefix`, as arrays of a framework, without a copy.
+
+        As in Broker.get: NumPy, JAX and TensorFlow read the broker's memory; torch gets a copy-on-write mapping of its
+        own for each call, so that its writes reach nobody, unless access="shared" promises that there are none. Arrays
+        that are tied to one another are one array.
+
+        Raises:
+            UnsupportedDtype: the framework lacks a dtype. InvalidRequest: the manifest is malformed.
+        """
+        wanted = Wanted.of(framework, access)
+        core = self._core
+        if wanted.private:
+            with _mapped():
+                core = core.copy_on_write() or core
+        names = self._all_names()
+        first, last = 0, len(names)
+        if prefix:
+            first = next((at for at, name in enumerate(names) if name.startswith(prefix)), last)
+            last = next((at for at in range(first, last) if not names[at].startswith(prefix)), last)
+        with _mapped():
+            found = core.arrays(first, last - first)
+        owners: dict[int, _core.View] = {}
+        for name, _, tie, view in found:
+            owners.setdefault(tie, view)
+        made = self._delivery.each_shown(list(owners.values()), self._kind, wanted)
+        by_owner = dict(zip(owners, made, strict=True))
+        return {name: by_owner[tie] for name, _, tie, _ in found}
+
+    def numpy(self, prefix: str = "") -> dict[str, Any]:
+        """`arrays` of NumPy: read-only."""
+        return self.arrays("numpy", prefix)
+
+    def torch(self, prefix: str = "", access: Access = "safe") -> dict[str, Any]:
+        """`arrays` of torch; no tensor requires grad."""
+        return self.arrays("torch", prefix, access)
+
+    def jax(self, prefix: str = "") -> dict[str, Any]:
+        """`arrays` of JAX."""
+        return self.arrays("jax", prefix)
+
+    def tensorflow(self, prefix: str = "") -> dict[str, Any]:
+        """`arrays` of TensorFlow."""
+        return self.arrays("tensorflow", prefix)
+
+    def state_dict(self, prefix: str = "", access: Access = "safe") -> dict[str, Any]:
+        """`torch`, with the prefix removed from the names: for `module.load_state_dict(..., assign=True)`.
+
+        Example:
+            >>> with torch.device("meta"):
+            ...     model = Model()
+            >>> model.load_state_dict(broker.open("model").state_dict(), assign=True)
+        """
+        return {name.removeprefix(prefix): tensor for name, tensor in self.torch(prefix, access).items()}
+
+    def wait_newer(self, timeout: float | None = None) -> Bundle:
+        """The next generation of this name, when there is one.
+
+        Args:
+            timeout: seconds; None: as long as Ctrl-C does not end it.
+
+        Raises:
+            BrokerTimeout: there is none in time. BrokerUnavailable: no daemon answers.
+        """
+        return self._broker.open(self._share.name, wait=math.inf if timeout is None else timeout, newer_than=self._share)
+
+    def _all_names(self) -> list[str]:
+        if self._names is None:
+            with _mapped():
+                self._names = self._core.names()
+        return self._names
+
+    def _found(self, name: str) -> int:
+        try:
+            return self._core.find(name)
+        except _core.StatusError as status:
+            if status.reason == "ARRAY_NOT_FOUND":
+                raise KeyError(name) from None
+            raise from_status(status) from None
+
+    def _array(self, index: int) -> tuple[str, int, int, _core.View]:
+        with _mapped():
+            return self._core.array(index)
+
+
+class BundleWriter:
+    """A bundle that is being written: its memory is allocated, and nobody else sees it until `publish`.
+
+    If its process dies, or it is dropped, its memory is free again. Not thread-safe, but threads may write different
+    arrays.
+    """
+
+    def __init__(self, broker: Broker, connection: Connection, name: str, wanted: Mapping[str, Any], terms: BundleTerms) -> None:
+        check_name(name)
+        self._broker, self._connection, self._name = broker, connection, name
+        self._sources: dict[str, Source] = {}
+        specs = self._specs(wanted, terms.kinds or {})
+        self._shapes = {each[0]: (each[1], each[2]) for each in specs}
+        self._tied = {each[0] for each in specs if each[4]}
+        with _mapped():
+            plan = _core.BundlePlan(specs, terms.fingerprint, terms.metadata)
+        note = notes.cut("bundle place")
+        self._options = _core.PutOptions(
+            terms.replace, False, _core.BUNDLE_STRUCTURE, b"", terms.lifetime_s, note, note, "", True
+        )
+        self._placement: _core.Placement | None = connection.ask(
+            lambda core: core.empty(plan.specs(), name, self._options)
+        )
+        self._core = plan.write_to(self._placement)
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __getitem__(self, name: str) -> Any:
+        """The array to write, of NumPy.
+
+        Raises:
+            KeyError: the bundle has no such array. InvalidRequest: the bundle is published.
+        """
+        return self.array(name)
+
+    def array(self, name: str, framework: str = "numpy") -> Any:
+        """The array to write, of a framework whose arrays can be written.
+
+        Raises:
+            KeyError, InvalidRequest: as `writer[name]`. UnsupportedArray: arrays of this framework cannot be written.
+        """
+        self._check_open()
+        target = named(framework)
+        if target.caps().read_only == "immutable":
+            raise UnsupportedArray("bundle", framework, "place", f"arrays of {framework} cannot be written: use numpy")
+        return target.view(self._room(name))
+
+    def fill(self, arrays: Mapping[str, Any] | None = None, progress: Progress | None = None) -> BundleWriter:
+        """Copies values into the arrays of these names, which may be some of the bundle's.
+
+        Args:
+            arrays: None: those that the writer was made of.
+            progress: called with (bytes done, total bytes) before, during and after the copy.
+
+        Raises:
+            KeyError: the bundle has no such array. InvalidRequest: the dtype or the shape differs, or the bundle is
+                published.
+        """
+        self._check_open()
+        sources = self._sources if arrays is None else {name: source_of_share(array) for name, array in arrays.items()}
+        rooms = {}
+        for name, source in sources.items():
+            found = source.description
+            if name not in self._shapes:
+                raise KeyError(name)
+            if (found.code, found.shape) != self._shapes[name]:
+                raise InvalidRequest(f"array {name!r} is {found.dtype}{list(found.shape)}, which differs from the bundle's")
+            if name not in self._tied:
+                rooms[name] = self._room(name)
+        fill(list(rooms.values()), [sources[name] for name in rooms], progress)
+        return self
+
+    def publish(self) -> Share:
+        """Publishes all arrays at once, and returns the share. They must not be written any more.
+
+        Raises:
+            ShareExists: the name is taken, and `replace` is False. Other errors of Broker.put.
+        """
+        self._check_open()
+        placement = self._placement
+        assert placement is not None
+        info = self._connection.ask(lambda core: core.publish(placement, self._name, self._options))
+        assert info is not None
+        self._placement = None
+        self._sources = {}
+        return Share(self._broker, info)
+
+    def _check_open(self) -> None:
+        if self._placement is None:
+            raise InvalidRequest(f"bundle {self._name!r} is published: make a new one for its next generation")
+
+    def _room(self, name: str) -> _core.View:
+        if name not in self._shapes:
+            raise KeyError(name)
+        return self._core.array(self._core.find(name))[3]
+
+    def _specs(self, wanted: Mapping[str, Any], kinds: Mapping[str, Kind]) -> list[_Wanted]:
+        specs: list[_Wanted] = []
+        first: dict[Hashable, str] = {}
+        for name, array in wanted.items():
+            if not isinstance(name, str):
+                raise InvalidRequest(f"the name of an array in a bundle must be a str, not {name!r}")
+            if isinstance(array, BundleSpec):
+                check_word(array.kind, "kind", _KINDS)
+                dtype = planner.dtype_name(array.dtype)
+                spec = name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
+                specs.append(spec)
+                continue
+            source = source_of_share(array)
+            found = source.description
+            if found.device != devices.HOST:
+                raise InvalidRequest(f"array {name!r} lies on {devices.named(found.device)}: a bundle is host memory")
+            self._sources[name] = source
+            same: Hashable = (found.address, found.code, found.shape, found.strides) if found.nbytes else name
+            tie = first.setdefault(same, name)
+            kind = kinds.get(name, "other")
+            check_word(kind, "kind", _KINDS)
+            code = _code(found.dtype, found.dtype)
+            specs.append((name, code, found.shape, _KINDS.index(kind), "" if tie == name else tie))
+        return specs
+
+
+class BundleTerms(NamedTuple):
+    """The options of Broker.bundle."""
+
+    kinds: Mapping[str, Kind] | None
+    fingerprint: bytes
+    metadata: bytes
+    replace: bool
+    lifetime_s: float
+
+    @classmethod
+    def of(
+        cls, kinds: Mapping[str, Kind] | None, fingerprint: bytes, metadata: bytes | None, replace: bool, lifetime: float | None
+    ) -> BundleTerms:
+        """Raises:
+        InvalidRequest: one of them is invalid.
+        """
+        if not isinstance(replace, bool):
+            raise InvalidRequest(f"replace must be True or False, not {replace!r}")
+        if not isinstance(fingerprint, bytes):
+            raise InvalidRequest(f"a fingerprint must be bytes, not {type(fingerprint).__name__}")
+        return cls(kinds, fingerprint, checked_metadata(metadata), replace, lifetime_of(lifetime))
+
+
+def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:
+    """The Bundle of an acquired share.
+
+    Raises:
+        InvalidRequest: the share is no bundle, or one of a later version.
+    """
+    info, views = acquired
+    with _mapped():
+        return Bundle(broker, delivery, Share(broker, info), info.kind, _core.Bundle(views))
+
+
+def _code(dtype: str, asked: Any) -> planner.Code:
+    code = planner.CODES.get(dtype)
+    if code is None:
+        raise UnsupportedDtype("bundle", "any", "place", f"a bundle has DLPack's dtypes only, not {asked!r}")
+    return code
+
+
+class _mapped:
+    """Raises the package's errors in place of the extension's."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, _core.StatusError):
+            raise from_status(error) from None
+
+
+autograph.mark_module(__name__)

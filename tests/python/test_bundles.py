@@ -1,0 +1,206 @@
+"""Bundles: one share of many arrays, written in place, published at once and read by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import eventually
+
+import arraybridge
+from arraybridge import Broker, BundleSpec, InvalidRequest, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype
+
+
+def weights(count: int = 50) -> dict[str, Any]:
+    return {f"layers.{i}.weight": np.full((i % 5, 3), i, "float32") for i in range(count)}
+
+
+def test_arrays_are_what_was_put(broker: Broker) -> None:
+    arrays = {**weights(), "scalar": np.array(7, "int64"), "flags": np.array([True, False]), "naïve·名": np.arange(6, dtype="uint8")[::2]}
+    share = broker.bundle("m", arrays, fingerprint=b"one", metadata=b"more").fill().publish()
+    assert share.name == "m"
+    bundle = broker.open("m")
+    assert (bundle.fingerprint, bundle.metadata, len(bundle)) == (b"one", b"more", len(arrays))
+    assert list(bundle) == sorted(arrays, key=str.encode)
+    for name, array in bundle.numpy().items():
+        np.testing.assert_array_equal(array, arrays[name])
+        assert array.dtype == arrays[name].dtype
+        assert not array.flags.writeable or not array.size
+        np.testing.assert_array_equal(np.from_dlpack(bundle[name]), arrays[name])
+    assert "scalar" in bundle and "absent" not in bundle and 3 not in bundle
+    with pytest.raises(KeyError):
+        bundle["absent"]
+    assert bundle.get("absent") is None
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
+def test_every_framework_reads_it(broker: Broker, framework: str) -> None:
+    pytest.importorskip(framework, exc_type=ImportError)
+    broker.bundle("m", weights()).fill().publish()
+    arrays = broker.open("m").arrays(framework)
+    for name, array in weights().items():
+        np.testing.assert_array_equal(np.asarray(arrays[name]), array)
+
+
+def test_torchs_writes_reach_nobody(broker: Broker) -> None:
+    torch = pytest.importorskip("torch")
+    broker.bundle("m", {"w": np.zeros(1000)}).fill().publish()
+    bundle = broker.open("m")
+    one, other = bundle.torch()["w"], bundle.torch()["w"]
+    one += 1
+    assert torch.equal(other, torch.zeros(1000, dtype=torch.float64))
+    assert not bundle.numpy()["w"].any()
+    shared = bundle.torch(access="shared")["w"]
+    assert shared.data_ptr() == bundle.numpy()["w"].__array_interface__["data"][0]
+
+
+def test_a_model_is_loaded_without_a_copy(broker: Broker) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 4))
+    model[2].weight = torch.nn.Parameter(model[0].weight.detach().t().contiguous())
+    kinds = {**dict.fromkeys(dict(model.named_parameters()), "parameter"), **dict.fromkeys(dict(model.named_buffers()), "buffer")}
+    broker.bundle("net", model.state_dict(), kinds=kinds).fill().publish()
+    bundle = broker.open("net")
+    assert (bundle.kind("0.weight"), bundle.kind("1.running_mean")) == ("parameter", "buffer")
+    with torch.device("meta"):
+        read = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 4))
+    read.load_state_dict(bundle.state_dict(access="shared"), assign=True)
+    given = torch.randn(5, 4)
+    assert torch.equal(read.eval()(given), model.eval()(given))
+    assert read[0].weight.data_ptr() == bundle["0.weight"].address
+    assert set(bundle.state_dict("1.")) == {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
+    assert bundle.torch("9.") == {}
+
+
+def test_tied_arrays_are_one(broker: Broker) -> None:
+    torch = pytest.importorskip("torch")
+    table = torch.randn(100, 8)
+    share = broker.bundle("m", {"embedding": table, "head": table, "half": table[:50]}).fill().publish()
+    assert share.nbytes < 2 * table.nbytes + 8192
+    arrays = broker.open("m").torch()
+    assert arrays["embedding"] is arrays["head"]
+    assert torch.equal(arrays["half"], table[:50])
+
+
+def test_it_is_written_in_place(broker: Broker) -> None:
+    specs = {"w": BundleSpec((2, 3), "float32", "parameter"), "t": BundleSpec((2, 3), "float32", tie="w"), "b": BundleSpec((4,), "bfloat16")}
+    writer = broker.bundle("m", specs)
+    assert len(writer) == 3
+    writer["w"][...] = 5
+    writer.array("b", "torch").fill_(2)
+    with pytest.raises(ShareNotFound):
+        broker.open("m")
+    writer.publish()
+    with pytest.raises(InvalidRequest, match="is published"):
+        writer["w"]
+    with pytest.raises(InvalidRequest, match="is published"):
+        writer.publish()
+    bundle = broker.open("m")
+    assert bundle.numpy("t")["t"].tolist() == [[5.0] * 3] * 2
+    assert bundle.torch("b")["b"].float().tolist() == [2.0] * 4
+
+
+def test_the_progress_of_a_fill_is_told(broker: Broker) -> None:
+    seen: list[tuple[int, int]] = []
+    broker.bundle("m", weights()).fill(progress=lambda done, total: seen.append((done, total))).publish()
+    total = sum(array.nbytes for array in weights().values())
+    assert seen[0] == (0, total) and seen[-1] == (total, total)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_generations(broker: Broker) -> None:
+    broker.bundle("m", {"w": np.zeros(3)}).fill().publish()
+    first = broker.open("m")
+    with pytest.raises(ShareExists):
+        broker.bundle("m", {"w": np.ones(3)}).fill().publish()
+    broker.bundle("m", {"w": np.ones(3)}, replace=True).fill().publish()
+    second = first.wait_newer(5)
+    assert second.share.generation > first.share.generation
+    assert first.numpy()["w"].tolist() == [0.0] * 3
+    assert second.numpy()["w"].tolist() == [1.0] * 3
+    with pytest.raises(arraybridge.BrokerTimeout):
+        second.wait_newer(0.05)
+
+
+def test_twenty_thousand_arrays_have_one_lease(broker: Broker) -> None:
+    broker.bundle("m", {f"{i}": np.full(4, i, "float32") for i in range(20_000)}).fill().publish()
+    leases = broker.stats()["leases"] + broker.stats()["hazard_slots"]
+    bundle = broker.open("m")
+    assert np.from_dlpack(bundle["19999"]).tolist() == [19999.0] * 4
+    arrays = bundle.numpy()
+    assert len(arrays) == 20_000 and arrays["123"][0] == 123
+    assert broker.stats()["leases"] + broker.stats()["hazard_slots"] == leases + 1
+    first = arrays["0"]
+    del bundle, arrays
+    assert first.tolist() == [0.0] * 4
+
+
+def test_a_writer_that_dies_leaves_nothing(broker: Broker) -> None:
+    program = """
+        import os, sys
+        from arraybridge import Broker, BundleSpec
+        writer = Broker(sys.argv[1], start="never").bundle("m", {"w": BundleSpec((1 << 20,), "float64")})
+        writer["w"][...] = 1
+        os.kill(os.getpid(), 9)
+    """
+    before = broker.stats()["charged_bytes"]
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program), broker.address], check=False)
+    eventually("its memory is free", lambda: broker.stats()["charged_bytes"] <= before)
+    with pytest.raises(ShareNotFound):
+        broker.open("m")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "text"),
+    [
+        ({"": np.ones(3)}, InvalidRequest, "1 to 4096"),
+        ({3: np.ones(3)}, InvalidRequest, "must be a str"),
+        ({"a": np.array(["2026-11-26"], "M8[D]")}, UnsupportedDtype, "DLPack's dtypes"),
+        ({"a": object()}, UnsupportedArray, ""),
+        ({"a": BundleSpec((3,), "float32", tie="b")}, InvalidRequest, "which the bundle lacks"),
+        ({"a": BundleSpec((-3,), "float32")}, InvalidRequest, ""),
+        ({"a": BundleSpec((3,), "float32", "weight")}, InvalidRequest, "kind must be one of"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_an_invalid_bundle_is_refused(broker: Broker, arrays: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        broker.bundle("m", arrays)
+    assert not broker.list("m")
+
+
+def test_a_fill_of_another_shape_is_refused(broker: Broker) -> None:
+    writer = broker.bundle("m", {"w": BundleSpec((2, 3), "float32")})
+    with pytest.raises(InvalidRequest, match="differs from the bundle's"):
+        writer.fill({"w": np.ones((3, 2), "float32")})
+    with pytest.raises(InvalidRequest, match="differs from the bundle's"):
+        writer.fill({"w": np.ones((2, 3))})
+    with pytest.raises(KeyError):
+        writer.fill({"v": np.ones(3)})
+
+
+def test_other_shares_are_no_bundles(broker: Broker) -> None:
+    broker.put(np.ones(3), "array")
+    broker.put({"arraybridge.manifest": np.zeros(100, "uint8"), "arraybridge.bytes": np.zeros(100, "uint8")}, "alike")
+    for name in ("array", "alike"):
+        with pytest.raises(InvalidRequest, match="is no bundle"):
+            broker.open(name)
+    broker.bundle("m", {}).publish()
+    assert broker.open("m").numpy() == {}
+
+
+def test_a_hostile_manifest_costs_one_array(broker: Broker) -> None:
+    broker.bundle("good", {"a": np.ones(3), "b": np.ones(3)}).fill().publish()
+    copy = {name: array.copy() for name, array in broker.get("good").items()}
+    copy["arraybridge.manifest"][64 + 24 + 1] = 200  # the code of the type of `a`, after 64 bytes of header
+    copy["arraybridge.manifest"][64 + 26] = 200
+    broker.put(copy, "bad")
+    bundle = broker.open("bad")
+    with pytest.raises(InvalidRequest, match="malformed"):
+        bundle["a"]
+    with pytest.raises(InvalidRequest, match="malformed"):
+        bundle.numpy()
+    assert np.from_dlpack(bundle["b"]).tolist() == [1.0] * 3

@@ -17,6 +17,7 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing.reduction
 import os
@@ -25,11 +26,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.share import Share
-from arraybridge.errors import InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import FrameworkNotAvailable, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype
 
 Reduced = tuple[Any, ...]
 Reduce = Callable[[Any], Reduced]
@@ -72,7 +74,7 @@ _joblibs: Callable[..., tuple[Table, Table]] | None = None  # joblib's function 
 
 
 def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
-    """Registers the reducers for the frameworks that are imported; call it again after importing others.
+    """Registers the reducers for NumPy and for the frameworks that are imported; call it again after importing others.
 
     Call it in the parent. Processes that are forked from it have the reducers too; others (spawn, forkserver, loky)
     register them when the first reference arrives, or with `initializer=arraybridge.multiprocessing.install`.
@@ -99,6 +101,8 @@ def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime:
         raise InvalidRequest(f"threshold must be a number of bytes, not {threshold!r}")
     if check_seconds(lifetime, "lifetime") <= 0:
         raise InvalidRequest("lifetime must be longer than 0 s: nobody could receive an array in time")
+    with contextlib.suppress(FrameworkNotAvailable):
+        ensure_module("numpy")
     with _lock:
         _settings = Settings(broker or (_settings.broker if _settings else Broker()), threshold, lifetime)
         _wanted = True

@@ -2,7 +2,8 @@
 
 pool_map_64mib: ProcessPoolExecutor.map of an array of 64 MiB, with the reducers of arraybridge.multiprocessing; floor:
 with pickle's own. dataloader_epoch: an epoch of a DataLoader with 4 workers and batches of 8 MiB, with
-arraybridge.data.collate; floor: torch's default_collate.
+arraybridge.data.collate; floor: torch's default_collate. attach_20000: a bundle of 20,000 tensors is opened, and all of
+them are made; floor: torch.multiprocessing sends 2,000 to another process, times ten.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import json
 import multiprocessing
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from typing import Any
 
 WORK = {
     "pool_map_64mib": ("ProcessPoolExecutor.map, 64 MiB to a worker; floor: without the reducers", "ms", "<= 0.1 x"),
+    "attach_20000": ("Broker.open and Bundle.torch, 20,000 tensors; floor: torch.multiprocessing", "ms", "<= 0.01 x"),
     "dataloader_epoch": ("DataLoader, 4 workers, a batch of 8 MiB; floor: torch's default collate", "ms", "<= 0.5 x"),
 }
 
@@ -78,6 +81,52 @@ def batch_ms(batches: int, collate: Any) -> float:
     return (time.perf_counter() - begun) / batches * 1e3
 
 
+TENSORS = 20_000
+SENT = 2_000  # by torch.multiprocessing, which has a descriptor for each
+
+
+def weights(count: int) -> dict[str, Any]:
+    import torch
+
+    return {f"layers.{i}.weight": torch.full((4, 8), float(i)) for i in range(count)}
+
+
+def attach_ms(broker: Any, rounds: int) -> float:
+    took = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        tensors = broker.open("weights").torch()
+        took.append((time.perf_counter() - begun) * 1e3)
+        assert len(tensors) == TENSORS
+    return statistics.median(took)
+
+
+def sent_ms() -> float:
+    import torch.multiprocessing
+
+    torch.multiprocessing.set_sharing_strategy("file_descriptor")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    context = torch.multiprocessing.get_context("fork")
+    queue, ready, over = context.SimpleQueue(), context.Event(), context.Event()
+
+    def send() -> None:
+        tensors = weights(SENT)
+        ready.set()
+        queue.put(tensors)
+        over.wait()
+
+    process = context.Process(target=send)
+    process.start()
+    ready.wait()
+    begun = time.perf_counter()
+    assert len(queue.get()) == SENT
+    took = (time.perf_counter() - begun) * 1e3
+    over.set()
+    process.join()
+    return took * TENSORS / SENT
+
+
 def measure(full: bool) -> dict[str, tuple[float, float]]:
     import arraybridge.data
     import arraybridge.multiprocessing
@@ -85,6 +134,7 @@ def measure(full: bool) -> dict[str, tuple[float, float]]:
     warnings.filterwarnings("ignore", message="This DataLoader will create 4 worker processes")
     maps: tuple[list[float], list[float]] = [], []
     epochs: tuple[list[float], list[float]] = [], []
+    attaches: tuple[list[float], list[float]] = [], []
     with arraybridge.Broker(start="private") as broker:
         broker.stats()  # connected, so that forked workers go to this broker
         collate = functools.partial(arraybridge.data.collate, broker=broker)
@@ -95,7 +145,11 @@ def measure(full: bool) -> dict[str, tuple[float, float]]:
             maps[1].append(map_ms(5))
             epochs[0].append(batch_ms(200 if full else 40, collate))
             epochs[1].append(batch_ms(200 if full else 40, None))
-    found = {"pool_map_64mib": maps, "dataloader_epoch": epochs}
+        broker.bundle("weights", weights(TENSORS)).fill().publish()
+        for _ in range(3 if full else 1):
+            attaches[0].append(attach_ms(broker, 9))
+            attaches[1].append(sent_ms())
+    found = {"pool_map_64mib": maps, "attach_20000": attaches, "dataloader_epoch": epochs}
     return {row: (statistics.median(value), statistics.median(floor)) for row, (value, floor) in found.items()}
 
 

@@ -139,6 +139,20 @@ def test_installing_twice_and_uninstalling_leave_what_was(broker):
     assert table.pop(np.ndarray) is own
 
 
+def test_numpy_may_be_imported_after_install(address):
+    program = """if True:
+        from multiprocessing.reduction import ForkingPickler
+        import arraybridge.multiprocessing
+        arraybridge.multiprocessing.install()
+        import numpy
+        print(len(bytes(ForkingPickler.dumps(numpy.ones(1 << 20)))))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(ARRAYBRIDGE_ADDRESS=address)
+    )  # fmt: skip
+    assert int(done.stdout) < 10_000
+
+
 def test_what_is_under_way_arrives_after_uninstall(broker):
     passing.install(broker)
     pickled = ForkingPickler.dumps(np.ones(1 << 14))

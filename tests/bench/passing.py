@@ -3,7 +3,7 @@
 pool_map_64mib: ProcessPoolExecutor.map of an array of 64 MiB, with the reducers of arraybridge.multiprocessing; floor:
 with pickle's own. dataloader_epoch: an epoch of a DataLoader with 4 workers and batches of 8 MiB, with
 arraybridge.data.collate; floor: torch's default_collate. attach_20000: a bundle of 20,000 tensors is opened, and all of
-them are made; floor: torch.multiprocessing sends 2,000 to another process, times ten.
+them are made; floor: torch.multiprocessing sends 2,000 to another process, times ten (fewer if descriptors are scarce).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def batch_ms(batches: int, collate: Any) -> float:
 
 
 TENSORS = 20_000
-SENT = 2_000  # by torch.multiprocessing, which has a descriptor for each
+SENT_MAX = 2_000  # by torch.multiprocessing, which has a descriptor for each
 
 
 def weights(count: int) -> dict[str, Any]:
@@ -107,11 +107,12 @@ def sent_ms() -> float:
     torch.multiprocessing.set_sharing_strategy("file_descriptor")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    count = min(SENT_MAX, hard - 256) if hard != resource.RLIM_INFINITY else SENT_MAX
     context = torch.multiprocessing.get_context("fork")
     queue, ready, over = context.SimpleQueue(), context.Event(), context.Event()
 
     def send() -> None:
-        tensors = weights(SENT)
+        tensors = weights(count)
         ready.set()
         queue.put(tensors)
         over.wait()
@@ -120,11 +121,11 @@ def sent_ms() -> float:
     process.start()
     ready.wait()
     begun = time.perf_counter()
-    assert len(queue.get()) == SENT
+    assert len(queue.get()) == count
     took = (time.perf_counter() - begun) * 1e3
     over.set()
     process.join()
-    return took * TENSORS / SENT
+    return took * TENSORS / count
 
 
 def measure(full: bool) -> dict[str, tuple[float, float]]:

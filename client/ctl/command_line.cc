@@ -340,6 +340,13 @@ void CommandLine::DeclareFiles() {
   TakeTime(put->add_option("--lifetime", lifetime_ms_, "time until it is withdrawn: 500ms, 30s, 5min, 2h, 1d"), 1,
            kAgeMax);
   put->add_flag("--hold", put_.hold, "run until interrupted, then withdraw it");
+  auto* const load = AddLocal(app_, "load", "read files of a model into one share that all processes use",
+                              [this](const Options& options, std::ostream&) { return Load(options, load_); });
+  load->add_option("FILE", load_.files,
+                   "safetensors (also an index of shards, or a folder), .npz, or a checkpoint of torch; needs Python")
+      ->required();
+  load->add_option("--name", load_.name, "name of the share; default: the first file's name without its ending");
+  load->add_flag("--sha256", load_.sha256, "compare every byte, not size, time and header, with what is loaded");
   auto* const dump = AddLocal(app_, "dump", "write an array of a share to a .npy file",
                               [this](const Options& options, std::ostream& out) { return Dump(options, dump_, out); });
   dump->add_option("SHARE", dump_.share, "its name, in the namespace of -n or in 'default'")->required();

@@ -99,6 +99,7 @@ class CommandLine {
   CLI::Option* withdraw_uid_ = nullptr;
   PutWishes put_;
   uint64_t lifetime_ms_ = 0;
+  LoadWishes load_;
   DumpWishes dump_;
   BenchWishes bench_;
   WatchWishes watching_;

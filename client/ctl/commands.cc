@@ -4,7 +4,9 @@
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <ostream>
 #include <string>
 #include <system_error>
@@ -26,6 +28,28 @@ std::string FindPython() {
   while (!failed && folder.has_relative_path() && folder.filename() != "site-packages") folder = folder.parent_path();
   const auto found = folder.parent_path().parent_path().parent_path() / "bin/python3";  // above lib/pythonX.Y
   return folder.has_relative_path() && ::access(found.c_str(), X_OK) == 0 ? found.string() : "python3";
+}
+
+// Runs `python -m arraybridge` with these words, of which the first is its command, and options of this program.
+// FAILED_PRECONDITION: it fails. `what` needs it, as errors name it.
+Status RunPython(std::vector<std::string> words, const Options& options, const char* what) {
+  // Without the working directory in the path: any user may have written to it.
+  constexpr char kRun[] =
+      "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
+      "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
+  const std::string python = FindPython();
+  const std::string command = words.front();
+  std::vector<std::string> all = {python, "-c", kRun, command};
+  if (!options.address.empty()) all.push_back(Concat("--address=", options.address));
+  if (IsJson(options)) all.emplace_back("--output=json");
+  all.insert(all.end(), std::make_move_iterator(words.begin() + 1), std::make_move_iterator(words.end()));
+  // Not as an argument, which all users can read.
+  if (!options.token.empty()) ::setenv("ARRAYBRIDGE_TOKEN", options.token.c_str(), 1);
+  const auto ended = RunChild(std::move(all));
+  if (!ended.ok()) return Status(ended.status().code(), Concat(what, " needs Python: ", ended.status().message()));
+  if (*ended == 0) return Ok();
+  return FailedPrecondition(python, " -m arraybridge ", command, " found a problem, or this Python has no arraybridge ",
+                            "(exit status ", *ended, ")");
 }
 
 }  // namespace
@@ -123,20 +147,20 @@ Status DoctorWithConversions(const Options& options) {
   if (options.output != Output::kTable && options.output != Output::kJson) {
     return InvalidArgument("--conversions prints a table or json").Because(kUsageReason);
   }
-  // As `python -m arraybridge`, but without the working directory in the path: any user may have written to it.
-  constexpr char kRun[] =
-      "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
-      "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
-  std::vector<std::string> words = {FindPython(), "-c", kRun, "doctor"};
-  if (!options.address.empty()) words.insert(words.end(), {"--address", options.address});
-  if (IsJson(options)) words.insert(words.end(), {"--output", "json"});
-  const std::string python = words.front();
-  const auto ended = RunChild(std::move(words));
-  if (!ended.ok())
-    return Status(ended.status().code(), Concat("--conversions needs Python: ", ended.status().message()));
-  if (*ended == 0) return Ok();
-  return FailedPrecondition(python, " -m arraybridge doctor found a problem, or this Python has no arraybridge ",
-                            "(exit status ", *ended, ")");
+  return RunPython({"doctor"}, options, "--conversions");
+}
+
+Status Load(const Options& options, const LoadWishes& wishes) {
+  if (options.output != Output::kTable && options.output != Output::kJson) {
+    return InvalidArgument("load prints a table or json").Because(kUsageReason);
+  }
+  std::vector<std::string> words = {"load"};
+  if (!wishes.name.empty()) words.push_back(Concat("--name=", wishes.name));
+  if (!options.ns.empty()) words.push_back(Concat("--namespace=", options.ns));
+  if (wishes.sha256) words.emplace_back("--sha256");
+  words.emplace_back("--");
+  words.insert(words.end(), wishes.files.begin(), wishes.files.end());
+  return RunPython(std::move(words), options, "load");
 }
 
 }  // namespace arraybridge::ctl

@@ -81,6 +81,14 @@ Status Doctor(const Options& options, const std::string& cuda_driver, std::ostre
 // that this program was installed into, else of the one in $PATH. NOT_FOUND: there is no Python.
 Status DoctorWithConversions(const Options& options);
 
+struct LoadWishes {
+  std::vector<std::string> files;
+  std::string name;  // empty: that of the first file without its ending
+  bool sha256 = false;
+};
+// Reads files of arrays into a bundle, if it is not there yet: `python -m arraybridge load`, as above.
+Status Load(const Options& options, const LoadWishes& wishes);
+
 // The rounds of a live view. Each round makes a connection of its own, so that the view continues after a restart of
 // the broker.
 struct Rounds {

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         tensorflow as tensorflow,
         torch as torch,
     )
+    from arraybridge.files.loading import load
+    from arraybridge.files.saving import save
     from arraybridge.integrations.array_api import array_namespace
     from arraybridge.integrations.capture import capturing
     from arraybridge.planner import Converted, Plan
@@ -75,6 +77,9 @@ __all__ = [
     "BrokerError",
     "BrokerTimeout",
     "BrokerUnavailable",
+    "Bundle",
+    "BundleSpec",
+    "BundleWriter",
     "Channel",
     "ChannelClosed",
     "ConversionCount",
@@ -134,10 +139,12 @@ __all__ = [
     "get_converter",
     "get_device_id",
     "is_oom_error",
+    "load",
     "memory_types",
     "metrics",
     "optional_import",
     "process_slices",
+    "save",
     "scale_dtype",
     "stack_slices",
     "supports_cuda_array_interface",
@@ -170,6 +177,8 @@ _HOMES = {
         "counts": "ConversionCount Metric conversion_counts metrics",
         "detect": "Converter get_converter",
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
+        "files.loading": "load",
+        "files.saving": "save",
         "integrations.array_api": "array_namespace",
         "integrations.capture": "capturing",
         "planner": "Converted Plan",
@@ -198,6 +207,11 @@ def __getattr__(name: str) -> Any:
         raise lack from error
     globals()[name] = found
     return found
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext arraybridge`: adds the magics of `arraybridge.integrations.jupyter`."""
+    importlib.import_module("arraybridge.integrations.jupyter").load(shell)
 
 
 def _exhausted_by(error: OSError, what: str) -> Exception | None:

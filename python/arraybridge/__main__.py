@@ -1,4 +1,4 @@
-"""python -m arraybridge: selftest, bench, explain, doctor."""
+"""python -m arraybridge: selftest, bench, explain, doctor, load."""
 
 import sys
 

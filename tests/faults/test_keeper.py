@@ -382,14 +382,14 @@ def test_lifelines_of_clients_that_die_during_the_outage_are_dropped(keeper: Kee
 
 
 def test_the_daemon_removes_what_it_does_not_know(keeper: Keeper) -> None:
-    keeper.run_stub("store a1 c0 a1; remove none", "wait")
-    assert keeper.lives(1)[0]["names"][3:] == ["j0"]  # type: ignore[index]
+    keeper.run_stub("store afff c0; remove none; die", "wait")  # an arena's number that the daemon below does not reach
+    assert keeper.lives(2)[1]["names"][3:] == ["j0", "afff", "c0"]  # type: ignore[index]
     keeper.replace_program(DAEMON)
     keeper.kill_daemon()
     put_and_get(keeper.directory)
     keeper.run_stub("wait")
-    names = keeper.lives(2)[1]["names"]
-    assert "a1" not in names and "c0" not in names, names
+    names = keeper.lives(3)[2]["names"]
+    assert "afff" not in names and "c0" not in names, names
 
 
 JOURNALS = ROOT / "tests/faults/journals"  # what a daemon of each layout had stored when it was killed

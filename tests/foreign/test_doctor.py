@@ -167,7 +167,7 @@ def python(tmp_path: Path) -> Path:
 def test_doctor_delegates_conversions_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
     assert ctl("doctor", "--conversions").stdout == "-c doctor\n"
-    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address /there --output json\n"
+    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address=/there --output=json\n"
     wrong = ctl("-o", "csv", "doctor", "--conversions")
     assert (wrong.returncode, "a table or json" in wrong.stderr) == (USAGE, True)
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -176,6 +176,21 @@ def test_doctor_delegates_conversions_to_python(python: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", "/nowhere")
     none = ctl("doctor", "--conversions")
     assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: --conversions needs Python: there is no python3\n")
+
+
+def test_load_delegates_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
+    assert ctl("load", "a.npz").stdout == "-c load -- a.npz\n"
+    told = ctl("-H", "/there", "-n", "team", "-o", "json", "load", "--name", "--odd", "--sha256", "a", "b").stdout
+    assert told == "-c load --address=/there --output=json --name=--odd --namespace=team --sha256 -- a b\n"
+    for wrong in (ctl("load"), ctl("-o", "csv", "load", "a")):
+        assert wrong.returncode == USAGE
+    python.write_text('#!/bin/sh\necho "$ARRAYBRIDGE_TOKEN"\nexit 2\n')
+    secret = python.parent / "token"
+    secret.write_text("sesame-0123456789abcdef0123456789abcdef\n")
+    secret.chmod(0o600)
+    found = ctl("--token-file", secret, "load", "a")
+    assert (found.returncode, found.stdout) == (ERROR, secret.read_text())
 
 
 def test_doctor_runs_no_program_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

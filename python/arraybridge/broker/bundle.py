@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph, exports, planner
 from arraybridge.adapters import named
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_word, checked_metadata, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
@@ -238,6 +239,20 @@ class BundleWriter:
         if target.caps().read_only == "immutable":
             raise UnsupportedArray("bundle", framework, "place", f"arrays of {framework} cannot be written: use numpy")
         return target.view(self._room(name))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays; those that are tied to one another count once."""
+        return sum(math.prod(shape) * code[1] * code[2] // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied)
+
+    def bytes_of(self, names: Iterable[str]) -> dict[str, memoryview]:
+        """The bytes of each array, to be written: compact row-major, of this machine's byte order. Thread-safe.
+
+        Raises:
+            KeyError, InvalidRequest: as `writer[name]`.
+        """
+        self._check_open()
+        return {name: memoryview(numpy_adapter.bits_of(self._room(name)).reshape(-1).view("u1")) for name in names}
 
     def fill(self, arrays: Mapping[str, Any] | None = None, progress: Progress | None = None) -> BundleWriter:
         """Copies values into the arrays of these names, which may be some of the bundle's.

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from arraybridge.commands import bench, doctor, explain, selftest
+from arraybridge.commands import bench, doctor, explain, load, selftest
 from arraybridge.errors import BrokerError
 
-_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor": doctor}
+_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor": doctor, "load": load}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

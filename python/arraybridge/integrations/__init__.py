@@ -1,1 +1,1 @@
-"""Integrations with other libraries: a namespace of the array API standard, a capture of CUDA graphs."""
+"""Integrations with other libraries. Each module imports its library when it is first used."""

@@ -1,0 +1,223 @@
+"""load: the arrays of files as a bundle, which all processes of the host then use."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from arraybridge import autograph
+from arraybridge.arguments import check_word
+from arraybridge.broker.broker import Broker
+from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.progress import Meter, Progress
+from arraybridge.broker.share import Share
+from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareExists, ShareNotFound
+from arraybridge.files import safetensors, zipped
+from arraybridge.files.stored import Stored
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Digest = Literal["header", "sha256"]
+
+_CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
+_PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_HASHED_AT_ONCE: Final = 1 << 20
+_SUFFIXES: Final = (".safetensors", ".npz", ".pt", ".pth", ".bin", ".index.json")
+
+
+def load(
+    paths: Paths,
+    name: str | None = None,
+    *,
+    broker: Broker | None = None,
+    digest: Digest = "header",
+    progress: Progress | None = None,
+    lifetime: float | None = None,
+) -> Bundle:
+    """The arrays of one or several files as the bundle `name`, read at most once for all processes of the host.
+
+    If the broker has a bundle of this name with the same content, it is opened and nothing is read. If another process
+    is loading it, this call waits for that one, and goes on in its place if it dies. Otherwise the files are read into
+    broker memory, without a second copy, and published when they are complete; if the bundle exists with other content,
+    that is its next generation, and readers keep theirs.
+
+    Args:
+        paths: a file, several, or a folder: safetensors (also an index of shards, or a folder with one), .npz, or a
+            checkpoint of torch in its zip format, read with weights_only=True.
+        name: of the bundle; None: that of the first file, or of the folder, without its ending.
+        broker: None: `Broker()`.
+        digest: tells content apart: "header" by size, time of the last change and description of the arrays; "sha256"
+            by every byte, which reads the files also when they are loaded already.
+        progress: called with (bytes done, total bytes); its exceptions end the load.
+        lifetime: as in `Broker.put`.
+
+    Raises:
+        OSError: a file cannot be read. InvalidRequest: a file is malformed, or of another format.
+        UnsupportedDtype: a bundle cannot have such an array. ShareExists: the name belongs to a share that is no bundle.
+        OutOfMemory: no room for all of it. Other errors of `Broker.bundle`.
+
+    Example:
+        >>> bundle = arraybridge.load("model.safetensors", "llama")
+        >>> model.load_state_dict(bundle.state_dict(access="shared"), assign=True)
+    """
+    check_word(digest, "digest", ("header", "sha256"))
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not given:
+        raise InvalidRequest("load needs a file")
+    with contextlib.ExitStack() as open_files:
+        files = [open_files.enter_context(_opened(path)) for each in given for path in _files_of(os.fspath(each))]
+        called = name if name is not None else _name_of(Path(given[0]))
+        return _Load(broker or Broker(), called, files, digest, lifetime).result(progress)
+
+
+class _Load:
+    """One call of `load`."""
+
+    def __init__(self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None) -> None:
+        self._broker, self._name, self._files, self._lifetime = broker, name, files, lifetime
+        identity = hashlib.sha256()
+        for file in files:
+            if digest == "header":
+                identity.update(hashlib.sha256(file.identity()).digest())
+            else:
+                identity.update(_content(file))
+        self._fingerprint = f"{digest} {identity.hexdigest()}".encode()
+
+    def result(self, progress: Progress | None) -> Bundle:
+        while True:
+            there = self._there()
+            if there is not None and there.fingerprint == self._fingerprint:
+                return there
+            claim = _Claim.of(self._broker, self._name)
+            if claim is not None:
+                with claim:
+                    there = self._there()  # published between the look and the claim
+                    if there is not None and there.fingerprint == self._fingerprint:
+                        return there
+                    self._read(progress)
+                return self._broker.open(self._name)
+            with contextlib.suppress(BrokerTimeout, ShareNotFound):
+                self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
+
+    def _there(self) -> Bundle | None:
+        try:
+            return self._broker.open(self._name)
+        except ShareNotFound:
+            return None
+        except InvalidRequest as error:
+            if error.reason != "NOT_A_BUNDLE":
+                raise
+            raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
+
+    def _read(self, progress: Progress | None) -> None:
+        contents: dict[str, Any] = {}
+        metadata: dict[str, str] = {}
+        for file in self._files:
+            for name, array in file.contents().items():
+                if name in contents:
+                    raise file.malformed(f"array {name!r} is in another of these files, too")
+                contents[name] = array
+            metadata.update(file.metadata())
+        said = json.dumps(metadata).encode() if metadata else None
+        writer = self._broker.bundle(
+            self._name, contents, fingerprint=self._fingerprint, metadata=said, replace=True, lifetime=self._lifetime
+        )
+        meter = Meter(progress or _untold, writer.nbytes)
+        for file in self._files:
+            file.read_into(writer, meter.moved)
+            file.check_unchanged()
+        writer.publish()
+
+
+class _Claim:
+    """The right to load a name: a share of its own, NAME.loading, which expires unless its holder, while it lives,
+    publishes it again and again.
+    """
+
+    def __init__(self, broker: Broker, name: str, share: Share) -> None:
+        self._broker, self._name, self._share = broker, name, share
+        self._ended = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, name="arraybridge-load", daemon=True)
+        self._renewer.start()
+
+    @classmethod
+    def of(cls, broker: Broker, name: str) -> Self | None:
+        """None: another process has it."""
+        called = f"{name}.loading"
+        try:
+            return cls(broker, called, cls._published(broker, called, replace=False))
+        except ShareExists:
+            return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._renewer.join()
+        with contextlib.suppress(BrokerError):  # it has expired, or the broker has ended
+            self._broker.withdraw(self._share)
+
+    @staticmethod
+    def _published(broker: Broker, name: str, replace: bool) -> Share:
+        return broker.put(f"process {os.getpid()} loads it".encode(), name, replace=replace, lifetime=_CLAIM_S)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_CLAIM_S / 5):
+            with contextlib.suppress(BrokerError):
+                self._share = self._published(self._broker, self._name, replace=True)
+
+
+def _opened(path: str) -> Stored:
+    with Stored(path) as file:
+        begin = os.pread(file.fd, safetensors.LENGTH_BYTES + 1, 0)
+    if begin[4:] == b"\0\0\0\0{":  # the length of a header begins with any bytes, also with those of the others
+        return safetensors.SafetensorsFile(path)
+    if begin.startswith(zipped.MAGIC):
+        return zipped.opened(path)
+    if begin.startswith(_PICKLES):
+        raise InvalidRequest(f"{path} is a pickle: loading it would execute it; write it again, as safetensors or with torch.save")
+    return safetensors.SafetensorsFile(path)
+
+
+def _files_of(path: str) -> list[str]:
+    """The files of an argument: itself, those of an index, or of a folder."""
+    if os.path.isdir(path):
+        names = sorted(os.listdir(path))
+        found = [name for name in names if name.endswith(".safetensors.index.json")]
+        found = found or [name for name in names if name.endswith(".safetensors")]
+        if not found:
+            raise InvalidRequest(f"folder {path} has no *.safetensors: name the files")
+        if len(found) > 1 and found[0].endswith(".json"):
+            raise InvalidRequest(f"folder {path} has {len(found)} models: name the index of one: {', '.join(found)}")
+        return [file for name in found for file in _files_of(os.path.join(path, name))]
+    return safetensors.shards_of(path) if path.endswith(".index.json") else [path]
+
+
+def _name_of(path: Path) -> str:
+    name = path.resolve().name
+    for suffix in reversed(_SUFFIXES):
+        name = name.removesuffix(suffix)
+    if not name:
+        raise InvalidRequest(f"{path} gives the bundle no name: pass one")
+    return name
+
+
+def _content(file: Stored) -> bytes:
+    """SHA-256 of all bytes."""
+    found = hashlib.sha256()
+    for start in range(0, file.size, _HASHED_AT_ONCE):
+        found.update(os.pread(file.fd, _HASHED_AT_ONCE, start))
+    return found.digest()
+
+
+def _untold(done: int, total: int) -> None:
+    pass
+
+
+autograph.mark_module(__name__)

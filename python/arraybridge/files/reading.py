@@ -1,0 +1,68 @@
+"""Reads ranges of a file into memory, several at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Final
+
+from arraybridge.errors import InvalidRequest
+from arraybridge.files.stored import Told
+
+PIECE: Final = 8 << 20  # bytes of one read
+_THREADS_MAX: Final = 4
+_BUFFERS_MAX: Final = 512  # of one read; Linux takes 1,024
+
+Range = tuple[int, memoryview]  # where its bytes begin in the file, and their place
+
+
+def read(fd: int, path: str, ranges: Iterable[Range], told: Told) -> None:
+    """Reads each range. `told` is called in this thread; its exceptions end the reading.
+
+    Raises:
+        InvalidRequest: the file is shorter. OSError: the file cannot be read.
+    """
+    threads = min(_THREADS_MAX, len(os.sched_getaffinity(0)))
+    pool = ThreadPoolExecutor(threads, "arraybridge-read")
+    try:
+        reads = [pool.submit(_read, fd, path, offset, rooms) for offset, rooms in _pieces(sorted(ranges, key=lambda each: each[0]))]
+        for done in as_completed(reads):
+            told(done.result())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _pieces(ranges: Iterable[Range]) -> Iterator[tuple[int, list[memoryview]]]:
+    """Divides long ranges, and joins short ones that follow one another in the file."""
+    first, end, rooms = 0, 0, list[memoryview]()
+    for offset, room in ranges:
+        for start in range(0, len(room), PIECE):
+            piece = room[start : start + PIECE]
+            at = offset + start
+            if rooms and (at != end or end - first + len(piece) > PIECE or len(rooms) == _BUFFERS_MAX):
+                yield first, rooms
+                rooms = []
+            if not rooms:
+                first = at
+            rooms.append(piece)
+            end = at + len(piece)
+    if rooms:
+        yield first, rooms
+
+
+def _read(fd: int, path: str, offset: int, rooms: list[memoryview]) -> int:
+    total = 0
+    while rooms:
+        try:
+            count = os.preadv(fd, rooms, offset + total)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+        if count == 0:
+            raise InvalidRequest(f"{path} has become shorter: nothing is published; load it again")
+        total += count
+        while rooms and count >= len(rooms[0]):
+            count -= len(rooms.pop(0))
+        if count:
+            rooms[0] = rooms[0][count:]
+    return total

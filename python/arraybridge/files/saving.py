@@ -1,0 +1,117 @@
+"""save: named arrays as a safetensors file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Final
+
+from arraybridge import autograph
+from arraybridge.adapters import ensure_module
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.placing import source_of_share
+from arraybridge.broker.progress import Meter, Progress
+from arraybridge.convert.source import Source
+from arraybridge.errors import InvalidRequest, UnsupportedArray, UnsupportedDtype
+from arraybridge.files.safetensors import DTYPES, LENGTH_BYTES, METADATA
+from arraybridge.planner import CODES
+
+_NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
+_ALIGNMENT: Final = 8  # of the first array, in the file
+
+
+def save(
+    arrays: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Writes a bundle, or any named arrays in host memory, as a safetensors file; a file of this name is replaced, at
+    once, when it is complete.
+
+    Arrays that are tied to one another are written for each of their names: the format cannot express it.
+
+    Args:
+        arrays: a Bundle, or arrays as in `Broker.put`.
+        metadata: text for the header; None: what `load` found in a bundle's file.
+        progress: called with (bytes done, total bytes); its exceptions end the save.
+
+    Raises:
+        UnsupportedDtype: safetensors lacks the dtype. UnsupportedArray: memory of a GPU.
+        InvalidRequest: names or metadata are no text. OSError: the file cannot be written.
+
+    Example:
+        >>> arraybridge.save(broker.open("llama"), "llama.safetensors")
+    """
+    sources = {name: _checked(name, source_of_share(array)) for name, array in arrays.items()}
+    # By falling size of their elements, so that each is aligned.
+    order = sorted(sources, key=lambda name: (-sources[name].description.code[1], name))
+    header: dict[str, Any] = {}
+    told = _metadata_of(arrays) if metadata is None else dict(metadata)
+    if not all(isinstance(text, str) for pair in told.items() for text in pair):
+        raise InvalidRequest("metadata must map strings to strings")
+    if told:
+        header[METADATA] = told
+    end = 0
+    for name in order:
+        found = sources[name].description
+        header[name] = {"dtype": _NAMES[found.dtype], "shape": list(found.shape), "data_offsets": [end, end + found.nbytes]}
+        end += found.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(LENGTH_BYTES + len(text)) % _ALIGNMENT)
+    meter = Meter(progress or (lambda done, total: None), end)
+    with _replacing(os.fspath(path)) as file:
+        file.write(len(text).to_bytes(LENGTH_BYTES, "little") + text)
+        for name in order:
+            values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(sources[name].view()))
+            file.write(values.reshape(-1).view("u1"))
+            meter.moved(values.nbytes)
+
+
+def _checked(name: object, source: Source) -> Source:
+    if not isinstance(name, str) or name == METADATA:
+        raise InvalidRequest(f"an array of a file must have a name, a str, which is not {METADATA!r}: {name!r}")
+    found = source.description
+    if found.device != devices.HOST or found.fill is not None or found.pull is not None:
+        reason = f"array {name!r} is no plain memory of the host: convert it to numpy first"
+        raise UnsupportedArray(found.framework, "safetensors", "save", reason)
+    if found.dtype not in _NAMES or found.code != CODES[found.dtype]:
+        raise UnsupportedDtype(found.framework, "safetensors", "save", f"array {name!r} has dtype {found.dtype}")
+    return source
+
+
+def _metadata_of(arrays: Mapping[str, Any]) -> dict[str, str]:
+    """The metadata that `load` took from a file; {}: the bundle has none, or its maker's own."""
+    if not isinstance(arrays, Bundle):
+        return {}
+    with contextlib.suppress(ValueError):
+        told = json.loads(arrays.metadata)
+        if isinstance(told, dict) and all(isinstance(text, str) for text in told.values()):
+            return told
+    return {}
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    """A new file that takes the name when it is complete."""
+    folder, name = os.path.split(path)
+    made = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
+    try:
+        with open(made, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+autograph.mark_module(__name__)

@@ -1,0 +1,68 @@
+"""Magics of IPython: arrays that outlive the kernel. `%load_ext arraybridge` loads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arraybridge import autograph
+from arraybridge.adapters import ensure_module
+from arraybridge.broker.broker import Broker
+from arraybridge.errors import printable
+
+
+def load(shell: Any, broker: Broker | None = None) -> None:
+    """Adds %ab_keep, %ab_get, %ab_list and %ab_drop to a shell of IPython.
+
+    Args:
+        broker: None: `Broker()`.
+    """
+    magics = _Magics(shell, broker or Broker())
+    for name in ("keep", "get", "list", "drop"):
+        shell.register_magic_function(getattr(magics, name), "line", f"ab_{name}")
+
+
+class _Magics:
+    def __init__(self, shell: Any, broker: Broker) -> None:
+        self._shell, self._broker = shell, broker
+
+    def keep(self, line: str) -> None:
+        """%ab_keep VARIABLE [NAME]: puts an array, or a tree of arrays, under a name, by default the variable's.
+
+        A restarted kernel, and any other process, gets it again. A share of this name is replaced.
+        """
+        variable, *name = self._words(line, 1, 2, "%ab_keep VARIABLE [NAME]")
+        if variable not in self._shell.user_ns:
+            raise self._usage(f"there is no variable {variable}")
+        share = self._broker.put(self._shell.user_ns[variable], *(name or [variable]), replace=True)
+        print(f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}")
+
+    def get(self, line: str) -> None:
+        """%ab_get NAME [FRAMEWORK]: gets a share into the variable of its name, as arrays of NumPy or another framework."""
+        name, *framework = self._words(line, 1, 2, "%ab_get NAME [FRAMEWORK]")
+        if not name.isidentifier():
+            raise self._usage(f"{name!r} is no name of a variable: Broker().get({name!r}) returns the array")
+        self._shell.user_ns[name] = self._broker.get(name, *framework)
+
+    def list(self, line: str) -> None:
+        """%ab_list [PREFIX]: prints the shares whose names begin with the prefix."""
+        shares = [each.share for each in self._broker.list(*self._words(line, 0, 1, "%ab_list [PREFIX]"))]
+        width = max((len(share.name) for share in shares), default=0)
+        for share in shares:
+            print(f"{printable(share.name):{width}}  {share.nbytes:>15,} bytes  generation {share.generation}")
+
+    def drop(self, line: str) -> None:
+        """%ab_drop NAME: withdraws a share from its name. Processes that hold it keep it."""
+        self._broker.withdraw(*self._words(line, 1, 1, "%ab_drop NAME"))
+
+    def _words(self, line: str, least: int, most: int, usage: str) -> list[str]:
+        words = line.split()
+        if not least <= len(words) <= most:
+            raise self._usage(f"usage: {usage}")
+        return words
+
+    def _usage(self, text: str) -> Exception:
+        error: Exception = ensure_module("IPython.core.error").UsageError(text)
+        return error
+
+
+autograph.mark_module(__name__)

@@ -1,0 +1,88 @@
+"""Modules of torch whose weights are a bundle: written by one process, used by all."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from arraybridge import autograph
+from arraybridge.adapters import ensure_module
+from arraybridge.arguments import Access
+from arraybridge.broker.broker import Broker
+from arraybridge.broker.bundle import Bundle, Kind
+from arraybridge.broker.progress import Progress
+from arraybridge.broker.share import Share
+from arraybridge.errors import InvalidRequest
+
+_Module = TypeVar("_Module")
+
+
+def publish(
+    module: Any,
+    name: str,
+    *,
+    broker: Broker | None = None,
+    fingerprint: bytes = b"",
+    metadata: bytes | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Share:
+    """Copies parameters and persistent buffers of a module, its state_dict, into the bundle `name`.
+
+    Parameters that are one tensor under several names stay one.
+
+    Args:
+        module: a torch.nn.Module on the CPU.
+        broker: None: `Broker()`.
+        fingerprint, metadata, replace: as in `Broker.bundle`. progress: as in `BundleWriter.fill`.
+
+    Raises:
+        Those of `Broker.bundle`.
+    """
+    kinds: dict[str, Kind] = dict.fromkeys((name for name, _ in module.named_parameters(remove_duplicate=False)), "parameter")
+    kinds.update(dict.fromkeys((name for name, _ in module.named_buffers(remove_duplicate=False)), "buffer"))
+    weights = {name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, ensure_module("torch").Tensor)}
+    where = broker or Broker()
+    writer = where.bundle(name, weights, kinds=kinds, fingerprint=fingerprint, metadata=metadata, replace=replace)
+    return writer.fill(progress=progress).publish()
+
+
+def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access = "safe") -> _Module:
+    """Makes the bundle's arrays the parameters and buffers of a module, without a copy. Returns the module.
+
+    A module that was made under `torch.device("meta")` allocates nothing before.
+
+    Args:
+        module: a torch.nn.Module; it may be attached again, to another generation.
+        prefix: of the names in the bundle.
+        access: "safe": the module may be trained; its writes reach nobody. "shared": for inference; parameters require
+            no grad, all processes read the same pages, and a write ends the process.
+
+    Raises:
+        InvalidRequest: names, shapes or dtypes of module and bundle differ, or a tensor that the bundle lacks would stay
+            without values. Nothing is changed then.
+
+    Example:
+        >>> with torch.device("meta"):
+        ...     model = Model()
+        >>> attach(model, broker.open("model"), access="shared").eval()
+    """
+    target: Any = module
+    weights = bundle.state_dict(prefix, access)
+    asked = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
+    if different := sorted(asked.keys() ^ weights.keys()):
+        where = "the module" if different[0] in asked else "the bundle"
+        raise InvalidRequest(f"module and bundle differ in {len(different)} names: only {where} has {different[0]!r}")
+    for name, tensor in weights.items():
+        if (tensor.shape, tensor.dtype) != (asked[name].shape, asked[name].dtype):
+            told = [f"{each.dtype}{list(each.shape)}" for each in (asked[name], tensor)]
+            raise InvalidRequest(f"{name!r} is {told[0]} in the module and {told[1]} in the bundle: make the module with that dtype")
+    others = [name for name, buffer in target.named_buffers() if buffer.is_meta and name not in asked]
+    if others:
+        raise InvalidRequest(f"buffer {others[0]!r} has no values, and no state_dict has it: do not make the module on 'meta'")
+    if access == "shared":
+        target.requires_grad_(False)
+    target.load_state_dict(weights, assign=True)
+    return module
+
+
+autograph.mark_module(__name__)

@@ -50,6 +50,12 @@ class View:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
     def _repr_html_(self) -> str: ...
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Capsules of Arrow's schema and array, over the same memory: host memory, one dimension, int8 to int64, uint8 to
+        uint64, float16 to float64. BufferError: any other array.
+        """
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+        """The same, also of memory on a GPU, after the work of its producer has ended."""
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """NumPy's functions, which accept Views of host memory. TypeError: memory of a GPU."""
     def complete(self) -> View:

@@ -220,6 +220,11 @@ PyMethodDef g_methods[] = {
      "__array__($self, /, dtype=None, copy=None)\n--\n\nAn ndarray over this memory."},
     {"__array_namespace__", Method(ArrayNamespace), METH_VARARGS | METH_KEYWORDS,
      "__array_namespace__($self, /, *, api_version=None)\n--\n\nThe array API standard's functions for it."},
+    {"__arrow_c_array__", Method(ViewArrowArray), METH_VARARGS | METH_KEYWORDS,
+     "__arrow_c_array__($self, /, requested_schema=None)\n--\n\nThis memory as an Arrow array: capsules of schema and "
+     "array."},
+    {"__arrow_c_device_array__", Method(ViewArrowDeviceArray), METH_VARARGS | METH_KEYWORDS,
+     "__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n--\n\nThe same, also of memory on a GPU."},
     {"complete", Complete, METH_NOARGS,
      "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,

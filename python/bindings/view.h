@@ -64,6 +64,10 @@ PyObject* ViewArrayInterface(PyObject* self, void* unused);
 PyObject* ViewCudaArrayInterface(PyObject* self, void* unused);
 PyObject* ViewArray(PyObject* self, PyObject* arguments, PyObject* keywords);
 
+// view_arrow.cc: the methods.
+PyObject* ViewArrowArray(PyObject* self, PyObject* arguments, PyObject* keywords);
+PyObject* ViewArrowDeviceArray(PyObject* self, PyObject* arguments, PyObject* keywords);
+
 // exchange.cc: DLPack's C table, static.
 struct ExchangeNames {
   static constexpr const char* kCapsule = "dlpack_exchange_api";

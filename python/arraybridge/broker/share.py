@@ -189,6 +189,14 @@ class Share(Held):
         # Each process has its own GPU ordinals.
         return self._record.device if self._record.device == HOST else self.view().device
 
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Its one array for libraries of Arrow (pyarrow, polars), as `View.__arrow_c_array__`."""
+        return self.view().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **wishes: Any) -> tuple[Any, Any]:
+        """The same, also of memory on a GPU."""
+        return self.view().__arrow_c_device_array__(requested_schema, **wishes)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """NumPy's functions, which accept a Share in host memory. TypeError: it is on a GPU, or not an array."""
         self._only()

@@ -48,6 +48,9 @@ def from_broker(
     weights = found.torch(access=access)
     kinds = [tensor.dtype for tensor in weights.values() if tensor.is_floating_point()]
     options.setdefault("dtype", max(set(kinds), key=kinds.count) if kinds else torch.get_default_dtype())
+    if hasattr(cls, "from_config"):  # one of the Auto classes, which ask a file for the class
+        with torch.device("meta"):
+            cls = type(cls.from_config(config))
     # It may remove names from the dict.
     model, told = cls.from_pretrained(None, config=config, state_dict=dict(weights), output_loading_info=True, **options)
     if missing := sorted(told["missing_keys"]):

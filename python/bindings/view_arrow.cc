@@ -57,7 +57,7 @@ const char* FormatOf(DataType type) {
   return nullptr;
 }
 
-// What the array keeps until its consumer releases it.
+// The array keeps it until its consumer releases the array.
 struct Kept {
   View view;
   std::array<const void*, 2> buffers;  // validity, of which there is none, and values

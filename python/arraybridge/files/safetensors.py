@@ -114,7 +114,7 @@ def shards_of(index: str) -> list[str]:
     with open(index, "rb") as file:
         text = file.read(_HEADER_BYTES_MAX + 1)
     try:
-        told = json.loads(text) if len(text) <= _HEADER_BYTES_MAX else None
+        told: Any = json.loads(text) if len(text) <= _HEADER_BYTES_MAX else None
         names = {str(name) for name in told["weight_map"].values()}
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"{index} is no index of safetensors files: it has no weight_map") from error

@@ -60,7 +60,7 @@ class _Member(NamedTuple):
 
 
 class NpzFile(_Zipped):
-    """What numpy.savez and savez_compressed write. Objects, which only pickle could read, are refused."""
+    """A file of numpy.savez or savez_compressed. Objects, which only pickle could read, are refused."""
 
     def contents(self) -> Mapping[str, Any]:
         self._members: dict[str, _Member] = {}
@@ -126,7 +126,7 @@ def _skip_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
 
 
 class CheckpointFile(_Zipped):
-    """What torch.save writes: a state_dict, or dicts of them, whose names are joined by dots. torch reads it with
+    """A file of torch.save: a state_dict, or dicts of them, whose names are joined by dots. torch reads it with
     weights_only=True, which executes nothing, and without a copy.
     """
 

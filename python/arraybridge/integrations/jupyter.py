@@ -17,8 +17,8 @@ def load(shell: Any, broker: Broker | None = None) -> None:
         broker: None: `Broker()`.
     """
     magics = _Magics(shell, broker or Broker())
-    for name in ("keep", "get", "list", "drop"):
-        shell.register_magic_function(getattr(magics, name), "line", f"ab_{name}")
+    for name in ("keep", "get", "ls", "drop"):
+        shell.register_magic_function(getattr(magics, name), "line", f"ab_{'list' if name == 'ls' else name}")
 
 
 class _Magics:
@@ -43,7 +43,7 @@ class _Magics:
             raise self._usage(f"{name!r} is no name of a variable: Broker().get({name!r}) returns the array")
         self._shell.user_ns[name] = self._broker.get(name, *framework)
 
-    def list(self, line: str) -> None:
+    def ls(self, line: str) -> None:
         """%ab_list [PREFIX]: prints the shares whose names begin with the prefix."""
         shares = [each.share for each in self._broker.list(*self._words(line, 0, 1, "%ab_list [PREFIX]"))]
         width = max((len(share.name) for share in shares), default=0)

@@ -36,7 +36,7 @@ def publish(
         fingerprint, metadata, replace: as in `Broker.bundle`. progress: as in `BundleWriter.fill`.
 
     Raises:
-        Those of `Broker.bundle`.
+        BrokerError: as `Broker.bundle`.
     """
     kinds: dict[str, Kind] = dict.fromkeys((name for name, _ in module.named_parameters(remove_duplicate=False)), "parameter")
     kinds.update(dict.fromkeys((name for name, _ in module.named_buffers(remove_duplicate=False)), "buffer"))

@@ -21,13 +21,13 @@ HOP = Path(__file__).with_name("hop.py")
 ROW = "{:<12} {:<4} {:<8} {:<9} {:>6} {:>9} {:>11}  {:<8} {}"
 
 
-def start_daemon(directory: str) -> subprocess.Popen[bytes]:
+def start_daemon(directory: str, *flags: str) -> subprocess.Popen[bytes]:
     """A broker daemon in a directory of its own, ready when this returns. It ends with this process in any case."""
     ready, tell = os.pipe()
     standing, _ = os.pipe()  # the other end stays open as long as this process lives
     daemon = subprocess.Popen(
         [_bin.path("arraybridged"), "--directory", directory, "--log-level", "warn",
-         "--ready-fd", str(tell), "--life-fd", str(standing)],
+         "--ready-fd", str(tell), "--life-fd", str(standing), *flags],
         pass_fds=[tell, standing],
     )  # fmt: skip
     os.close(tell)

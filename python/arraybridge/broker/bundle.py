@@ -19,7 +19,7 @@ from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
 from arraybridge.convert.source import Source
-from arraybridge.errors import InvalidRequest, UnsupportedArray, UnsupportedDtype, from_status
+from arraybridge.errors import BrokerTimeout, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype, from_status
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -166,12 +166,16 @@ class Bundle(Mapping[str, _core.View]):
         """The next generation of this name, when there is one.
 
         Args:
-            timeout: seconds; None: as long as Ctrl-C does not end it.
+            timeout: seconds, 0 for a look; None: as long as Ctrl-C does not end it.
 
         Raises:
             BrokerTimeout: there is none in time. BrokerUnavailable: no daemon answers.
         """
-        return self._broker.open(self._share.name, wait=math.inf if timeout is None else timeout, newer_than=self._share)
+        wait = math.inf if timeout is None else timeout
+        try:
+            return self._broker.open(self._share.name, wait=wait, newer_than=self._share)
+        except ShareNotFound as error:  # without a wait
+            raise BrokerTimeout(error.message) from error
 
     def _all_names(self) -> list[str]:
         if self._names is None:

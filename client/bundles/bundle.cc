@@ -152,6 +152,9 @@ Result<Bundle::Array> Bundle::At(uint64_t index) const {
     if (entry.tie >= size_) return broken("is tied to an array that is not there");
     const Entry other = EntryAt(bytes, entry.tie, entry_bytes_);
     if (other.tie != entry.tie || other.offset != entry.offset) return broken("is tied to an array with other bytes");
+    const bool alike = other.code == entry.code && other.bits == entry.bits && other.lanes == entry.lanes;
+    const auto others = ShapeOf(bytes, other);
+    if (!alike || !others.ok() || *others != spec.shape) return broken("is tied to an array of another type or shape");
   }
   array.view = slab;
   array.view.type = type;

@@ -254,7 +254,7 @@ class Lifeline : public ForkParticipant {
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
   // Another daemon has taken the session over: sends the requests without an answer again.
   void Resume(uint64_t number) AB_REQUIRES(mutex_);
-  bool SendAgain(FrameHeader header, uint16_t flags, std::string_view payload) AB_REQUIRES(mutex_);
+  bool SendAgain(FrameHeader header, uint16_t flags, std::string_view payload, Deadline until) AB_REQUIRES(mutex_);
   void Deliver(Frame& frame) AB_REQUIRES(mutex_);
   void DeliverAnswer(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);

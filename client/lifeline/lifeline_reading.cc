@@ -20,7 +20,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr unsigned kSpinsPerClockRead = 8;  // spins between two reads of the clock
+constexpr auto kSendAgain = std::chrono::seconds(10);  // for all requests together: a destructor may be waiting
+constexpr unsigned kSpinsPerClockRead = 8;             // spins between two reads of the clock
 
 // True if the request changes what other clients find.
 bool ChangesWhatOthersFind(Verb verb) { return verb == Verb::kPublish || verb == Verb::kWithdraw; }
@@ -212,19 +213,18 @@ void Lifeline::Resume(uint64_t number) {
   const uint64_t filled = queue == nullptr ? 0 : queue->requests.filled();
   const std::string_view slots(reinterpret_cast<const char*>(&filled), sizeof filled);
   const FrameHeader marker{static_cast<uint16_t>(Verb::kRecovered), kFrameNoReply, 0, number};
-  bool sent = SendAgain(marker, kFrameAgain, slots);
+  const auto until = steady_clock::now() + kSendAgain;
+  bool sent = SendAgain(marker, kFrameAgain, slots, until);
   for (auto one = unanswered.begin(); sent && one != unanswered.end(); ++one) {
-    sent = SendAgain(one->header, kFrameAgain, one->payload);
+    sent = SendAgain(one->header, kFrameAgain, one->payload, until);
   }
-  sent = sent && SendAgain(marker, 0, slots);
+  sent = sent && SendAgain(marker, 0, slots, until);
   if (!sent) LoseByBroker(Unavailable("the broker was started anew and does not read"));
 }
 
 // The broker does nothing else than to read meanwhile, so the wait is short.
-bool Lifeline::SendAgain(FrameHeader header, uint16_t flags, std::string_view payload) {
-  constexpr auto kPatience = std::chrono::seconds(10);
+bool Lifeline::SendAgain(FrameHeader header, uint16_t flags, std::string_view payload, Deadline until) {
   header.flags |= flags;
-  const auto until = steady_clock::now() + kPatience;
   for (;;) {
     const SendOutcome outcome = SendFrame(socket_.get(), header, payload, -1, false);
     if (outcome == SendOutcome::kSent) return true;

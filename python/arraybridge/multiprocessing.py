@@ -6,7 +6,8 @@ through the pipe. The receiver gets a copy-on-write mapping: an array of its own
 and a page is copied when it is first written.
 
 Each pickle is read once, as everything is that these modules send. Reading it withdraws the share, and its memory is
-free when the array has gone. An array that nobody receives, because a worker was killed, goes after `lifetime`.
+free when the array has gone. An array that nobody receives, because a worker was killed, goes after `lifetime`. Without a
+broker, or without room there, an array goes by value, with a CopyWarning.
 
 Example:
     import arraybridge.multiprocessing
@@ -18,11 +19,14 @@ Example:
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import functools
 import multiprocessing.reduction
 import os
 import sys
 import threading
+import uuid
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +35,14 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.share import Share
-from arraybridge.errors import FrameworkNotAvailable, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import (
+    BrokerError,
+    CopyWarning,
+    FrameworkNotAvailable,
+    InvalidRequest,
+    MemoryConversionError,
+    ShareNotFound,
+)
 
 Reduced = tuple[Any, ...]
 Reduce = Callable[[Any], Reduced]
@@ -70,7 +81,8 @@ os.register_at_fork(after_in_child=_after_fork)
 _settings: Settings | None = None
 _wanted = True  # False: `uninstall` was called, and references that arrive install nothing
 _replaced: list[tuple[Table, type, Reduce | None, Reduce]] = []  # (table, class, the reducer before, ours)
-_joblibs: Callable[..., tuple[Table, Table]] | None = None  # joblib's function that makes the reducers of an executor
+# Joblib's function that makes the reducers of an executor, and ours.
+_joblibs: tuple[Callable[..., tuple[Table, Table]], Callable[..., tuple[Table, Table]]] | None = None
 
 
 def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
@@ -78,6 +90,9 @@ def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime:
 
     Call it in the parent. Processes that are forked from it have the reducers too; others (spawn, forkserver, loky)
     register them when the first reference arrives, or with `initializer=arraybridge.multiprocessing.install`.
+
+    Joblib keeps its own way for the arguments of jobs, a file for each large array, unless `max_nbytes` is None; its results
+    go by reference when the workers have called `install`.
 
     Tensors of torch are then passed by value, as arrays are. Torch's own reducer moves a tensor into memory that both
     sides write; it still passes smaller tensors, those that are shared already (`share_memory_()`, GPUs), those that
@@ -119,8 +134,9 @@ def uninstall() -> None:
             elif table.get(kind) is ours:
                 del table[kind]
         _replaced.clear()
-        if _joblibs is not None:
-            sys.modules["joblib.executor"].get_memmapping_reducers = _joblibs  # type: ignore[attr-defined]
+        executor = sys.modules.get("joblib.executor")
+        if _joblibs is not None and getattr(executor, "get_memmapping_reducers", None) is _joblibs[1]:
+            executor.get_memmapping_reducers = _joblibs[0]  # type: ignore[union-attr]
         _settings, _wanted, _joblibs = None, False, None
 
 
@@ -129,8 +145,10 @@ def ensure_installed(broker: Broker | None) -> Broker:
     registered.
     """
     with _lock:
-        if _settings is None or (broker is not None and _settings.broker is not broker):
+        if _settings is None:
             install(broker)
+        elif broker is not None and _settings.broker is not broker:
+            install(broker, threshold=_settings.threshold, lifetime=_settings.lifetime)
         _register()
         assert _settings is not None
         return _settings.broker
@@ -151,16 +169,17 @@ def _register() -> None:
             _replaced.append((table, kind, before, ours))
     executor = sys.modules.get("joblib.executor")
     if executor is not None and _joblibs is None and hasattr(executor, "get_memmapping_reducers"):
-        _joblibs, executor.get_memmapping_reducers = executor.get_memmapping_reducers, _joblib_reducers  # type: ignore[attr-defined]
+        theirs = executor.get_memmapping_reducers
+        _joblibs = theirs, functools.partial(_joblib_reducers, theirs)
+        executor.get_memmapping_reducers = _joblibs[1]  # type: ignore[attr-defined]
 
 
-def _joblib_reducers(*arguments: Any, **options: Any) -> tuple[Table, Table]:
-    """Joblib registers reducers for arrays of NumPy with each executor: for jobs one that writes large arrays into files,
-    for results one that pickles them. They pass on what does not go by reference.
+def _joblib_reducers(theirs: Callable[..., tuple[Table, Table]], **options: Any) -> tuple[Table, Table]:
+    """Joblib registers reducers for arrays of NumPy with each executor: for jobs one that writes a large array once, into
+    a file that all jobs map, unless `max_nbytes` is None; for results one that pickles them. The first one stays.
     """
-    assert _joblibs is not None
-    tables = _joblibs(*arguments, **options)
-    for table in tables:
+    tables = theirs(**options)
+    for table in tables if options.get("max_nbytes", 1) is None else tables[1:]:
         for kind in table:
             if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
                 table[kind] = functools.partial(_reduce, "numpy", table[kind])
@@ -179,16 +198,46 @@ def _tables() -> list[Table]:
 def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
     settings = _settings
     if settings is not None and _travels(framework, array, settings.threshold):
+        order = _order_of(framework, array)
+        laid = array if order is None else _turned(framework, array, order)
         try:
-            share = settings.broker.put(array, lifetime=settings.lifetime)
-        except (UnsupportedArray, UnsupportedDtype):
+            # A share without a name would end soon after its maker, which may end before its array is received.
+            share = settings.broker.put(laid, f"multiprocessing-{uuid.uuid4().hex}", lifetime=settings.lifetime)
+        except MemoryConversionError:
             pass  # of objects, for example
+        except BrokerError as error:
+            # Queue pickles in a thread of its own, and drops what raises there: its reader would wait for ever.
+            warnings.warn(f"an array of {array.nbytes} bytes is passed by value: {error}", CopyWarning, stacklevel=2)
         else:
-            return _received, (share, framework, settings.threshold, settings.lifetime)
+            return _received, (share, framework, settings.threshold, settings.lifetime, order)
+    before = before or copyreg.dispatch_table.get(type(array))
     if before is not None:
         return before(array)
     reduced: Reduced = array.__reduce_ex__(4)
     return reduced
+
+
+def _order_of(framework: str, array: Any) -> tuple[int, ...] | None:
+    """The dimensions of an array whose memory is compact but not row-major, by falling strides; None: it is row-major, or
+    has gaps.
+    """
+    if framework == "numpy":
+        if array.flags.c_contiguous:
+            return None
+        strides = array.strides
+    elif framework == "torch":
+        if array.is_contiguous():
+            return None
+        strides = array.stride()
+    else:
+        return None
+    order = tuple(sorted(range(array.ndim), key=lambda axis: -strides[axis]))
+    turned = _turned(framework, array, order)
+    return order if (turned.is_contiguous() if framework == "torch" else turned.flags.c_contiguous) else None
+
+
+def _turned(framework: str, array: Any, order: tuple[int, ...]) -> Any:
+    return array.permute(order) if framework == "torch" else array.transpose(order)
 
 
 def _travels(framework: str, array: Any, threshold: int) -> bool:
@@ -206,7 +255,7 @@ def _travels(framework: str, array: Any, threshold: int) -> bool:
     return framework != "jax" or (len(array.devices()) == 1 and not array.weak_type)
 
 
-def _received(share: Share, framework: str, threshold: int, lifetime: float) -> Any:
+def _received(share: Share, framework: str, threshold: int, lifetime: float, order: tuple[int, ...] | None) -> Any:
     with _lock:
         if _wanted and _settings is None:
             install(share._broker, threshold=threshold, lifetime=lifetime)
@@ -216,4 +265,6 @@ def _received(share: Share, framework: str, threshold: int, lifetime: float) -> 
         what = f"the array of a pickle is gone: it was read before, or not within {lifetime:g} s"
         raise ShareNotFound(f"{what}; pass a longer lifetime to arraybridge.multiprocessing.install ({gone})") from None
     share.withdraw()
-    return array
+    if order is None:
+        return array
+    return _turned(framework, array, tuple(sorted(range(len(order)), key=order.__getitem__)))

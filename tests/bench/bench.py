@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import models
 import neighbours
 import passing
 import peer_table
@@ -284,6 +285,7 @@ def main() -> None:
     rows += attacked
     rows += restart.rows(wish.build, not wish.quick)
     rows += passing.rows(wish.build, not wish.quick)
+    rows += models.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts and processes: all CPUs\n")
     print(table(rows))

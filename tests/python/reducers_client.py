@@ -27,6 +27,11 @@ def many(count):
     return np.full(count, 7.0)
 
 
+def installed_many(broker, count):
+    passing.install(broker)
+    return many(count)
+
+
 def expect_nothing_left(broker):
     gc.collect()
     deadline = time.monotonic() + 30
@@ -105,8 +110,14 @@ def joblib(broker):
     passing.install(broker)  # registers with joblib's pickler, too
     before = published(broker)
     jobs = [joblib.delayed(doubled)(np.full(LARGE, float(number))) for number in range(3)]
-    results = joblib.Parallel(n_jobs=2)(jobs)
+    results = joblib.Parallel(n_jobs=2, max_nbytes=None)(jobs)
     assert [each[-1] for each in results] == [0, 2, 4] and published(broker) == before + 6
+    # Joblib writes a large array into one file for all its jobs, which is less than a copy for each.
+    array, before = np.full(LARGE, 7.0), published(broker)
+    sums = joblib.Parallel(n_jobs=2)(joblib.delayed(np.sum)(array) for _ in range(8))
+    assert sums == [7.0 * LARGE] * 8 and published(broker) == before
+    results = joblib.Parallel(n_jobs=2)(joblib.delayed(installed_many)(broker, LARGE) for _ in range(3))
+    assert [each.size for each in results] == [LARGE] * 3 and published(broker) == before + 3
     assert joblib.Parallel(n_jobs=2)([joblib.delayed(doubled)(np.arange(3))])[0].tolist() == [0, 2, 4]
     passing.uninstall()
     before = published(broker)

@@ -86,6 +86,45 @@ def test_tied_arrays_are_one(broker: Broker) -> None:
     assert torch.equal(arrays["half"], table[:50])
 
 
+def test_arrays_of_one_address_and_other_values_are_not_tied(broker: Broker) -> None:
+    torch = pytest.importorskip("torch")
+    big = np.arange(4, dtype=">i4")
+    numbers = torch.tensor([1 + 2j, 3 - 4j])
+    room = bytearray(range(64))
+    apart = {step: np.ndarray((4,), "int32", room, 0, (step,)) for step in (5, 7)}
+    arrays = {"big": big, "little": big.view("<i4"), "numbers": numbers, "conjugate": numbers.conj(), **{str(s): a for s, a in apart.items()}}
+    broker.bundle("m", arrays).fill().publish()
+    found = broker.open("m").numpy()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], np.asarray(array.resolve_conj() if name == "conjugate" else array))
+
+
+def test_values_for_a_tied_name_are_those_of_its_array(broker: Broker) -> None:
+    table = np.zeros(3)
+    writer = broker.bundle("m", {"a": table, "b": table}).fill()
+    writer.fill({"b": np.ones(3)})
+    writer.fill({"a": table, "b": table})
+    with pytest.raises(InvalidRequest, match="'b' is tied to 'a'"):
+        writer.fill({"a": np.zeros(3), "b": np.ones(3)})
+    writer.fill({"b": np.full(3, 7.0)}).publish()
+    assert broker.open("m").numpy()["a"].tolist() == [7.0] * 3
+    specs = {"w": BundleSpec((3,), "float64"), "t": BundleSpec((3,), "float64", tie="w"), "u": BundleSpec((3,), "float64", tie="w")}
+    with pytest.raises(InvalidRequest, match="'u' is tied to 't'|'u' is tied to 'w'"):
+        broker.bundle("n", specs).fill({"t": np.ones(3), "u": np.zeros(3)})
+    broker.bundle("n", specs).fill({"t": np.ones(3)}).publish()
+    assert broker.open("n").numpy()["w"].tolist() == [1.0] * 3
+
+
+def test_names_that_no_array_can_have(broker: Broker) -> None:
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        broker.bundle("m", {"\ud800": np.ones(3)})
+    broker.bundle("m", {"a": np.ones(3)}).fill().publish()
+    bundle = broker.open("m")
+    assert "\ud800" not in bundle and bundle.get(5) is None  # type: ignore[call-overload]
+    with pytest.raises(KeyError):
+        bundle["\ud800"]
+
+
 def test_it_is_written_in_place(broker: Broker) -> None:
     specs = {"w": BundleSpec((2, 3), "float32", "parameter"), "t": BundleSpec((2, 3), "float32", tie="w"), "b": BundleSpec((4,), "bfloat16")}
     writer = broker.bundle("m", specs)

@@ -1,5 +1,7 @@
 """arraybridge.multiprocessing: arrays as references in what multiprocessing, concurrent.futures and joblib send."""
 
+import copyreg
+import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -9,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import environment, run_together
+from processes import environment, run_together, start_daemon, stop_daemon
 
 import arraybridge
 import arraybridge.multiprocessing as passing
-from arraybridge import InvalidRequest, ShareNotFound
+from arraybridge import CopyWarning, InvalidRequest, ShareNotFound
 
 SCRIPT = Path(__file__).with_name("reducers_client.py")
 METHODS = ["fork", "spawn", "forkserver"]
@@ -169,13 +171,82 @@ def test_arguments(broker, wish):
         passing.install(broker, **wish)
 
 
-def test_errors_of_the_broker_are_told(address):
-    with arraybridge.Broker(address, namespace="full", start="never", timeout_s=0.1) as small:
+def test_without_room_or_broker_arrays_go_by_value_and_say_so(tmp_path):
+    """A Queue pickles in a thread of its own, and loses what raises there: its reader would wait for ever."""
+    daemon = start_daemon(str(tmp_path), "--host-capacity", str(8 << 20), "--log-level", "off")
+    queue = multiprocessing.get_context("fork").Queue()
+    with arraybridge.Broker(tmp_path, start="never", timeout_s=0.1) as small:
         passing.install(small)
         try:
-            begun = time.monotonic()
-            with pytest.raises(arraybridge.OutOfMemory):
-                ForkingPickler.dumps(np.broadcast_to(np.float64(0), (1 << 44,)))
-            assert time.monotonic() - begun < 30
+            for text in ("RESOURCE|room|capacity|exceed", "no daemon|answer|connect"):
+                with pytest.warns(CopyWarning, match=text):
+                    queue.put(np.ones(4 << 20))
+                    assert queue.get(timeout=60).sum() == 4 << 20
+                daemon.terminate()
+                daemon.wait()
         finally:
             passing.uninstall()
+            queue.close()
+
+
+def test_a_sender_may_be_gone_when_its_array_is_received(tmp_path):
+    daemon = start_daemon(str(tmp_path), "--orphan-grace", "100ms", "--log-level", "off")
+    queue = multiprocessing.get_context("fork").Queue()
+    with arraybridge.Broker(tmp_path, start="never") as broker:
+        passing.install(broker)
+        try:
+            sender = multiprocessing.get_context("fork").Process(target=queue.put, args=(np.ones(1 << 20),))
+            sender.start()
+            sender.join()
+            time.sleep(1)
+            assert queue.get(timeout=60).sum() == 1 << 20
+        finally:
+            passing.uninstall()
+            queue.close()
+    assert stop_daemon(daemon) == 0
+
+
+def test_the_order_of_dimensions_is_kept(installed):
+    columns = np.asfortranarray(np.arange(1 << 16, dtype="f8").reshape(64, 32, 32))
+    turned = np.ascontiguousarray(columns).transpose(1, 0, 2)
+    for array in columns, turned:
+        read = passed(array)
+        assert read.strides == array.strides and (read == array).all()
+    torch = pytest.importorskip("torch")
+    images = torch.arange(1 << 16).reshape(4, 16, 32, 32).contiguous(memory_format=torch.channels_last)
+    passing.ensure_installed(None)
+    read = passed(images)
+    assert read.stride() == images.stride() and torch.equal(read, images)
+
+
+def test_a_reducer_of_copyreg_is_still_called(installed):
+    copyreg.pickle(np.ndarray, lambda array: (list, (array.tolist(),)))
+    try:
+        assert passed(np.arange(3)) == [0, 1, 2]
+    finally:
+        del copyreg.dispatch_table[np.ndarray]
+
+
+def test_another_broker_keeps_threshold_and_lifetime(broker, address):
+    passing.install(broker, threshold=7, lifetime=999)
+    try:
+        with arraybridge.Broker(address, namespace="other", start="never") as other:
+            assert passing.ensure_installed(other) is other
+            assert passing._settings == passing.Settings(other, 7, 999)
+    finally:
+        passing.uninstall()
+
+
+def test_joblibs_function_works_after_uninstall(broker):
+    executor = pytest.importorskip("joblib.executor")
+    original = executor.get_memmapping_reducers
+    passing.install(broker)
+    ours = executor.get_memmapping_reducers
+    passing.uninstall()
+    assert executor.get_memmapping_reducers is original
+    assert np.ndarray in ours(max_nbytes=None)[1]
+    passing.install(broker)
+    executor.get_memmapping_reducers = theirs = lambda **options: ({}, {})
+    passing.uninstall()
+    assert executor.get_memmapping_reducers is theirs
+    executor.get_memmapping_reducers = original

@@ -57,13 +57,15 @@ void LocalDoor::OnResumed(const LifelinePointer& line, const Frame& frame) {
     line->frames_served = true;
     return Poll(line);
   }
+  if (resuming.begun) return Violation(line, frame.header, InvalidArgument("a second Recovered frame begins"));
   resuming.begun = true;
-  const auto has_older = [&] {
-    const SessionQueue::Counted counted = line->queue()->queue->counted();
-    return counted.taken < filled || counted.deferred;
-  };
-  for (uint64_t i = 0; has_queue && i < session_queue::Format::kSlots && line->open() && has_older(); ++i) {
+  if (!has_queue) return;
+  const SessionQueue& queue = *line->queue()->queue;
+  for (uint64_t i = 0; i < session_queue::Format::kSlots && line->open(); ++i) {
+    const SessionQueue::Counted before = queue.counted();
+    if (before.taken >= filled && !before.deferred) break;
     ServeQueue(line);
+    if (line->open() && queue.counted().taken == before.taken && queue.counted().deferred == before.deferred) break;
   }
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from arraybridge import _core, autograph, exports, planner
 from arraybridge.adapters import named
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import Access, check_word, checked_metadata, sizes_of
+from arraybridge.arguments import Access, check_text, check_word, checked_metadata, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
@@ -84,7 +84,7 @@ class Bundle(Mapping[str, _core.View]):
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and self._found(name) >= 0
+            return self._found(name) >= 0  # type: ignore[arg-type]
         except KeyError:
             return False
 
@@ -184,6 +184,8 @@ class Bundle(Mapping[str, _core.View]):
         return self._names
 
     def _found(self, name: str) -> int:
+        if not isinstance(name, str) or not _is_text(name):
+            raise KeyError(name)
         try:
             return self._core.find(name)
         except _core.StatusError as status:
@@ -207,9 +209,9 @@ class BundleWriter:
         check_name(name)
         self._broker, self._connection, self._name = broker, connection, name
         self._sources: dict[str, Source] = {}
+        self._tied: dict[str, str] = {}  # names and those of the arrays whose bytes they have
         specs = self._specs(wanted, terms.kinds or {})
         self._shapes = {each[0]: (each[1], each[2]) for each in specs}
-        self._tied = {each[0] for each in specs if each[4]}
         with _mapped():
             plan = _core.BundlePlan(specs, terms.fingerprint, terms.metadata)
         note = notes.cut("bundle place")
@@ -271,15 +273,19 @@ class BundleWriter:
         """
         self._check_open()
         sources = self._sources if arrays is None else {name: source_of_share(array) for name, array in arrays.items()}
-        rooms = {}
+        rooms: dict[str, _core.View] = {}
+        written: dict[str, str] = {}  # the arrays that have bytes of their own, and the names of their values
         for name, source in sources.items():
             found = source.description
             if name not in self._shapes:
                 raise KeyError(name)
             if (found.code, found.shape) != self._shapes[name]:
                 raise InvalidRequest(f"array {name!r} is {found.dtype}{list(found.shape)}, which differs from the bundle's")
-            if name not in self._tied:
+            values = written.setdefault(self._tied.get(name, name), name)
+            if values == name:
                 rooms[name] = self._room(name)
+            elif source.array is not sources[values].array and _identity(source) != _identity(sources[values]):
+                raise InvalidRequest(f"{name!r} is tied to {values!r}, and has other values: pass one of the two")
         fill(list(rooms.values()), [sources[name] for name in rooms], progress)
         return self
 
@@ -313,24 +319,37 @@ class BundleWriter:
         for name, array in wanted.items():
             if not isinstance(name, str):
                 raise InvalidRequest(f"the name of an array in a bundle must be a str, not {name!r}")
+            check_text(name, "the name of an array in a bundle")
             if isinstance(array, BundleSpec):
                 check_word(array.kind, "kind", _KINDS)
                 dtype = planner.dtype_name(array.dtype)
                 spec = name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
                 specs.append(spec)
+                if array.tie and array.tie != name:
+                    self._tied[name] = array.tie
                 continue
             source = source_of_share(array)
             found = source.description
             if found.device != devices.HOST:
                 raise InvalidRequest(f"array {name!r} lies on {devices.named(found.device)}: a bundle is host memory")
             self._sources[name] = source
-            same: Hashable = (found.address, found.code, found.shape, found.strides) if found.nbytes else name
-            tie = first.setdefault(same, name)
+            tie = first.setdefault(_identity(source) or name, name)
+            if tie != name:
+                self._tied[name] = tie
             kind = kinds.get(name, "other")
             check_word(kind, "kind", _KINDS)
             code = _code(found.dtype, found.dtype)
             specs.append((name, code, found.shape, _KINDS.index(kind), "" if tie == name else tie))
         return specs
+
+
+def _identity(source: Source) -> Hashable:
+    """Equal for two arrays that are the same bytes in the same layout; None: it is unknown, because its framework turns
+    the bytes into values (byte order, conjugation), or because there are none.
+    """
+    found = source.description
+    plain = not found.obstacles and found.fill is None and found.pull is None and found.strides is not None
+    return (found.address, found.code, found.dtype, found.shape, found.strides) if plain and found.nbytes else None
 
 
 class BundleTerms(NamedTuple):
@@ -365,6 +384,14 @@ def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:
     info, views = acquired
     with _mapped():
         return Bundle(broker, delivery, Share(broker, info), info.kind, _core.Bundle(views))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        check_text(name, "a name")
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _code(dtype: str, asked: Any) -> planner.Code:

@@ -157,6 +157,19 @@ TEST(BundleTest, AHostileHeaderIsRefused) {
   EXPECT_EQ(memory.bundle().fingerprint(), "");
 }
 
+// Otherwise it depended on the call which of the two a reader gets.
+TEST(BundleTest, ATieToAnotherShapeOrTypeIsRefused) {
+  const auto malformed = FailsWith(Code::kInvalidArgument, "MALFORMED_BUNDLE");
+  Memory memory(Three());
+  EXPECT_TRUE(memory.bundle().At(2).ok());
+  memory.entry(2).dimensions = 1;
+  EXPECT_THAT(memory.bundle().At(2), malformed);
+  memory.entry(2).dimensions = 2;
+  memory.entry(2).code = 0;
+  EXPECT_THAT(memory.bundle().At(2), malformed);
+  EXPECT_TRUE(memory.bundle().At(1).ok());
+}
+
 // One broken entry, and the others are as they were.
 TEST(BundleTest, AHostileEntryIsRefusedAlone) {
   const auto malformed = FailsWith(Code::kInvalidArgument, "MALFORMED_BUNDLE");

@@ -1,4 +1,4 @@
-"""The chart of the newest benchmark: our figures beside those of peers and floors, each panel on a scale of its own."""
+"""The charts of the newest benchmarks: our figures beside those of peers and floors, each panel on a scale of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bar(NamedTuple):
 class Panel(NamedTuple):
     title: str
     unit: str
-    per_unit: float  # microseconds
+    per_unit: float  # how many of the row's units
     bars: list[Bar]
 
 
@@ -57,6 +57,20 @@ PANELS: Final = [
     ]),
 ]  # fmt: skip
 
+MODELS: Final = [
+    Panel("Memory of a model of 1 GiB that eight processes read", "GiB", 1024, [
+        Bar("arraybridge", "ours", "model_processes_8"),
+        Bar("safetensors load_file (maps the file)", "peer", "model_processes_8", "load_file"),
+        Bar("torch.multiprocessing, passed on", "peer", "model_processes_8", "passed_on"),
+        Bar("torch.load", "peer", "model_processes_8", "peer_value"),
+    ]),
+    Panel("Time until one of them has its tensors", "ms", 1, [
+        Bar("arraybridge", "ours", "model_attach"),
+        Bar("safetensors load_file (maps the file)", "peer", "model_processes_8", "load_file_ms"),
+        Bar("torch.load", "peer", "model_attach", "floor"),
+    ]),
+]  # fmt: skip
+
 WIDTH: Final = 860.0
 LEFT: Final = 20.0
 LABELS: Final = 350.0  # where bars begin
@@ -69,12 +83,12 @@ def _figures(panel: Panel, rows: Rows) -> list[tuple[Bar, float]]:
     return [(bar, value / panel.per_unit) for bar, value in found if value is not None]
 
 
-def chart(rows: Rows, measured: str) -> str:
+def chart(title: str, chosen: list[Panel], rows: Rows, measured: str) -> str:
     """`measured`: when and where, in one line."""
-    panels = [(panel, _figures(panel, rows)) for panel in PANELS]
+    panels = [(panel, _figures(panel, rows)) for panel in chosen]
     panels = [(panel, figures) for panel, figures in panels if any(bar.role == "ours" for bar, _ in figures)]
     height = 84 + sum(44 + LINE * len(figures) for _, figures in panels)
-    drawing = Drawing(WIDTH, height, "The benchmark: arraybridge beside its peers, shorter is better")
+    drawing = Drawing(WIDTH, height, f"{title}: arraybridge beside its peers, shorter is better")
     y = 14.0
     for panel, figures in panels:
         drawing.text(LEFT, y + 22, panel.title, size=14, bold=True)
@@ -95,13 +109,22 @@ def chart(rows: Rows, measured: str) -> str:
     return str(drawing)
 
 
-def newest() -> Path:
-    """The rows of the latest run on a host: file names begin with the date."""
-    return max(path for path in RESULTS.glob("*-host.json"))
+def newest(kind: str) -> Path:
+    """The rows of the latest run on a host, or of models: file names begin with the date."""
+    return max(path for path in RESULTS.glob(f"*-{kind}.json"))
+
+
+def _rows(file: Path) -> Rows:
+    return {row["id"]: row for row in json.loads(file.read_text(encoding="utf-8"))}
 
 
 def picture() -> str:
-    file = newest()
-    rows = {row["id"]: row for row in json.loads(file.read_text(encoding="utf-8"))}
+    file = newest("host")
     where = file.with_suffix(".md").read_text(encoding="utf-8").splitlines()[0]
-    return chart(rows, f"{where} · medians, both sides on one CPU")
+    return chart("The benchmark", PANELS, _rows(file), f"{where} · medians, both sides on one CPU")
+
+
+def models() -> str:
+    file = newest("models")
+    date = file.name.removesuffix("-models.json")
+    return chart("A model in eight processes", MODELS, _rows(file), f"{date} · tests/bench/models.py full · 2 CPUs · memory: PSS beyond imports")

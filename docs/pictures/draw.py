@@ -1,6 +1,6 @@
 """Draws the pictures of the documents: ``python docs/pictures/draw.py``. A test compares them with the committed files.
 
-The chart has the figures of the newest file in tests/bench/results: draw again after a new one is committed.
+The charts have the figures of the newest files in tests/bench/results: draw again after a new one is committed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import benchmark
 import house
 
 FOLDER: Final = Path(__file__).resolve().parent
-PICTURES: Final = {"house.svg": house.picture, "benchmark.svg": benchmark.picture}
+PICTURES: Final = {"house.svg": house.picture, "benchmark.svg": benchmark.picture, "models.svg": benchmark.models}
 
 if __name__ == "__main__":
     for name, picture in PICTURES.items():

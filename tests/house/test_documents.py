@@ -84,7 +84,7 @@ def test_a_picture_is_what_its_script_draws(name: str) -> None:
 
 def test_a_chart_shows_what_was_measured_and_no_panel_without_ours() -> None:
     rows = {"channel_4kib": {"value": 1.5, "floor": 1.0}, "iceoryx_4kib": {"value": None}, "plasma_get_1mib": {"value": 20.0}}
-    drawn = benchmark.chart(rows, "today")
+    drawn = benchmark.chart("The benchmark", benchmark.PANELS, rows, "today")
     assert ">1.5<" in drawn and ">1.0<" in drawn
     assert ">iceoryx<" not in drawn and "Plasma" not in drawn
 

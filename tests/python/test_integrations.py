@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import environment
+from processes import ROOT, environment
 
 import arraybridge
 from arraybridge import Broker, InvalidRequest, ShareNotFound
@@ -90,6 +90,13 @@ def test_a_module_that_differs_is_not_changed(broker: Broker) -> None:
     with pytest.raises(InvalidRequest, match="'table' has no values"):
         attach(net, bundle, access="shared")
     assert torch.equal(net.head.weight, before) and net.head.weight.requires_grad
+
+
+def test_servers_follow_a_trainer() -> None:
+    program = ROOT / "deploy/demo/follow_trainer.py"
+    done = subprocess.run([sys.executable, program, "--versions", "8"], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("ok\n") and "then killed" in done.stdout
 
 
 # transformers

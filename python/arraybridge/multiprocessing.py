@@ -210,10 +210,8 @@ def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
             warnings.warn(f"an array of {array.nbytes} bytes is passed by value: {error}", CopyWarning, stacklevel=2)
         else:
             return _received, (share, framework, settings.threshold, settings.lifetime, order)
-    before = before or copyreg.dispatch_table.get(type(array))
-    if before is not None:
-        return before(array)
-    reduced: Reduced = array.__reduce_ex__(4)
+    theirs: Any = before or copyreg.dispatch_table.get(type(array))
+    reduced: Reduced = theirs(array) if theirs is not None else array.__reduce_ex__(4)
     return reduced
 
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <new>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include <arraybridge/arraybridge.h>
 #include <arraybridge/broker.h>
+#include <arraybridge/bundle.h>
 #include <arraybridge/token.h>
 
 struct ab_broker {
@@ -21,6 +23,10 @@ struct ab_array {
   std::optional<arraybridge::Placement> placement;  // of an array made by ab_empty
   std::shared_ptr<const arraybridge::Share> share;  // of other arrays
   arraybridge::Sent sent;
+  std::optional<arraybridge::Bundle> bundle;
+  // Entries of the bundle that were asked for, and its fingerprint: callers are given pointers into them.
+  mutable std::map<uint64_t, arraybridge::Bundle::Array> entries;
+  std::string fingerprint;
 };
 
 struct ab_channel {
@@ -78,7 +84,8 @@ ab_code Guarded(Work work) noexcept {
 constexpr size_t kOptionsBytesMin = offsetof(ab_options, token);
 constexpr size_t kViewBytesMin = sizeof(ab_view);
 constexpr size_t kContentBytesMin = sizeof(ab_content);
-constexpr size_t kInfoBytesMin = sizeof(ab_info);
+constexpr size_t kInfoBytesMin = offsetof(ab_info, fingerprint);
+constexpr size_t kEntryBytesMin = sizeof(ab_entry);
 constexpr size_t kChannelOptionsBytesMin = sizeof(ab_channel_options);
 
 Status CheckSize(size_t size, size_t least, const char* what) {
@@ -181,11 +188,44 @@ std::optional<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms) {
   return std::chrono::milliseconds(timeout_ms);
 }
 
-Status Publish(arraybridge::Broker& broker, const arraybridge::Placement& placement, const char* name, int replace) {
+Status Publish(arraybridge::Broker& broker, const arraybridge::Placement& placement, const char* name, int replace,
+               std::string_view structure = {}) {
   arraybridge::Broker::PublishOptions options;
   options.name = name;
   options.replace = replace != 0;
+  options.structure = structure;
   return broker.Publish(placement, options).status();
+}
+
+Status CheckBundle(const ab_array* bundle) {
+  if (bundle != nullptr && bundle->bundle) return Ok();
+  return InvalidArgument("the array is no bundle: it must be of ab_open_bundle or ab_empty_bundle");
+}
+
+Result<const arraybridge::Bundle::Array*> EntryOf(const ab_array& of, uint64_t index) {
+  const auto known = of.entries.find(index);
+  if (known != of.entries.end()) return &known->second;
+  auto entry = of.bundle->At(index);
+  if (!entry.ok()) return entry.status();
+  return &of.entries.emplace(index, *std::move(entry)).first->second;
+}
+
+// Of C's struct.
+Result<arraybridge::BundleArray> Wanted(const ab_entry* given) {
+  const auto known = Known(given, kEntryBytesMin, "entry");
+  if (!known.ok()) return known.status();
+  AB_RETURN_IF_ERROR(CheckName(known->name));
+  const auto view = Known(known->view, kViewBytesMin, "entry.view");
+  if (!view.ok()) return view.status();
+  AB_RETURN_IF_ERROR(CheckShape(*view));
+  if (known->kind < AB_PARAMETER || known->kind > AB_OTHER) {
+    return InvalidArgument("kind ", known->kind, " is none: there are AB_PARAMETER (0) to AB_OTHER (2)");
+  }
+  return arraybridge::BundleArray{known->name,
+                                  {view->type_code, view->type_bits, view->type_lanes},
+                                  Numbers(view->shape, view->rank),
+                                  static_cast<arraybridge::ArrayKind>(known->kind),
+                                  known->tied_to == nullptr ? "" : known->tied_to};
 }
 
 }  // namespace
@@ -239,7 +279,8 @@ ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, i
   return Guarded([&]() -> Status {
     AB_RETURN_IF_ERROR(CheckName(name));
     if (!array->placement) return InvalidArgument("the array belongs to a share already");
-    return Publish(broker->broker, *array->placement, name, replace);
+    const auto structure = array->bundle ? arraybridge::Bundle::kStructure : std::string_view();
+    return Publish(broker->broker, *array->placement, name, replace, structure);
   });
 }
 
@@ -282,18 +323,102 @@ ab_code ab_info_of(const ab_array* array, ab_info* info) {
     const arraybridge::Share& share = *array->share;
     const arraybridge::Sent& sent = array->sent;
     std::memset(info, 0, size);  // clears fields of a newer header, which are unknown here
-    *info = {size,
-             share.name.c_str(),
-             sent.sender ? 0 : share.generation,
-             share.structure.data(),
-             share.structure.size(),
-             share.metadata.data(),
-             share.metadata.size(),
-             sent.sequence,
-             sent.stream,
-             sent.time_ns,
-             sent.sender ? sent.sender->process_id : 0,
-             sent.sender ? sent.sender->client.c_str() : ""};
+    ab_info found = {size,
+                     share.name.c_str(),
+                     sent.sender ? 0 : share.generation,
+                     share.structure.data(),
+                     share.structure.size(),
+                     share.metadata.data(),
+                     share.metadata.size(),
+                     sent.sequence,
+                     sent.stream,
+                     sent.time_ns,
+                     sent.sender ? sent.sender->process_id : 0,
+                     sent.sender ? sent.sender->client.c_str() : "",
+                     array->bundle ? array->fingerprint.data() : nullptr,
+                     array->bundle ? array->fingerprint.size() : 0};
+    std::memcpy(info, &found, std::min(size, sizeof found));
+    return Ok();
+  });
+}
+
+ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count, const void* fingerprint,
+                        size_t fingerprint_bytes, ab_array** bundle) {
+  return Guarded([&]() -> Status {
+    if (bundle == nullptr) return InvalidArgument("bundle is NULL");
+    if (entries == nullptr && count > 0) return InvalidArgument("entries is NULL");
+    std::vector<arraybridge::BundleArray> wanted;
+    // An older program's entries are shorter than this library's.
+    const auto* next = reinterpret_cast<const std::byte*>(entries);
+    for (size_t i = 0; i < count; ++i) {
+      const auto* const given = reinterpret_cast<const ab_entry*>(next);
+      auto one = Wanted(given);
+      if (!one.ok()) return InvalidArgument("entries[", i, "]: ", one.status().message());
+      wanted.push_back(*std::move(one));
+      next += given->size;
+    }
+    auto made = std::make_unique<ab_array>();
+    made->fingerprint = BytesOf(fingerprint, fingerprint_bytes);
+    const auto plan = arraybridge::BundlePlan::For(wanted, made->fingerprint);
+    if (!plan.ok()) return plan.status();
+    auto placed = broker->broker.Empty(plan->specs());
+    if (!placed.ok()) return placed.status();
+    auto written = plan->WriteTo(*placed);
+    if (!written.ok()) return written.status();
+    made->bundle = *std::move(written);
+    made->placement = *std::move(placed);
+    *bundle = made.release();
+    return Ok();
+  });
+}
+
+ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle) {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckName(name));
+    if (bundle == nullptr) return InvalidArgument("bundle is NULL");
+    arraybridge::ShareRef wanted;
+    wanted.name = name;
+    arraybridge::Broker::AcquireOptions options;
+    options.wait = std::chrono::milliseconds(wait_ms);
+    auto acquired = broker->broker.Acquire(wanted, options);
+    if (!acquired.ok()) return acquired.status();
+    auto read = arraybridge::Bundle::Of(acquired->views);
+    if (!read.ok()) return read.status();
+    std::unique_ptr<ab_array> made(ArrayOf(*std::move(acquired)));
+    made->fingerprint = read->fingerprint();
+    made->bundle = *std::move(read);
+    *bundle = made.release();
+    return Ok();
+  });
+}
+
+ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* index) {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckBundle(bundle));
+    AB_RETURN_IF_ERROR(CheckName(name));
+    if (index == nullptr) return InvalidArgument("index is NULL");
+    const auto found = bundle->bundle->Find(name);
+    if (found.ok()) *index = *found;
+    return found.status();
+  });
+}
+
+ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry) {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckBundle(bundle));
+    if (entry == nullptr) return InvalidArgument("entry is NULL");
+    const size_t size = entry->size;
+    AB_RETURN_IF_ERROR(CheckSize(size, kEntryBytesMin, "entry"));
+    const auto found = EntryOf(*bundle, index);
+    if (!found.ok()) return found.status();
+    const char* tied_to = nullptr;
+    if ((*found)->tie != index) {
+      const auto owner = EntryOf(*bundle, (*found)->tie);
+      if (!owner.ok()) return owner.status();
+      tied_to = (*owner)->name.c_str();
+    }
+    std::memset(entry, 0, size);  // clears fields of a newer header, which are unknown here
+    *entry = {size, (*found)->name.c_str(), static_cast<int32_t>((*found)->kind), tied_to, nullptr};
     return Ok();
   });
 }
@@ -353,17 +478,19 @@ ab_code ab_close_channel(ab_channel* channel) {
 
 void ab_drop_channel(ab_channel* channel) { std::unique_ptr<ab_channel>(channel).reset(); }
 
-size_t ab_count(const ab_array* array) { return array->views.size(); }
+size_t ab_count(const ab_array* array) { return array->bundle ? array->bundle->size() : array->views.size(); }
 
 ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
   return Guarded([&]() -> Status {
     if (view == nullptr) return InvalidArgument("view is NULL");
     const size_t size = view->size;
     AB_RETURN_IF_ERROR(CheckSize(size, kViewBytesMin, "view"));
-    if (index >= array->views.size()) {
-      return InvalidArgument("index ", index, ": there are ", array->views.size(), " arrays");
+    if (index >= ab_count(array)) {
+      return InvalidArgument("index ", index, ": there are ", ab_count(array), " arrays");
     }
-    const View& of = array->views[index];
+    const auto entry = array->bundle ? EntryOf(*array, index) : Result<const arraybridge::Bundle::Array*>(nullptr);
+    if (!entry.ok()) return entry.status();
+    const View& of = array->bundle ? (*entry)->view : array->views[index];
     std::memset(view, 0, size);  // clears fields of a newer header, which are unknown here
     *view = {size,
              of.data,

@@ -130,10 +130,38 @@ typedef struct ab_info {
   uint64_t sent_ns;          /* when: CLOCK_BOOTTIME */
   uint64_t sender_process;   /* in the daemon's PID namespace; 0: unknown */
   const char* sender_client; /* its name for display; "" if it has none */
+  /* Of a bundle; NULL and 0 otherwise, and in the structs of programs made before they were added. */
+  const void* fingerprint;
+  size_t fingerprint_bytes;
 } ab_info;
 
 /* Fills `info`, whose `size` is set. AB_INVALID_ARGUMENT: the array is of ab_empty. */
 AB_API ab_code ab_info_of(const ab_array* array, ab_info* info);
+
+/* A bundle is one share of many arrays, each found by its name (docs/models.md). Its ab_array has all of them, sorted
+ * by name: ab_count, ab_view_of, ab_info_of and ab_publish are as for other arrays, and ab_view_of reads one entry
+ * only. */
+enum { AB_PARAMETER = 0, AB_BUFFER = 1, AB_OTHER = 2 };
+
+typedef struct ab_entry {
+  size_t size; /* sizeof(ab_entry) */
+  const char* name;
+  int32_t kind;        /* AB_PARAMETER, ... */
+  const char* tied_to; /* the array whose bytes these are, of the same type and shape; NULL: they are its own */
+  const ab_view* view; /* for ab_empty_bundle: type and shape; NULL in an answer */
+} ab_entry;
+
+/* Writable host memory for a bundle of these arrays, which ab_publish makes a share. AB_INVALID_ARGUMENT: names or ties
+ * that no bundle can have. `fingerprint` may be NULL. */
+AB_API ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count, const void* fingerprint,
+                               size_t fingerprint_bytes, ab_array** bundle);
+/* Waits for the name, as ab_get. AB_INVALID_ARGUMENT: the share is no bundle. */
+AB_API ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle);
+/* By binary search. AB_NOT_FOUND. */
+AB_API ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* index);
+/* Fills `entry`, whose `size` is set. What it points to is the array's. AB_OUT_OF_RANGE; AB_INVALID_ARGUMENT: the entry
+ * is malformed, and the others are not affected. */
+AB_API ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry);
 
 /* One end of a channel (docs/channels.md). Its calls may run on several threads. */
 typedef struct ab_channel ab_channel;

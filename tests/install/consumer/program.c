@@ -77,7 +77,7 @@ static int check_refusals(ab_broker* broker, ab_view good) {
 static int check_channels(ab_broker* broker, ab_view good) {
   ab_view two[2] = {good, good};
   ab_content content = {sizeof content, two, 2, NULL, "tree", 4, "said", 4};
-  ab_info info = {sizeof info, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, NULL};
+  ab_info info = {sizeof info, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0};
   ab_array* array = NULL;
   ab_channel* sends = NULL;
   ab_channel* receives = NULL;
@@ -123,6 +123,70 @@ static int check_channels(ab_broker* broker, ab_view good) {
   ab_drop_channel(receives);
   ab_drop_channel(NULL);
   EXPECT(ab_withdraw(broker, "content") == AB_OK);
+  return 0;
+}
+
+/* Many arrays of one share, by name. */
+static int check_bundles(ab_broker* broker, ab_view good) {
+  ab_view scalar = good;
+  scalar.rank = 0, scalar.shape = NULL;
+  ab_entry entries[3] = {{sizeof(ab_entry), "w", AB_PARAMETER, NULL, &good},
+                         {sizeof(ab_entry), "step", AB_BUFFER, NULL, &scalar},
+                         {sizeof(ab_entry), "head", AB_PARAMETER, "w", &good}};
+  ab_entry entry = {sizeof entry, NULL, 0, NULL, NULL};
+  ab_info info = {sizeof info, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, 0};
+  ab_view seen = {0};
+  ab_array* bundle = NULL;
+  size_t index = 7;
+  seen.size = sizeof seen;
+  EXPECT(ab_empty_bundle(broker, NULL, 3, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_empty_bundle(broker, entries, 3, NULL, 0, NULL) == AB_INVALID_ARGUMENT);
+  entries[1].name = "w";
+  EXPECT(ab_empty_bundle(broker, entries, 3, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  EXPECT(strcmp(ab_reason(), "INVALID_BUNDLE") == 0);
+  entries[1].name = "step", entries[1].kind = 3;
+  EXPECT(ab_empty_bundle(broker, entries, 3, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "entries[1]: kind 3") != NULL);
+  entries[1].kind = AB_BUFFER, entries[1].view = NULL;
+  EXPECT(ab_empty_bundle(broker, entries, 3, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  entries[1].view = &scalar, entries[2].size = 1;
+  EXPECT(ab_empty_bundle(broker, entries, 3, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  entries[2].size = sizeof(ab_entry);
+  EXPECT(ab_empty_bundle(broker, entries, 3, "of c", 4, &bundle) == AB_OK && ab_count(bundle) == 3);
+  EXPECT(ab_index_of(bundle, "w", &index) == AB_OK && index == 2);
+  EXPECT(ab_view_of(bundle, index, &seen) == AB_OK && !seen.read_only && seen.rank == 2);
+  memcpy(seen.data, good.data, 24);
+  EXPECT(ab_info_of(bundle, &info) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_publish(broker, bundle, "bundle", 0) == AB_OK);
+  ab_drop(bundle);
+
+  EXPECT(ab_open_bundle(broker, "x", 0, &bundle) == AB_INVALID_ARGUMENT && strcmp(ab_reason(), "NOT_A_BUNDLE") == 0);
+  EXPECT(ab_open_bundle(broker, "nowhere", 0, &bundle) == AB_NOT_FOUND);
+  EXPECT(ab_open_bundle(broker, NULL, 0, &bundle) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_bundle(broker, "bundle", 0, &bundle) == AB_OK && ab_count(bundle) == 3);
+  EXPECT(ab_index_of(bundle, "absent", &index) == AB_NOT_FOUND);
+  EXPECT(ab_index_of(bundle, "head", &index) == AB_OK && index == 0);
+  EXPECT(ab_entry_of(bundle, index, &entry) == AB_OK && strcmp(entry.name, "head") == 0);
+  EXPECT(entry.kind == AB_PARAMETER && entry.tied_to != NULL && strcmp(entry.tied_to, "w") == 0);
+  EXPECT(ab_entry_of(bundle, 1, &entry) == AB_OK && entry.kind == AB_BUFFER && entry.tied_to == NULL);
+  EXPECT(ab_entry_of(bundle, 3, &entry) == AB_OUT_OF_RANGE);
+  entry.size = 0;
+  EXPECT(ab_entry_of(bundle, 1, &entry) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_view_of(bundle, 0, &seen) == AB_OK && seen.read_only && memcmp(seen.data, good.data, 24) == 0);
+  EXPECT(ab_view_of(bundle, 3, &seen) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_info_of(bundle, &info) == AB_OK && info.fingerprint_bytes == 4);
+  EXPECT(memcmp(info.fingerprint, "of c", 4) == 0 && strcmp(info.name, "bundle") == 0);
+  info.size = offsetof(ab_info, fingerprint); /* of the first header */
+  info.fingerprint_bytes = 7;
+  EXPECT(ab_info_of(bundle, &info) == AB_OK && info.fingerprint_bytes == 7);
+  EXPECT(ab_index_of(bundle, NULL, &index) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_index_of(bundle, "w", NULL) == AB_INVALID_ARGUMENT);
+  ab_drop(bundle);
+  EXPECT(ab_get(broker, "bundle", 0, &bundle) == AB_OK && ab_count(bundle) == 2);
+  EXPECT(ab_index_of(bundle, "w", &index) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_entry_of(bundle, 0, &entry) == AB_INVALID_ARGUMENT);
+  ab_drop(bundle);
+  EXPECT(ab_withdraw(broker, "bundle") == AB_OK);
   return 0;
 }
 
@@ -210,7 +274,8 @@ int main(int argc, char** argv) {
   EXPECT(ab_get(broker, "nowhere", 1, &born) == AB_DEADLINE_EXCEEDED);
   EXPECT(ab_get(broker, NULL, 0, &born) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 1;
-  if (check_refusals(broker, view) != 0 || check_channels(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
+  if (check_refusals(broker, view) != 0 || check_channels(broker, view) != 0) return 1;
+  if (check_bundles(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
   view.rank = -1;
   EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 2;

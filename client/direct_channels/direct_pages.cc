@@ -25,7 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view kWhat = "a direct channel";
 constexpr uint64_t kControlBytes = 4096;
-constexpr unsigned kPausesPerYield = 64;  // about two microseconds
+constexpr unsigned kPausesPerTurn = 64;  // about two microseconds
 // A thread that sleeps checks the pages, and whether it is interrupted, so often.
 constexpr milliseconds kSleepMost{1000};
 constexpr milliseconds kInterruptedLook{100};
@@ -111,7 +111,7 @@ bool DirectPages::Spin(const std::function<bool()>& ready, const DirectWait& how
   auto now = begun;
   bool met = false;
   while (!met && now - begun < how.spin) {
-    for (unsigned i = 0; i < kPausesPerYield && !alone && !met; ++i) {
+    for (unsigned i = 0; i < kPausesPerTurn && !alone && !met; ++i) {
       Pause();
       met = ready();
     }

@@ -283,6 +283,7 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": "ab"}}, "whole numbers"),
         ({"a": {**GOOD, "shape": [1 << 62, 1 << 62]}}, "needs"),
         ({"a": {**GOOD, "shape": [1] * 65 + [2]}}, "64 dimensions"),
+        ({name: {**GOOD, "data_offsets": [8, 16]} for name in "abc"}, "some overlap"),
         ({"__metadata__": {"a": 3}}, "object of strings"),
         ({"": GOOD}, "1 to 4096"),
         ({"a\0b": GOOD}, "NUL"),
@@ -415,6 +416,15 @@ def test_the_name_of_another_share_is_not_replaced(broker: Broker, tmp_path: Pat
     with pytest.raises(ShareExists, match="is no bundle"):
         arraybridge.load(tmp_path / "m.safetensors", broker=broker)
     assert broker.get("m").tolist() == [1.0] * 3
+
+
+def test_a_share_that_is_no_claim_is_not_waited_for(broker: Broker, tmp_path: Path) -> None:
+    formats.save_file(weights(), tmp_path / "m.safetensors")
+    broker.put(np.ones(3), "m.loading")
+    with pytest.raises(ShareExists, match="'m.loading' is in the way"):
+        arraybridge.load(tmp_path / "m.safetensors", broker=broker)
+    broker.withdraw("m.loading")
+    same(arraybridge.load(tmp_path / "m.safetensors", broker=broker), weights())
 
 
 def test_a_model_without_room(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from arraybridge.files.stored import Stored
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Digest = Literal["header", "sha256"]
 
+_CLAIM: Final = b"arraybridge.load"
 _CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _HASHED_AT_ONCE: Final = 1 << 20
@@ -143,18 +144,25 @@ class _Claim:
         self._broker, self._name, self._share = broker, name, share
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="arraybridge-load", daemon=True)
-        self._renewer.start()
 
     @classmethod
     def of(cls, broker: Broker, name: str) -> Self | None:
-        """None: another process has it."""
+        """None: another process has it.
+
+        Raises:
+            ShareExists: a share that is no claim has its name.
+        """
         called = f"{name}.loading"
         try:
             return cls(broker, called, cls._published(broker, called, replace=False))
-        except ShareExists:
+        except ShareExists as error:
+            with contextlib.suppress(ShareNotFound):
+                if broker.get(called, info=True).share.metadata != _CLAIM:
+                    raise ShareExists(f"share {called!r} is in the way of loading {name!r}: withdraw it") from error
             return None
 
     def __enter__(self) -> Self:
+        self._renewer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,7 +173,8 @@ class _Claim:
 
     @staticmethod
     def _published(broker: Broker, name: str, replace: bool) -> Share:
-        return broker.put(f"process {os.getpid()} loads it".encode(), name, replace=replace, lifetime=_CLAIM_S)
+        told = f"process {os.getpid()} loads it".encode()
+        return broker.put(told, name, replace=replace, lifetime=_CLAIM_S, metadata=_CLAIM)
 
     def _renew(self) -> None:
         while not self._ended.wait(_CLAIM_S / 5):

@@ -85,7 +85,10 @@ class SafetensorsFile(Stored):
         metadata = header.pop(METADATA, {})
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
             raise self.malformed(f"{METADATA} must be an object of strings")
-        return metadata, {name: self._entry(name, told) for name, told in header.items()}
+        entries = {name: self._entry(name, told) for name, told in header.items()}
+        if sum(entry.nbytes for entry in entries.values()) > self.size - LENGTH_BYTES - len(self._header):
+            raise self.malformed("its arrays have more bytes than the file: some overlap")
+        return metadata, entries
 
     def _entry(self, name: str, told: Any) -> _Entry:
         try:

@@ -346,7 +346,7 @@ def completed(*words: str) -> set[str]:
 
 
 def test_bash_completes_commands_options_and_values() -> None:
-    assert completed("l") == {"ls"}
+    assert completed("l") == {"load", "ls"}
     assert completed("ls", "s") == {"shares", "sessions"}
     assert completed("-o", "") == {"table", "wide", "csv", "json", "jsonl"}
     assert completed("--units", "M") == {"MiB"}

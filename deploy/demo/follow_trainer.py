@@ -118,6 +118,9 @@ def follow(versions: int) -> list[str]:
                     killed = servers[0].end() == -signal.SIGKILL
                     servers.append(Server(directory))
                 time.sleep(0.01)
+            if trainer.returncode != 0:  # its servers wait for a last version
+                for server in servers:
+                    server.process.kill()
             statuses = [server.end() for server in servers[1:]]
         daemon.terminate()
         daemon.wait()

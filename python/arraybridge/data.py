@@ -40,6 +40,8 @@ def collate(batch: Sequence[Any], *, broker: Broker | None = None) -> Any:
         )  # fmt: skip
         if not ordinary or first.numel() == 0 or first.is_quantized:
             return ways[torch.Tensor](tensors, collate_fn_map=collate_fn_map)
-        return torch.stack(tuple(tensors), 0, out=where.empty((len(tensors), *first.shape), first.dtype, "torch"))
+        batch = torch.stack(tuple(tensors), 0, out=where.empty((len(tensors), *first.shape), first.dtype, "torch"))
+        passing.give(batch)
+        return batch
 
     return torch.utils.data._utils.collate.collate(batch, collate_fn_map={**ways, torch.Tensor: stacked})

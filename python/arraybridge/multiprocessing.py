@@ -2,7 +2,7 @@
 
 `install()` registers reducers with multiprocessing's pickler, which Pool, Queue, Pipe and ProcessPoolExecutor use, and
 with loky's (joblib). An array of `threshold` bytes or more is put into broker memory, one copy, and only its name goes
-through the pipe. The receiver gets a copy-on-write mapping: an array of its own that can be written, as pickle promises,
+through the pipe. Later writes of the sender do not reach it. The receiver gets a copy-on-write mapping: an array of its own that can be written, as pickle promises,
 and a page is copied when it is first written.
 
 Each pickle is read once, as everything is that these modules send. Reading it withdraws the share, and its memory is
@@ -27,6 +27,7 @@ import sys
 import threading
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +35,7 @@ from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
 from arraybridge.broker.broker import Broker
+from arraybridge.broker.placing import placement_of, source_of_share
 from arraybridge.broker.share import Share
 from arraybridge.errors import (
     BrokerError,
@@ -79,6 +81,7 @@ def _after_fork() -> None:
 
 os.register_at_fork(after_in_child=_after_fork)
 _settings: Settings | None = None
+_given: dict[int, weakref.ref[Any]] = {}  # arrays that `give` was told of, by id
 _wanted = True  # False: `uninstall` was called, and references that arrive install nothing
 _replaced: list[tuple[Table, type, Reduce | None, Reduce]] = []  # (table, class, the reducer before, ours)
 # Joblib's function that makes the reducers of an executor, and ours.
@@ -154,6 +157,12 @@ def ensure_installed(broker: Broker | None) -> Broker:
         return _settings.broker
 
 
+def give(array: Any) -> None:
+    """Promises that this array, which was born in broker memory, is not written once it is pickled: it is not copied."""
+    key = id(array)
+    _given[key] = weakref.ref(array, lambda _: _given.pop(key, None))
+
+
 def _register() -> None:
     global _joblibs
     for framework, path in _CLASSES:
@@ -202,17 +211,32 @@ def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
         laid = array if order is None else _turned(framework, array, order)
         try:
             # A share without a name would end soon after its maker, which may end before its array is received.
-            share = settings.broker.put(laid, f"multiprocessing-{uuid.uuid4().hex}", lifetime=settings.lifetime)
+            name, sealed = f"multiprocessing-{uuid.uuid4().hex}", _is_ours_to_write(settings.broker, array, laid)
+            share = settings.broker.put(laid, name, sealed=sealed, lifetime=settings.lifetime)
         except MemoryConversionError:
             pass  # of objects, for example
         except BrokerError as error:
             # Queue pickles in a thread of its own, and drops what raises there: its reader would wait for ever.
-            warnings.warn(f"an array of {array.nbytes} bytes is passed by value: {error}", CopyWarning, stacklevel=2)
+            warnings.warn(f"an array of {_bytes_of(framework, array)} bytes is passed by value: {error}", CopyWarning, stacklevel=2)
         else:
             return _received, (share, framework, settings.threshold, settings.lifetime, order)
     theirs: Any = before or copyreg.dispatch_table.get(type(array))
     reduced: Reduced = theirs(array) if theirs is not None else array.__reduce_ex__(4)
     return reduced
+
+
+def _is_ours_to_write(broker: Broker, array: Any, laid: Any) -> bool:
+    """Whether a put would publish the very memory of the array, which its sender may still write: it was born there."""
+    given = _given.pop(id(array), None)
+    if given is not None and given() is array:
+        return False
+    source = source_of_share(laid)
+    placement = broker._connection.ask(lambda core: placement_of(core, [source]))
+    return placement is not None and not all(view.read_only for view in placement.views)
+
+
+def _bytes_of(framework: str, array: Any) -> int:
+    return int(array.dtype.size * array.shape.num_elements() if framework == "tensorflow" else array.nbytes)
 
 
 def _order_of(framework: str, array: Any) -> tuple[int, ...] | None:
@@ -240,17 +264,23 @@ def _turned(framework: str, array: Any, order: tuple[int, ...]) -> Any:
 
 def _travels(framework: str, array: Any, threshold: int) -> bool:
     """Whether the array is large, and all that a pickle keeps of it travels."""
-    if framework == "tensorflow":
-        return bool(array.dtype.size * array.shape.num_elements() >= max(threshold, 1))
     if framework == "torch" and (array.layout != sys.modules["torch"].strided or array.is_quantized):
         return False
-    if array.nbytes < max(threshold, 1):
+    if _bytes_of(framework, array) < max(threshold, 1):
         return False
     if framework == "torch":
         return not array.requires_grad and not array.is_shared()
     if framework == "numpy":
-        return bool(array.dtype.isnative and not array.dtype.hasobject)
+        return bool(array.dtype.isnative and not array.dtype.hasobject) and not _is_special(array.dtype)
     return framework != "jax" or (len(array.devices()) == 1 and not array.weak_type)
+
+
+def _is_special(dtype: Any) -> bool:
+    """Whether a structured dtype has properties that do not travel: of np.record, or aligned."""
+    if dtype.fields is None:
+        return dtype.subdtype is not None and _is_special(dtype.subdtype[0])
+    special = dtype.type is not sys.modules["numpy"].void or dtype.isalignedstruct
+    return special or any(_is_special(field[0]) for field in dtype.fields.values())
 
 
 def _received(share: Share, framework: str, threshold: int, lifetime: float, order: tuple[int, ...] | None) -> Any:
@@ -262,7 +292,8 @@ def _received(share: Share, framework: str, threshold: int, lifetime: float, ord
     except ShareNotFound as gone:
         what = f"the array of a pickle is gone: it was read before, or not within {lifetime:g} s"
         raise ShareNotFound(f"{what}; pass a longer lifetime to arraybridge.multiprocessing.install ({gone})") from None
-    share.withdraw()
+    with contextlib.suppress(BrokerError):  # its lifetime has ended, or the broker: the array is there all the same
+        share.withdraw()
     if order is None:
         return array
     return _turned(framework, array, tuple(sorted(range(len(order)), key=order.__getitem__)))

@@ -106,6 +106,8 @@ def test_values_for_a_tied_name_are_those_of_its_array(broker: Broker) -> None:
     writer.fill({"a": table, "b": table})
     with pytest.raises(InvalidRequest, match="'b' is tied to 'a'"):
         writer.fill({"a": np.zeros(3), "b": np.ones(3)})
+    with pytest.raises(InvalidRequest, match="'b' is tied to 'a'"):
+        writer.fill({"a": np.zeros(3, ">f8"), "b": np.ones(3, ">f8")})
     writer.fill({"b": np.full(3, 7.0)}).publish()
     assert broker.open("m").numpy()["a"].tolist() == [7.0] * 3
     specs = {"w": BundleSpec((3,), "float64"), "t": BundleSpec((3,), "float64", tie="w"), "u": BundleSpec((3,), "float64", tie="w")}

@@ -23,7 +23,7 @@ from processes import environment, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import Broker, InvalidRequest, OutOfMemory, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype
-from arraybridge.files import reading
+from arraybridge.files import loading, reading
 
 formats = pytest.importorskip("safetensors.numpy")
 
@@ -159,6 +159,11 @@ def test_a_checkpoint_executes_nothing(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedDtype, match="'a'"):
         arraybridge.load(tmp_path / "objects.npz", broker=broker)
     assert not (tmp_path / "executed").exists()
+    endless: dict[str, Any] = {"w": torch.ones(3)}
+    endless["again"] = endless
+    torch.save(endless, tmp_path / "endless.pt")
+    with pytest.raises(InvalidRequest, match="deeper than 16"):
+        arraybridge.load(tmp_path / "endless.pt", broker=broker)
     torch.save({"w": torch.ones(3), "epoch": 3}, tmp_path / "more.pt")
     with pytest.raises(InvalidRequest, match="'epoch' is int"):
         arraybridge.load(tmp_path / "more.pt", broker=broker)
@@ -281,8 +286,10 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": [2.0]}}, "whole numbers"),
         ({"a": {**GOOD, "shape": [True, 2]}}, "whole numbers"),
         ({"a": {**GOOD, "shape": "ab"}}, "whole numbers"),
-        ({"a": {**GOOD, "shape": [1 << 62, 1 << 62]}}, "needs"),
-        ({"a": {**GOOD, "shape": [1] * 65 + [2]}}, "64 dimensions"),
+        ({"a": {**GOOD, "shape": [1 << 62, 1 << 62]}}, "larger than any memory"),
+        ({"a": {**GOOD, "shape": [0, 1 << 62, 1 << 62], "data_offsets": [0, 0]}}, "larger than any memory"),
+        ({"a": {**GOOD, "shape": [1 << 62] * 300_000}}, "300000 dimensions"),
+        ({"a": {**GOOD, "shape": [1] * 65 + [2]}}, "66 dimensions"),
         ({name: {**GOOD, "data_offsets": [8, 16]} for name in "abc"}, "some overlap"),
         ({"__metadata__": {"a": 3}}, "object of strings"),
         ({"": GOOD}, "1 to 4096"),
@@ -325,7 +332,7 @@ def test_files_that_are_none(broker: Broker, tmp_path: Path) -> None:
         index = tmp_path / "empty" / "model.safetensors.index.json"
         index.write_text(json.dumps({"weight_map": {"a": shard}}))
         refused(index, "no file of its folder")
-    for text in ("{}", "[]", "{", '{"weight_map": []}', "\xff"):
+    for text in ('{"weight_map": {}}', "{}", "[]", "{", '{"weight_map": []}', "\xff"):
         index.write_text(text, encoding="latin-1")
         refused(index, "no index")
     formats.save_file(weights(3), tmp_path / "one.safetensors")
@@ -362,7 +369,14 @@ def test_zip_files_that_are_none(broker: Broker, tmp_path: Path) -> None:
     member("a.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}", bytes(8))
     refused("needs 8000000000000 bytes and has 8")
     member("a.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1)}", bytes(8))
-    refused("needs 8 bytes|cannot be read")
+    refused("has the shape|cannot be read")
+    member("a.npy", f"{{'descr': '<f8', 'fortran_order': False, 'shape': (0, {1 << 62}, {1 << 62})}}")
+    refused("larger than any memory")
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_BZIP2) as packed:
+        packed.writestr("a.npy", bytes(1000))
+    packed_bytes = file.read_bytes()
+    file.write_bytes(packed_bytes.replace(b"BZh9", b"BZh9\xff\xff", 1)[: len(packed_bytes)])
+    refused("cannot be read")
     member("a.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}", bytes(24))
     refused("needs 16 bytes and has 24")
     member("a.npy", "__import__('os').mkdir('executed')")
@@ -418,6 +432,41 @@ def test_the_name_of_another_share_is_not_replaced(broker: Broker, tmp_path: Pat
     assert broker.get("m").tolist() == [1.0] * 3
 
 
+def test_what_was_loaded_is_returned_whatever_has_the_name_now(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2):
+        formats.save_file(weights(value=number), tmp_path / f"{number}.safetensors")
+        os.utime(tmp_path / f"{number}.safetensors", ns=(0, number))
+    leave = loading._Claim.__exit__
+
+    def overtaken(self: Any, *error: object) -> None:
+        leave(self, *error)
+        monkeypatch.undo()
+        arraybridge.load(tmp_path / "2.safetensors", "m", broker=broker)
+
+    monkeypatch.setattr(loading._Claim, "__exit__", overtaken)
+    same(arraybridge.load(tmp_path / "1.safetensors", "m", broker=broker), weights(value=1))
+    same(broker.open("m"), weights(value=2))
+
+
+def test_a_reader_that_stood_still_takes_what_another_has_read(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "m.safetensors"
+    formats.save_file(weights(), file)
+    first = run_python(broker, LOAD.replace("0.05", "2"), file)
+    assert first.stdout is not None and first.stdout.readline() == "reads\n"
+    first.send_signal(signal.SIGSTOP)
+    there = arraybridge.load(file, "m", broker=broker)
+    first.send_signal(signal.SIGCONT)
+    assert first.communicate(timeout=60)[0].splitlines()[-1] == f"20 {there.share.generation}"
+    assert broker.open("m").share.generation == there.share.generation
+    assert [listed.share.name for listed in broker.list()] == ["m"]
+
+
+def test_a_link_gives_its_own_name(broker: Broker, tmp_path: Path) -> None:
+    formats.save_file(weights(), tmp_path / "0123456789abcdef")
+    (tmp_path / "llama.safetensors").symlink_to("0123456789abcdef")
+    assert arraybridge.load(tmp_path / "llama.safetensors", broker=broker).share.name == "llama"
+
+
 def test_a_share_that_is_no_claim_is_not_waited_for(broker: Broker, tmp_path: Path) -> None:
     formats.save_file(weights(), tmp_path / "m.safetensors")
     broker.put(np.ones(3), "m.loading")
@@ -468,6 +517,8 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         arraybridge.save({"a": np.ones(3), "b": np.ones(3, "complex128")}, file)
     with pytest.raises(UnsupportedArray):
         arraybridge.save({"a": object()}, file)
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        arraybridge.save({"\ud800": np.ones(3)}, file)
     for name in (3, "__metadata__"):
         with pytest.raises(InvalidRequest, match="must have a name"):
             arraybridge.save({name: np.ones(3)}, file)  # type: ignore[dict-item]

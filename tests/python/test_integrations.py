@@ -58,6 +58,19 @@ def test_a_module_is_published_and_attached_without_a_copy(broker: Broker) -> No
     assert torch.equal(served(CODES), net(CODES)) and bundle.fingerprint == b"1"
 
 
+@pytest.mark.parametrize("access", ["safe", "shared"])
+def test_tied_parameters_of_a_module_stay_one(broker: Broker, access: Any) -> None:
+    from arraybridge.integrations.torch import attach, publish
+
+    net = Net()
+    publish(net, "net", broker=broker)
+    for made in (Net(), on_meta()):
+        attach(made, broker.open("net"), access=access)
+        assert made.head.weight is made.embedding.weight
+        assert len(list(made.parameters())) == len(list(net.parameters()))
+        assert made.head.weight.requires_grad == (access == "safe")
+
+
 def test_a_module_is_attached_to_the_next_generation(broker: Broker) -> None:
     from arraybridge.integrations.torch import attach, publish
 

@@ -1,5 +1,6 @@
 """arraybridge.multiprocessing: arrays as references in what multiprocessing, concurrent.futures and joblib send."""
 
+import contextlib
 import copyreg
 import multiprocessing
 import pickle
@@ -178,10 +179,17 @@ def test_without_room_or_broker_arrays_go_by_value_and_say_so(tmp_path):
     with arraybridge.Broker(tmp_path, start="never", timeout_s=0.1) as small:
         passing.install(small)
         try:
+            arrays = [np.ones(4 << 20)]
+            with contextlib.suppress(ImportError):
+                import tensorflow
+
+                arrays.append(tensorflow.ones(4 << 20))
+                passing.ensure_installed(None)
             for text in ("RESOURCE|room|capacity|exceed", "no daemon|answer|connect"):
-                with pytest.warns(CopyWarning, match=text):
-                    queue.put(np.ones(4 << 20))
-                    assert queue.get(timeout=60).sum() == 4 << 20
+                for array in arrays:
+                    with pytest.warns(CopyWarning, match=text):
+                        queue.put(array)
+                        assert np.sum(queue.get(timeout=60)) == 4 << 20
                 daemon.terminate()
                 daemon.wait()
         finally:
@@ -204,6 +212,31 @@ def test_a_sender_may_be_gone_when_its_array_is_received(tmp_path):
             passing.uninstall()
             queue.close()
     assert stop_daemon(daemon) == 0
+
+
+def test_what_was_born_in_the_broker_may_be_written_after_it_was_sent(installed):
+    torch = pytest.importorskip("torch")
+    for framework, part in (("torch", ...), ("numpy", ...), ("torch", slice(1 << 15)), ("numpy", slice(1 << 15))):
+        frame = installed.empty(1 << 16, "float32", framework)
+        frame[:] = 1
+        pickled = ForkingPickler.dumps(frame[part])
+        frame[:] = 2
+        read = ForkingPickler.loads(pickled)
+        assert read.sum() == read.shape[0], (framework, part)
+    frame = installed.empty(1 << 16, "float32", "torch")
+    frame.fill_(3)
+    passing.give(frame)
+    copied = installed.stats()["convert_copies"]
+    assert torch.equal(passed(frame), frame) and installed.stats()["convert_copies"] == copied
+    assert not passing._given
+
+
+def test_dtypes_with_properties_of_their_own_arrive(installed):
+    fields = [("a", "f8"), ("b", "i1")]
+    for dtype in (np.dtype((np.record, fields)), np.dtype(fields, align=True), np.dtype([("inner", np.dtype(fields, align=True), 3)])):
+        array = np.zeros(1 << 14, dtype)
+        read = passed(array)
+        assert read.dtype.type is dtype.type and read.dtype.isalignedstruct == dtype.isalignedstruct and read.dtype == dtype
 
 
 def test_the_order_of_dimensions_is_kept(installed):

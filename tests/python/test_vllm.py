@@ -154,6 +154,14 @@ def test_workers_get_the_weights_of_a_trainer(broker: Broker, monkeypatch: pytes
     second = vllm.trainer_info("policy", rank=1, address=broker.address, namespace=broker.namespace)
     WeightTransferTrainerFactory.trainer_init(second, client=None, source=ModuleSource(policy)).send_weights()  # publishes nothing
     assert broker.open("policy").share.generation == generations[-1]
+    for wrong, text in (([("one.weight", torch.ones(1))], "differs from its metadata"), ([], "did not yield 4 of its weights")):
+        source = ModuleSource(policy)
+        monkeypatch.setattr(source, "iter_full", lambda wrong=wrong: iter(wrong))
+        sender = WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+        with pytest.raises(InvalidRequest, match=text):
+            sender.send_weights()
+    assert broker.open("policy").share.generation == generations[-1]
+    create(SimpleNamespace(backend="arraybridge"), about, torch.device("cpu"), Model()).shutdown()  # before any trainer came
     with pytest.raises(InvalidRequest, match="WeightSource"):
         WeightTransferTrainerFactory.trainer_init(info, client=client)
     for engine in [*client.engines, trainer]:

@@ -284,7 +284,9 @@ class BundleWriter:
             values = written.setdefault(self._tied.get(name, name), name)
             if values == name:
                 rooms[name] = self._room(name)
-            elif source.array is not sources[values].array and _identity(source) != _identity(sources[values]):
+            elif source.array is not sources[values].array and found.nbytes and (
+                _identity(source) is None or _identity(source) != _identity(sources[values])
+            ):
                 raise InvalidRequest(f"{name!r} is tied to {values!r}, and has other values: pass one of the two")
         fill(list(rooms.values()), [sources[name] for name in rooms], progress)
         return self

@@ -100,8 +100,10 @@ class _Load:
                     there = self._there()  # published between the look and the claim
                     if there is not None and there.fingerprint == self._fingerprint:
                         return there
-                    self._read(progress)
-                return self._broker.open(self._name)
+                    share = self._read(progress, claim)
+                    if share is not None:
+                        return self._broker.open(share)
+                continue
             with contextlib.suppress(BrokerTimeout, ShareNotFound):
                 self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
 
@@ -115,7 +117,8 @@ class _Load:
                 raise
             raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
 
-    def _read(self, progress: Progress | None) -> None:
+    def _read(self, progress: Progress | None, claim: _Claim) -> Share | None:
+        """None: the claim was lost meanwhile, because this process stood still for too long."""
         contents: dict[str, Any] = {}
         metadata: dict[str, str] = {}
         for file in self._files:
@@ -132,7 +135,7 @@ class _Load:
         for file in self._files:
             file.read_into(writer, meter.moved)
             file.check_unchanged()
-        writer.publish()
+        return writer.publish() if claim.is_held() else None
 
 
 class _Claim:
@@ -143,6 +146,7 @@ class _Claim:
     def __init__(self, broker: Broker, name: str, share: Share) -> None:
         self._broker, self._name, self._share = broker, name, share
         self._ended = threading.Event()
+        self._lock = threading.RLock()  # held while `_share` is behind the broker's
         self._renewer = threading.Thread(target=self._renew, name="arraybridge-load", daemon=True)
 
     @classmethod
@@ -171,6 +175,14 @@ class _Claim:
         with contextlib.suppress(BrokerError):  # it has expired, or the broker has ended
             self._broker.withdraw(self._share)
 
+    def is_held(self) -> bool:
+        """Whether it has not expired."""
+        with self._lock:
+            try:
+                return self._broker.get(self._name, info=True).share.generation == self._share.generation
+            except ShareNotFound:
+                return False
+
     @staticmethod
     def _published(broker: Broker, name: str, replace: bool) -> Share:
         told = f"process {os.getpid()} loads it".encode()
@@ -178,7 +190,9 @@ class _Claim:
 
     def _renew(self) -> None:
         while not self._ended.wait(_CLAIM_S / 5):
-            with contextlib.suppress(BrokerError):
+            with contextlib.suppress(BrokerError), self._lock:
+                if not self.is_held():
+                    return  # another process may have it
                 self._share = self._published(self._broker, self._name, replace=True)
 
 
@@ -209,7 +223,7 @@ def _files_of(path: str) -> list[str]:
 
 
 def _name_of(path: Path) -> str:
-    name = path.resolve().name
+    name = Path(os.path.abspath(path)).name  # a link's own name, and that of "."
     for suffix in reversed(_SUFFIXES):
         name = name.removesuffix(suffix)
     if not name:

@@ -6,7 +6,6 @@ Source: https://huggingface.co/docs/safetensors, "Format".
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -100,7 +99,7 @@ class SafetensorsFile(Stored):
         if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**63 for size in [*shape, begin, end]):
             raise self.malformed(f"shape and data_offsets of array {name!r} must be whole numbers, not negative")
         start = LENGTH_BYTES + len(self._header)
-        nbytes = math.prod(shape) * CODES[DTYPES[dtype]][1] // 8
+        nbytes = self.bytes_of(name, shape, CODES[DTYPES[dtype]][1])
         if end - begin != nbytes:
             raise self.malformed(f"array {name!r}, {dtype}{shape}, needs {nbytes} bytes and has {end - begin}")
         if end > self.size - start:
@@ -121,6 +120,8 @@ def shards_of(index: str) -> list[str]:
         names = {str(name) for name in told["weight_map"].values()}
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"{index} is no index of safetensors files: it has no weight_map") from error
+    if not names:
+        raise InvalidRequest(f"{index} is no index of safetensors files: its weight_map is empty")
     for name in names:
         if name != os.path.basename(name) or not name.strip("."):
             raise InvalidRequest(f"{index} names {name!r}, which is no file of its folder")

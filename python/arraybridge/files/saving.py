@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.placing import source_of_share
@@ -77,6 +78,7 @@ def save(
 def _checked(name: object, source: Source) -> Source:
     if not isinstance(name, str) or name == METADATA:
         raise InvalidRequest(f"an array of a file must have a name, a str, which is not {METADATA!r}: {name!r}")
+    check_text(name, "the name of an array")
     found = source.description
     if found.device != devices.HOST or found.fill is not None or found.pull is not None:
         reason = f"array {name!r} is no plain memory of the host: convert it to numpy first"
@@ -90,7 +92,7 @@ def _metadata_of(arrays: Mapping[str, Any]) -> dict[str, str]:
     """The metadata that `load` took from a file; {}: the bundle has none, or its maker's own."""
     if not isinstance(arrays, Bundle):
         return {}
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         told = json.loads(arrays.metadata)
         if isinstance(told, dict) and all(isinstance(text, str) for text in told.values()):
             return told

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
 
 from arraybridge.broker.bundle import BundleWriter
 from arraybridge.errors import InvalidRequest
 
+_RANK_MAX: Final = 64
 Told = Callable[[int], object]  # is told of bytes that have been read, in any thread
 
 
@@ -74,6 +76,16 @@ class Stored:
         found = os.fstat(self.fd)
         if (found.st_size, found.st_mtime_ns) != (self.size, self._time):
             raise InvalidRequest(f"{self.path} was written to while it was read: nothing is published; load it again")
+
+    def bytes_of(self, name: str, shape: Sequence[int], bits: int) -> int:
+        """The bytes of an array.
+
+        Raises:
+            InvalidRequest: it has too many dimensions, or does not fit into an address space, with or without elements.
+        """
+        if len(shape) > _RANK_MAX or math.prod(max(size, 1) for size in shape) * bits // 8 >= 1 << 62:
+            raise self.malformed(f"array {name!r} has {len(shape)} dimensions, or is larger than any memory")
+        return math.prod(shape) * bits // 8
 
     def malformed(self, why: str) -> InvalidRequest:
         return InvalidRequest(f"{self.path}: {why}")

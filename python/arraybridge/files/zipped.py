@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,8 @@ from arraybridge.files.stored import Stored, Told
 
 MAGIC: Final = b"PK\x03\x04"
 _PIECE: Final = 4 << 20
+_DEPTH_MAX: Final = 16  # of the dicts of a checkpoint
+_TENSORS_MAX: Final = 1_000_000
 
 
 class _Zipped(Stored):
@@ -48,7 +50,11 @@ class _Zipped(Stored):
             yield
         except InvalidRequest:
             raise
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise self.malformed(f"it cannot be read: {error}") from error  # bzip2's way to say so
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
             raise self.malformed(f"it cannot be read: {error}") from error
 
 
@@ -82,8 +88,10 @@ class NpzFile(_Zipped):
         shape, by_columns, dtype = _skip_header(stream)
         if dtype.kind not in "biufc":
             raise UnsupportedDtype("numpy", "bundle", "load", f"{self.path}: array {name!r} has dtype {dtype}")
-        nbytes = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or file.file_size - stream.tell() != nbytes:
+        if min(shape, default=0) < 0:
+            raise self.malformed(f"array {name!r} has the shape {list(shape)}")
+        nbytes = self.bytes_of(name, shape, dtype.itemsize * 8)
+        if file.file_size - stream.tell() != nbytes:
             raise self.malformed(f"array {name!r}, {dtype}{list(shape)}, needs {nbytes} bytes and has {file.file_size - stream.tell()}")
         return _Member(file, shape, dtype, by_columns)
 
@@ -150,7 +158,9 @@ class CheckpointFile(_Zipped):
 
         writer.fill(self._tensors, moved)
 
-    def _collect(self, value: Any, name: str, tensor: type) -> None:
+    def _collect(self, value: Any, name: str, tensor: type, depth: int = 0) -> None:
+        if depth > _DEPTH_MAX or len(self._tensors) > _TENSORS_MAX:
+            raise self.malformed(f"its dicts are deeper than {_DEPTH_MAX}, or have more than {_TENSORS_MAX} tensors")
         if isinstance(value, tensor):
             if not name or name in self._tensors:
                 raise self.malformed(f"two tensors have the name {name!r}" if name else "it is one tensor without a name")
@@ -160,7 +170,7 @@ class CheckpointFile(_Zipped):
             way_out = "load it with torch.load, and publish the tensors of it with Broker.bundle"
             raise self.malformed(f"{name or 'it'!r} is {type(value).__name__}, and a bundle has tensors only: {way_out}")
         for key, each in value.items():
-            self._collect(each, f"{name}.{key}" if name else str(key), tensor)
+            self._collect(each, f"{name}.{key}" if name else str(key), tensor, depth + 1)
 
 
 def opened(path: str) -> Stored:

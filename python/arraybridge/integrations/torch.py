@@ -81,8 +81,19 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
         raise InvalidRequest(f"buffer {others[0]!r} has no values, and no state_dict has it: do not make the module on 'meta'")
     if access == "shared":
         target.requires_grad_(False)
-    target.load_state_dict(weights, assign=True)
+    target.load_state_dict(_parameters(target, weights), assign=True)
     return module
+
+
+def _parameters(module: Any, weights: dict[str, Any]) -> dict[str, Any]:
+    """The same weights, those of parameters as Parameters: one for each tensor, so that tied parameters stay one."""
+    torch: Any = ensure_module("torch")
+    own = dict(module.named_parameters(remove_duplicate=False))
+    made: dict[int, Any] = {}
+    for name, tensor in weights.items():
+        if name in own and id(tensor) not in made:
+            made[id(tensor)] = torch.nn.Parameter(tensor, requires_grad=own[name].requires_grad)
+    return {name: made[id(tensor)] if name in own else tensor for name, tensor in weights.items()}
 
 
 autograph.mark_module(__name__)

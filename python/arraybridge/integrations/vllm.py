@@ -146,6 +146,7 @@ def _engine() -> Any:
 
         init_info_cls = _init_info()
         update_info_cls = _update_info()
+        _broker: Broker | None = None
 
         def init_transfer_engine(self, init_info: Any) -> None:
             self._broker = Broker(init_info.address, namespace=init_info.namespace)
@@ -158,13 +159,16 @@ def _engine() -> Any:
             ensure_module("vllm.model_executor.model_loader.reload").finalize_layerwise_reload(self.model, self.model_config)
 
         def receive_weights(self, update_info: Any) -> None:
+            if self._broker is None:
+                raise InvalidRequest("no trainer has initialised this weight transfer engine")
             bundle = self._broker.open(self._bundle, newer_than=update_info.generation - 1)
             incomplete: Any = ensure_module("vllm.model_executor.model_loader.mtp_validation").disable_mtp_completeness_check
             with incomplete():  # a round may have a part of the weights
                 self.model.load_weights(_weights(bundle))
 
         def shutdown(self) -> None:
-            self._broker.close()
+            if self._broker is not None:
+                self._broker.close()
 
     return ArraybridgeWeightTransferEngine
 
@@ -201,8 +205,14 @@ def _trainer_engine() -> Any:
                 return
             specs = {each.name: BundleSpec(each.shape, each.dtype, "parameter") for each in self.source.metadata}
             writer = self._broker.bundle(self._info.bundle, specs, replace=True)
+            written = set()
             for name, tensor in self.source.iter_full():
+                if name not in specs or tuple(tensor.shape) != tuple(specs[name].shape):
+                    raise InvalidRequest(f"the source has {name!r} of shape {tuple(tensor.shape)}, which differs from its metadata")
                 writer.array(name, "torch").copy_(tensor.detach())
+                written.add(name)
+            if missing := sorted(specs.keys() - written):
+                raise InvalidRequest(f"the source did not yield {len(missing)} of its weights: {missing[0]!r}")
             share = writer.publish()
             self.client.start_weight_update()
             self.client.update_weights({"generation": share.generation})

@@ -104,14 +104,15 @@ template <class Structure>
 void DestroyCapsule(PyObject* capsule) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  Held<Structure>(static_cast<Structure*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))));
+  Held<Structure> held(static_cast<Structure*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))));
+  held.reset();  // before the exception is restored
   PyErr_Restore(type, value, traceback);
 }
 
 template <class Structure>
 Ref CapsuleOf(Held<Structure> held, const char* name) {
   Ref capsule(PyCapsule_New(held.get(), name, DestroyCapsule<Structure>));
-  if (capsule != nullptr) held.release();
+  if (capsule != nullptr) static_cast<void>(held.release());
   return capsule;
 }
 

@@ -154,25 +154,45 @@ std::string BytesOf(const void* bytes, size_t count) {
   return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), count);
 }
 
+// Calls `take` with each struct of a caller's array, in which an older program's are shorter than this library's.
+// REQUIRES: `take` fails where the struct's size is invalid.
+template <class Struct, class Take>
+Status ForEach(const Struct* first, size_t count, const char* what, Take take) {
+  if (first == nullptr && count > 0) return InvalidArgument(what, " is NULL");
+  const auto* next = reinterpret_cast<const std::byte*>(first);
+  for (size_t i = 0; i < count; ++i) {
+    const auto* const given = reinterpret_cast<const Struct*>(next);
+    const Status taken = take(given);
+    if (!taken.ok()) return InvalidArgument(what, "[", i, "]: ", taken.message());
+    next += given->size;
+  }
+  return Ok();
+}
+
 // The content's arrays in broker memory: copied there, or born there.
 Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_content& content) {
   if (content.array != nullptr) {
     if (content.array->placement) return *content.array->placement;
     return InvalidArgument("content.array is not of ab_empty: pass its views");
   }
-  if (content.views == nullptr && content.count > 0) return InvalidArgument("content.views is NULL");
   std::vector<View> views;
-  // An older program's views are shorter than this library's.
-  const auto* next = reinterpret_cast<const std::byte*>(content.views);
-  for (size_t i = 0; i < content.count; ++i) {
-    const auto* const given = reinterpret_cast<const ab_view*>(next);
+  AB_RETURN_IF_ERROR(ForEach(content.views, content.count, "content.views", [&](const ab_view* given) -> Status {
     auto view = ViewOf(given);
-    if (!view.ok()) return InvalidArgument("content.views[", i, "]: ", view.status().message());
+    if (!view.ok()) return view.status();
     views.push_back(*std::move(view));
-    next += given->size;
-  }
+    return Ok();
+  }));
   if (views.empty()) return InvalidArgument("content has no arrays");
   return broker.Place(views);
+}
+
+Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, int64_t wait_ms) {
+  AB_RETURN_IF_ERROR(CheckName(name));
+  arraybridge::ShareRef wanted;
+  wanted.name = name;
+  arraybridge::Broker::AcquireOptions options;
+  options.wait = std::chrono::milliseconds(wait_ms);
+  return broker.broker.Acquire(wanted, options);
 }
 
 ab_array* ArrayOf(arraybridge::Acquired acquired) {
@@ -286,12 +306,7 @@ ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, i
 
 ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array) {
   return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
-    arraybridge::ShareRef wanted;
-    wanted.name = name;
-    arraybridge::Broker::AcquireOptions options;
-    options.wait = std::chrono::milliseconds(wait_ms);
-    auto acquired = broker->broker.Acquire(wanted, options);
+    auto acquired = AcquireNamed(*broker, name, wait_ms);
     if (!acquired.ok()) return acquired.status();
     *array = ArrayOf(*std::move(acquired));
     return Ok();
@@ -323,20 +338,20 @@ ab_code ab_info_of(const ab_array* array, ab_info* info) {
     const arraybridge::Share& share = *array->share;
     const arraybridge::Sent& sent = array->sent;
     std::memset(info, 0, size);  // clears fields of a newer header, which are unknown here
-    ab_info found = {size,
-                     share.name.c_str(),
-                     sent.sender ? 0 : share.generation,
-                     share.structure.data(),
-                     share.structure.size(),
-                     share.metadata.data(),
-                     share.metadata.size(),
-                     sent.sequence,
-                     sent.stream,
-                     sent.time_ns,
-                     sent.sender ? sent.sender->process_id : 0,
-                     sent.sender ? sent.sender->client.c_str() : "",
-                     array->bundle ? array->fingerprint.data() : nullptr,
-                     array->bundle ? array->fingerprint.size() : 0};
+    const ab_info found = {size,
+                           share.name.c_str(),
+                           sent.sender ? 0 : share.generation,
+                           share.structure.data(),
+                           share.structure.size(),
+                           share.metadata.data(),
+                           share.metadata.size(),
+                           sent.sequence,
+                           sent.stream,
+                           sent.time_ns,
+                           sent.sender ? sent.sender->process_id : 0,
+                           sent.sender ? sent.sender->client.c_str() : "",
+                           array->bundle ? array->fingerprint.data() : nullptr,
+                           array->bundle ? array->fingerprint.size() : 0};
     std::memcpy(info, &found, std::min(size, sizeof found));
     return Ok();
   });
@@ -346,17 +361,13 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
                         size_t fingerprint_bytes, ab_array** bundle) {
   return Guarded([&]() -> Status {
     if (bundle == nullptr) return InvalidArgument("bundle is NULL");
-    if (entries == nullptr && count > 0) return InvalidArgument("entries is NULL");
     std::vector<arraybridge::BundleArray> wanted;
-    // An older program's entries are shorter than this library's.
-    const auto* next = reinterpret_cast<const std::byte*>(entries);
-    for (size_t i = 0; i < count; ++i) {
-      const auto* const given = reinterpret_cast<const ab_entry*>(next);
+    AB_RETURN_IF_ERROR(ForEach(entries, count, "entries", [&](const ab_entry* given) -> Status {
       auto one = Wanted(given);
-      if (!one.ok()) return InvalidArgument("entries[", i, "]: ", one.status().message());
+      if (!one.ok()) return one.status();
       wanted.push_back(*std::move(one));
-      next += given->size;
-    }
+      return Ok();
+    }));
     auto made = std::make_unique<ab_array>();
     made->fingerprint = BytesOf(fingerprint, fingerprint_bytes);
     const auto plan = arraybridge::BundlePlan::For(wanted, made->fingerprint);
@@ -374,13 +385,8 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
 
 ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle) {
   return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
     if (bundle == nullptr) return InvalidArgument("bundle is NULL");
-    arraybridge::ShareRef wanted;
-    wanted.name = name;
-    arraybridge::Broker::AcquireOptions options;
-    options.wait = std::chrono::milliseconds(wait_ms);
-    auto acquired = broker->broker.Acquire(wanted, options);
+    auto acquired = AcquireNamed(*broker, name, wait_ms);
     if (!acquired.ok()) return acquired.status();
     auto read = arraybridge::Bundle::Of(acquired->views);
     if (!read.ok()) return read.status();

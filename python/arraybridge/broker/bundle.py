@@ -184,10 +184,13 @@ class Bundle(Mapping[str, _core.View]):
         return self._names
 
     def _found(self, name: str) -> int:
-        if not isinstance(name, str) or not _is_text(name):
+        if not isinstance(name, str):
             raise KeyError(name)
         try:
+            check_text(name, "a name")
             return self._core.find(name)
+        except InvalidRequest:  # no array can have such a name
+            raise KeyError(name) from None
         except _core.StatusError as status:
             if status.reason == "ARRAY_NOT_FOUND":
                 raise KeyError(name) from None
@@ -386,14 +389,6 @@ def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:
     info, views = acquired
     with _mapped():
         return Bundle(broker, delivery, Share(broker, info), info.kind, _core.Bundle(views))
-
-
-def _is_text(name: str) -> bool:
-    try:
-        check_text(name, "a name")
-    except InvalidRequest:
-        return False
-    return True
 
 
 def _code(dtype: str, asked: Any) -> planner.Code:

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeGuard
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
@@ -92,13 +92,13 @@ class _Load:
     def result(self, progress: Progress | None) -> Bundle:
         while True:
             there = self._there()
-            if there is not None and there.fingerprint == self._fingerprint:
+            if self._is_same(there):
                 return there
             claim = _Claim.of(self._broker, self._name)
             if claim is not None:
                 with claim:
                     there = self._there()  # published between the look and the claim
-                    if there is not None and there.fingerprint == self._fingerprint:
+                    if self._is_same(there):
                         return there
                     share = self._read(progress, claim)
                     if share is not None:
@@ -106,6 +106,9 @@ class _Load:
                 continue
             with contextlib.suppress(BrokerTimeout, ShareNotFound):
                 self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
+
+    def _is_same(self, there: Bundle | None) -> TypeGuard[Bundle]:
+        return there is not None and there.fingerprint == self._fingerprint
 
     def _there(self) -> Bundle | None:
         try:

@@ -17,8 +17,8 @@ def load(shell: Any, broker: Broker | None = None) -> None:
         broker: None: `Broker()`.
     """
     magics = _Magics(shell, broker or Broker())
-    for name in ("keep", "get", "ls", "drop"):
-        shell.register_magic_function(getattr(magics, name), "line", f"ab_{'list' if name == 'ls' else name}")
+    for name, magic in {"keep": magics.keep, "get": magics.get, "list": magics.ls, "drop": magics.drop}.items():
+        shell.register_magic_function(magic, "line", f"ab_{name}")
 
 
 class _Magics:

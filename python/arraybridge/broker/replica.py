@@ -1,0 +1,70 @@
+"""A replica is a share in another broker with the bytes and the description of a share: for clusters, whose transport moves
+the bytes between hosts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arraybridge import _core
+from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.broker import notes
+from arraybridge.broker.share import Record, Share, record_from, record_of
+from arraybridge.errors import InvalidRequest, UnsupportedArray
+
+if TYPE_CHECKING:
+    from arraybridge.broker.broker import Broker
+
+
+class Contents(NamedTuple):
+    """A share's description, as the plain tuple of a Record, and the bytes of each of its arrays: one-dimensional
+    read-only NumPy arrays of uint8, in the broker's memory itself.
+    """
+
+    record: tuple[Any, ...]
+    parts: list[Any]
+
+
+def contents_of(share: Share) -> Contents:
+    """The share's Contents. Its bytes stay as long as one of the parts lives.
+
+    Raises:
+        UnsupportedArray: it lies on a GPU. ShareNotFound: it has ended.
+    """
+    if share.device != devices.HOST:
+        reason = f"it lies on {devices.named(share.device)}: between hosts go arrays of host memory"
+        raise UnsupportedArray("share", "another host", "place", reason)
+    parts = [_bytes_of(view) for view in share._broker.plain_views(share, False)]
+    return Contents(tuple(record_of(share._record, share.broker_id)), parts)
+
+
+def replica_of(broker: Broker, contents: Contents) -> Share:
+    """A new share of this broker, without a name, with a copy of these bytes; its namespace is that of the Broker. It ends
+    as `put` without a name says.
+
+    Raises:
+        OutOfMemory: no room until `timeout_s`. InvalidRequest: the parts do not fit the description.
+    """
+    record = record_from(contents.record)
+    options = _core.PutOptions(structure=record.structure, metadata=record.metadata, note=notes.cut("replica place"))
+    specs = [(dtype, code, shape) for dtype, code, shape, _, _ in record.arrays]
+    info = broker._connection.ask(lambda core: _published(core, specs, contents, options))
+    return Share(broker, info)
+
+
+def _published(core: _core.Core, specs: Any, contents: Contents, options: _core.PutOptions) -> _core.ShareInfo:
+    placement = core.empty(specs, "", options)
+    rooms = [_bytes_of(view) for view in placement.views]
+    sizes, wanted = [part.nbytes for part in contents.parts], [room.nbytes for room in rooms]
+    if sizes != wanted:
+        raise InvalidRequest(f"the parts of a share have {sizes} bytes, its description says {wanted}")
+    for room, part in zip(rooms, contents.parts, strict=True):
+        room[...] = part
+    info = core.publish(placement, "", options)
+    assert info is not None
+    return info
+
+
+def _bytes_of(view: _core.View) -> Any:
+    return numpy_adapter.bits_of(view).reshape(-1).view("u1")

@@ -500,7 +500,7 @@ class Broker(Session):
 
     def bundle(
         self,
-        name: str,
+        name: str | None,
         arrays: Mapping[str, Any],
         *,
         kinds: Mapping[str, ArrayKind] | None = None,
@@ -516,6 +516,7 @@ class Broker(Session):
         arrays; `open` does not decode them. Host memory only.
 
         Args:
+            name: None lets the broker choose, as in `put`.
             arrays: their names, and arrays as in `put`, or BundleSpecs. Two names of one array stay tied.
             kinds: of the arrays: "parameter", "buffer" or "other" (default).
             fingerprint: tells which model this is; `Bundle.fingerprint` has it.

@@ -208,9 +208,10 @@ class BundleWriter:
     arrays.
     """
 
-    def __init__(self, broker: Broker, connection: Connection, name: str, wanted: Mapping[str, Any], terms: BundleTerms) -> None:
-        check_name(name)
-        self._broker, self._connection, self._name = broker, connection, name
+    def __init__(self, broker: Broker, connection: Connection, name: str | None, wanted: Mapping[str, Any], terms: BundleTerms) -> None:
+        if name is not None:
+            check_name(name)
+        self._broker, self._connection, self._name = broker, connection, name or ""
         self._sources: dict[str, Source] = {}
         self._tied: dict[str, str] = {}  # names and those of the arrays whose bytes they have
         specs = self._specs(wanted, terms.kinds or {})
@@ -222,7 +223,7 @@ class BundleWriter:
             terms.replace, False, _core.BUNDLE_STRUCTURE, b"", terms.lifetime_s, note, note, "", True
         )
         self._placement: _core.Placement | None = connection.ask(
-            lambda core: core.empty(plan.specs(), name, self._options)
+            lambda core: core.empty(plan.specs(), self._name, self._options)
         )
         self._core = plan.write_to(self._placement)
 

@@ -1,0 +1,377 @@
+"""Ray: arrays that all tasks and actors of a node map without a copy, and that are moved once to each other node.
+
+Ray schedules, counts references and moves bytes between nodes; the broker of each node has the arrays. Written against Ray
+2.60.
+
+    import arraybridge.integrations.ray as abr
+    share = abr.put(array)              # in the driver, a task or an actor; copied once, not at all if born in the broker
+    ray.get(use.remote(share))          # use: share.get("torch"), on whatever node it runs
+
+A process finds the broker of its node as `arraybridge.Broker()` does; without one it starts one. An actor on each node,
+its *node broker*, receives what comes from other nodes, and publishes it there as a replica.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from arraybridge import autograph
+from arraybridge.adapters import ensure_module
+from arraybridge.arguments import check_text
+from arraybridge.broker.broker import Broker
+from arraybridge.broker.bundle import Bundle, BundleWriter
+from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
+from arraybridge.broker.share import Share as LocalShare
+from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
+from arraybridge.planner import Converted
+
+
+_NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
+_lock = threading.Lock()
+_brokers: dict[str, Broker] = {}  # by namespace
+_nodes: dict[tuple[str, str], Any] = {}  # handles of node brokers, by job and node
+
+
+class Share:
+    """An array, a tree of arrays or a bundle in the broker of one node, for the whole cluster. A value, which holds no memory.
+
+    Pass it in arguments, in results, and inside of other objects. Ray counts it as it counts an ObjectRef: when the last
+    one in the cluster is gone, the share is withdrawn, and its memory is free when no array that was made of it is left.
+    If the process that published it is killed, the share ends after `orphan_grace` of its namespace (60 s).
+    """
+
+    __slots__ = ("__weakref__", "_anchor", "_local", "_node", "_record")
+
+    def __init__(self, record: Record, node: str, anchor: Any) -> None:
+        self._record = record
+        self._node = node
+        self._anchor = anchor  # an ObjectRef, whose count is the share's; None: nobody counts it
+        self._local: LocalShare | None = None
+
+    @property
+    def node(self) -> str:
+        """Ray's id of the node that has the array."""
+        return self._node
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the share spans in the broker's memory."""
+        return self._record.size
+
+    @property
+    def metadata(self) -> bytes:
+        """Its maker's own bytes."""
+        return self._record.metadata
+
+    @property
+    def specs(self) -> Sequence[ArraySpec]:
+        """Of each array: dtype, shape, strides in elements, offset in bytes."""
+        return [ArraySpec(name, shape, strides, offset) for name, _, shape, strides, offset in self._record.arrays]
+
+    def get(self, framework: str = "numpy", **wishes: Any) -> Any:
+        """The array, or tree of arrays, of a framework.
+
+        On the node that has it: without a copy, as `Broker.get`. On any other: the first call on that node moves the bytes
+        there, and all processes of the node map this one replica.
+
+        Args:
+            wishes: of `Broker.get`: access, copy, require, device, allow_downcast, explain, types. `explain=True` tells in the
+                plan's notes how many bytes were moved.
+
+        Raises:
+            ShareNotFound: the share has ended, or its node has. OutOfMemory: this node's broker has no room for a replica.
+            UnsupportedArray: it lies on a GPU of another node. Other errors of `Broker.get`.
+        """
+        try:
+            found = self.local().to(framework, **wishes)
+        except ShareNotFound:
+            if not self._is_replica():
+                raise
+            found = self._renewed().to(framework, **wishes)
+        if isinstance(found, Converted) and self._is_replica():
+            moved = f"{self.nbytes} bytes moved once from node {self._node} by Ray's object store"
+            return Converted(found.array, dataclasses.replace(found.plan, notes=(*found.plan.notes, moved)))
+        return found
+
+    def open(self) -> Bundle:
+        """The bundle, as `Broker.open`; moved as by `get`.
+
+        Raises:
+            InvalidRequest: it is no bundle. Other errors of `get`.
+        """
+        try:
+            return _opened(self.local())
+        except ShareNotFound:
+            if not self._is_replica():
+                raise
+            return _opened(self._renewed())
+
+    def local(self) -> LocalShare:
+        """The share in this node's broker, for all that arraybridge does with one: the published one, or the replica.
+
+        Raises:
+            As `get`.
+        """
+        if self._local is None:
+            broker = broker_of(self._record.namespace)
+            is_here = run_of(broker) == self._record.broker_id
+            self._local = LocalShare(broker, self._record) if is_here else self._pulled(0)
+        return self._local
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Share) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
+        more = len(self._record.arrays) - 3
+        return f"<Share {self.name!r}: {arrays}{f' and {more} more' if more > 0 else ''} on node {self._node}, {self.nbytes} bytes>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (tuple(self._record), self._node, self._anchor)
+
+    def _key(self) -> tuple[bytes, str, int]:
+        return self._record.broker_id, self._record.namespace, self._record.id
+
+    def _is_replica(self) -> bool:
+        return self._local is not None and self._local.broker_id != self._record.broker_id
+
+    def _renewed(self) -> LocalShare:
+        """A new replica, after one that ended with this node's broker or its node broker."""
+        stale, self._local = self._local, None
+        self._local = self._pulled(0 if stale is None else stale.id)
+        return self._local
+
+    def _pulled(self, stale: int) -> LocalShare:
+        ray: Any = ensure_module("ray")
+        here = this_node()
+        try:
+            replica: LocalShare = ray.get(node_broker(here).pull.remote(tuple(self._record), self._node, stale))
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
+        except ray.exceptions.RayActorError as error:
+            what = f"the node broker of this node ({here}) ended while it moved share {self.name!r}: call again"
+            raise BrokerUnavailable(f"{what} ({error})", code=14) from None
+        return replica
+
+
+def put(array: Any, *, namespace: str = "default", metadata: bytes | None = None) -> Share:
+    """Publishes an array, a tree of arrays or a filled bundle in this node's broker, for the cluster.
+
+    Args:
+        array: as in `Broker.put`: copied once; an array that was born in broker memory (`empty`) is not copied and must not
+            be written any more. Or the BundleWriter of `Broker.bundle(None, ...)`.
+        namespace: of the broker, on all nodes.
+        metadata: bytes of your own.
+
+    Raises:
+        BrokerUnavailable: this node has no broker, and none may be started. Other errors of `Broker.put`.
+
+    Example:
+        >>> share = abr.put(np.ones((2, 3)))
+        >>> ray.get(ray.remote(lambda share: share.get("torch").sum().item()).remote(share))
+        6.0
+    """
+    if not isinstance(array, BundleWriter):
+        return share_of(broker_of(namespace).put(array, metadata=metadata))
+    if metadata is not None:
+        raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
+    return share_of(array.publish())
+
+
+def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, namespace: str = "default") -> Any:
+    """A writable array in the memory of this node's broker, as `Broker.empty`: `put` publishes it without a copy."""
+    return broker_of(namespace).empty(shape, dtype, framework)
+
+
+def share_of(share: LocalShare) -> Share:
+    """A share of this node's broker, counted by Ray from now on: it is withdrawn when the last reference is gone.
+
+    Raises:
+        InvalidRequest: it is a share of another broker, or this Ray does not tell when an object is out of scope.
+    """
+    record = record_of(share._record, share.broker_id)
+    if run_of(broker_of(record.namespace)) != record.broker_id:
+        raise InvalidRequest(f"share {record.name!r} is not in the broker of this node: put its array here, or pass the address by $ARRAYBRIDGE_ADDRESS")
+    ray: Any = ensure_module("ray")
+    if not ray.is_initialized():
+        ray.init()
+    anchor = ray.put(None)
+    _withdrawals().follow(anchor, share)
+    return Share(record, this_node(), anchor)
+
+
+def near(share: Share) -> Any:
+    """A scheduling strategy for tasks and actors that read this share: its node, or another one if that has no room.
+
+    Example:
+        >>> task = ray.remote(lambda share: share.get().nbytes)
+        >>> ray.get(task.options(scheduling_strategy=abr.near(share)).remote(share))
+        48
+    """
+    strategies: Any = ensure_module("ray.util.scheduling_strategies")
+    return strategies.NodeAffinitySchedulingStrategy(share.node, soft=True)
+
+
+def start() -> dict[str, str]:
+    """Starts the node broker of each node. A node that comes later starts its own when it is first needed.
+
+    Returns:
+        The broker's address on each node, by Ray's node id.
+
+    Raises:
+        BrokerUnavailable: a node has no broker and may not start one, or does not answer.
+    """
+    ray: Any = ensure_module("ray")
+    found: dict[str, str] = {}
+    for node in [each["NodeID"] for each in ray.nodes() if each["Alive"]]:
+        try:
+            found[node] = ray.get(node_broker(node).address.remote())
+        except ray.exceptions.RayError as error:
+            raise BrokerUnavailable(f"node {node} has no broker: {_cause_of(error)}", code=14) from None
+    return found
+
+
+def stop() -> None:
+    """Ends the node brokers, which outlive the drivers, and the replicas that they have. Arrays stay."""
+    ray: Any = ensure_module("ray")
+    for node in [each["NodeID"] for each in ray.nodes()]:
+        with contextlib.suppress(ValueError):
+            ray.kill(ray.get_actor(_name_of(node), _NAMESPACE))
+    _nodes.clear()
+
+
+def register() -> None:
+    """Registers the tensor transport "arraybridge" of Ray Direct Transport, for tensors of torch on CPUs; again is no error.
+
+    Call it before the actors are made, and in every worker:
+
+        ray.init(runtime_env={"worker_process_setup_hook": abr.register})
+
+    Then `@ray.method(tensor_transport="arraybridge")` passes tensors by the brokers. Their class needs
+    `@ray.remote(enable_tensor_transport=True)`.
+    """
+    ensure_module("arraybridge.integrations.ray_transport")
+
+
+def broker_of(namespace: str) -> Broker:
+    """This process's Broker of a namespace, at the broker of this node."""
+    with _lock:
+        broker = _brokers.get(namespace)
+        if broker is None:
+            if not isinstance(namespace, str):
+                raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
+            check_text(namespace, "a namespace")
+            broker = _brokers[namespace] = Broker(namespace=namespace)
+    return broker
+
+
+def run_of(broker: Broker) -> bytes:
+    """The id of the broker and its run."""
+    return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
+
+
+def this_node() -> str:
+    """Ray's id of the node that this process is on."""
+    ray: Any = ensure_module("ray")
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def node_broker(node: str) -> Any:
+    """The handle of a node's NodeBroker, which is made if there is none."""
+    ray: Any = ensure_module("ray")
+    key = str(ray.get_runtime_context().get_job_id()), node
+    with _lock:
+        if key in _nodes:
+            return _nodes[key]
+    from arraybridge.integrations.ray_node import NodeBroker
+
+    strategies: Any = ensure_module("ray.util.scheduling_strategies")
+    there = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    actor = ray.remote(num_cpus=0)(NodeBroker).options(
+        name=_name_of(node), namespace=_NAMESPACE, lifetime="detached", get_if_exists=True, max_restarts=-1,
+        max_concurrency=1000, scheduling_strategy=there,
+    )  # fmt: skip
+    with _lock:
+        return _nodes.setdefault(key, actor.remote(node))
+
+
+def _name_of(node: str) -> str:
+    return f"arraybridge-{node}"
+
+
+def _opened(share: LocalShare) -> Bundle:
+    return share._broker.open(share)
+
+
+def _cause_of(error: Any) -> Any:
+    return getattr(error, "cause", None) or error
+
+
+def _arrived(record: tuple[Any, ...], node: str, anchor: Any) -> Share:
+    # Uses no broker: Ray unpickles arguments and results in processes that only pass them on.
+    return Share(record_from(record), node, anchor)
+
+
+class _Withdrawals:
+    """Withdraws the shares of this process whose anchors are out of scope in the cluster.
+
+    Ray calls back in a thread of its core worker, which must not wait for a broker, so a thread of its own withdraws.
+    """
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self._shares: dict[bytes, LocalShare] = {}
+        self._ended: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="arraybridge-ray", daemon=True).start()
+
+    def follow(self, anchor: Any, share: LocalShare) -> None:
+        worker: Any = ensure_module("ray._private.worker").global_worker.core_worker
+        if not hasattr(worker, "add_object_out_of_scope_callback"):
+            version = getattr(ensure_module("ray"), "__version__", "?")
+            raise InvalidRequest(f"Ray {version} does not tell when an object is out of scope: install Ray 2.60")
+        self._shares[anchor.binary()] = share
+        if not worker.add_object_out_of_scope_callback(anchor, self._ended.put):
+            self._ended.put(anchor.binary())
+
+    def end(self) -> None:
+        """Withdraws all shares: the driver has left the cluster, and nothing can refer to them."""
+        for anchor in list(self._shares):
+            self._ended.put(anchor)
+        self._ended.put(None)
+
+    def _run(self) -> None:
+        while (anchor := self._ended.get()) is not None:
+            share = self._shares.pop(anchor, None)
+            if share is not None:
+                with contextlib.suppress(BrokerError):  # it has ended, or its broker
+                    share.withdraw()
+
+
+_current: _Withdrawals | None = None
+
+
+def _withdrawals() -> _Withdrawals:
+    """The Withdrawals of this driver or worker; those of an earlier `ray.init` of this process end."""
+    global _current
+    job = str(ensure_module("ray").get_runtime_context().get_job_id())
+    with _lock:
+        if _current is None or _current.job != job:
+            if _current is not None:
+                _current.end()
+            _current = _Withdrawals(job)
+        return _current
+
+
+autograph.mark_module(__name__)

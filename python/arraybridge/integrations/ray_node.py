@@ -1,0 +1,197 @@
+"""NodeBroker: the actor of a node that receives the shares of other nodes, once for all processes of the node.
+
+A pull, on the node that reads (R), of a share of another node (S):
+    1. a task calls pull at R's actor; tasks that want the same share wait for the same pull
+    2. R's actor calls read at S's; S notes that R has read the share, and watches its broker's withdrawals
+    3. Ray's object store moves the bytes; R publishes them as a replica, without a name
+    4. R waits in a call of S's `ended`: the answer names the shares that have ended, whose replicas R withdraws. If S's
+       actor, its broker or its node is lost, R withdraws all that came from there.
+Replicas end with R's actor, because they have no names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+import uuid
+from typing import Any, Final, NamedTuple
+
+from arraybridge import autograph
+from arraybridge.adapters import ensure_module
+from arraybridge.broker.replica import Contents, contents_of, replica_of
+from arraybridge.broker.share import Record, Share, record_from
+from arraybridge.broker.watch import Watch
+from arraybridge.errors import BrokerError, ShareNotFound
+from arraybridge.integrations.ray import broker_of, node_broker, run_of
+
+Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
+POLL_S: Final = 20.0  # an `ended` call is answered within it
+_FORGOTTEN_S: Final = 6 * POLL_S  # a reader that has not called is gone
+
+
+class _Reader:
+    """A node that has read shares here, and those that have ended since."""
+
+    def __init__(self) -> None:
+        self.shares: set[Key] = set()
+        self.ended: list[Key] = []
+        self.news = asyncio.Event()
+        self.called = time.monotonic()
+
+    def note(self, key: Key) -> None:
+        if key in self.shares:
+            self.shares.discard(key)
+            self.ended.append(key)
+            self.news.set()
+
+
+class _Replica(NamedTuple):
+    share: Share
+    source: str  # the node that it came from
+
+
+class NodeBroker:
+    """One actor for each node; its callers are `arraybridge.integrations.ray` and the NodeBrokers of other nodes."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._me = uuid.uuid4().hex  # of this life of the actor: the replicas of an earlier one ended with it
+        self._replicas: dict[Key, _Replica] = {}
+        self._pulls: dict[Key, asyncio.Task[Share]] = {}
+        self._ended_early: set[Key] = set()  # of shares that are being pulled
+        self._followed: dict[str, asyncio.Task[None]] = {}  # by source
+        self._readers: dict[str, _Reader] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}  # by namespace
+        self._watching = asyncio.Lock()
+        self._moved = 0
+
+    async def address(self) -> str:
+        """The address of this node's broker."""
+        return await asyncio.to_thread(lambda: broker_of("default").address)
+
+    async def counts(self) -> dict[str, int]:
+        """pulls: shares that were moved to this node; replicas: those that it has now; readers: nodes that read here."""
+        return {"pulls": self._moved, "replicas": len(self._replicas), "readers": len(self._readers)}
+
+    async def pull(self, fields: tuple[Any, ...], source: str, stale: int) -> Share:
+        """The replica of a share of node `source`. stale: the id of a replica that a caller found to have ended, or 0."""
+        record = record_from(fields)
+        key = _key_of(record)
+        known = self._replicas.get(key)
+        if known is not None and known.share.id != stale:
+            return known.share
+        task = self._pulls.get(key)
+        if task is None:
+            task = self._pulls[key] = asyncio.ensure_future(self._pulled(key, record, source))
+            task.add_done_callback(lambda _: self._pulls.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def read(self, fields: tuple[Any, ...], reader: str) -> Contents:
+        """The bytes of a share of this node, for another one."""
+        record = record_from(fields)
+        key = _key_of(record)
+        broker = broker_of(record.namespace)
+        if await asyncio.to_thread(run_of, broker) != record.broker_id:
+            raise ShareNotFound(f"share {record.name!r} ended with its broker on node {self._node}", code=5)
+        await self._watch(record.namespace, record.broker_id)
+        known = self._readers.setdefault(reader, _Reader())
+        known.shares.add(key)
+        try:
+            return await asyncio.to_thread(contents_of, Share(broker, record))
+        except BaseException:
+            known.shares.discard(key)
+            raise
+
+    async def ended(self, reader: str) -> list[Key] | None:
+        """Which of the shares that a node has read have ended; after POLL_S none. None: that is not known any more."""
+        known = self._readers.get(reader)
+        if known is None:
+            return None
+        known.called = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(known.news.wait(), POLL_S)
+        if self._readers.get(reader) is not known:
+            return None
+        ended, known.ended = known.ended, []
+        known.news.clear()
+        return ended
+
+    async def _pulled(self, key: Key, record: Record, source: str) -> Share:
+        try:
+            contents = Contents(*await self._read(record, source))
+            share = await asyncio.to_thread(replica_of, broker_of(record.namespace), contents)
+            if key in self._ended_early:
+                await _withdraw(share)
+                raise ShareNotFound(f"share {record.name!r} ended while it was moved from node {source}", code=5)
+        finally:
+            self._ended_early.discard(key)
+        self._replicas[key] = _Replica(share, source)
+        self._moved += 1
+        # Only now: whatever ends before is told by the first call of `ended`.
+        if source not in self._followed:
+            self._followed[source] = asyncio.ensure_future(self._follow(source))
+        return share
+
+    async def _read(self, record: Record, source: str) -> Any:
+        ray: Any = ensure_module("ray")
+        try:
+            return await node_broker(source).read.remote(tuple(record), self._me)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
+        except (ray.exceptions.RayError, ValueError) as error:
+            what = f"share {record.name!r} is lost: it was on node {source}, which does not answer"
+            raise ShareNotFound(f"{what}; put the array again ({type(error).__name__})", code=5) from None
+
+    async def _follow(self, source: str) -> None:
+        """Withdraws the replicas of a source's shares as they end there, and all of them when the source is lost."""
+        ray: Any = ensure_module("ray")
+        handle = node_broker(source)
+        with contextlib.suppress(ray.exceptions.RayError):
+            while (ended := await handle.ended.remote(self._me)) is not None:
+                for key in ended:
+                    await self._drop(key)
+        del self._followed[source]
+        for key in [key for key, replica in self._replicas.items() if replica.source == source]:
+            await self._drop(key)
+
+    async def _drop(self, key: Key) -> None:
+        if key in self._pulls:
+            self._ended_early.add(key)
+        replica = self._replicas.pop(key, None)
+        if replica is not None:
+            await _withdraw(replica.share)
+
+    async def _watch(self, namespace: str, run: bytes) -> None:
+        async with self._watching:
+            if namespace not in self._watches:
+                watch = await asyncio.to_thread(broker_of(namespace).watch, "withdraw")
+                self._watches[namespace] = asyncio.ensure_future(self._tell(watch, namespace, run))
+
+    async def _tell(self, watch: Watch, namespace: str, run: bytes) -> None:
+        """Notes for the readers which shares of a namespace end. If events are lost, the readers begin anew."""
+        with contextlib.suppress(BrokerError):
+            async with watch:
+                async for event in watch:
+                    for reader in self._readers.values():
+                        reader.note((run, namespace, event.share))
+                    self._forget(time.monotonic() - _FORGOTTEN_S)
+        del self._watches[namespace]
+        self._forget(math.inf)
+
+    def _forget(self, before: float) -> None:
+        for me in [me for me, reader in self._readers.items() if reader.called < before]:
+            self._readers.pop(me).news.set()
+
+
+def _key_of(record: Record) -> Key:
+    return record.broker_id, record.namespace, record.id
+
+
+async def _withdraw(share: Share) -> None:
+    with contextlib.suppress(BrokerError):  # it has ended, or its broker
+        await asyncio.to_thread(share.withdraw)
+
+
+autograph.mark_module(__name__)

@@ -1,5 +1,5 @@
 """A replica is a share in another broker with the bytes and the description of a share: for clusters, whose transport moves
-the bytes between hosts.
+the bytes between hosts. `forward_of` makes another share of the same broker, over the same bytes.
 """
 
 from __future__ import annotations
@@ -50,6 +50,27 @@ def replica_of(broker: Broker, contents: Contents) -> Share:
     options = _core.PutOptions(structure=record.structure, metadata=record.metadata, note=notes.cut("replica place"))
     specs = [(dtype, code, shape) for dtype, code, shape, _, _ in record.arrays]
     info = broker._connection.ask(lambda core: _published(core, specs, contents, options))
+    return Share(broker, info)
+
+
+def forward_of(share: Share, name: str = "", lifetime_s: float = 0.0) -> Share:
+    """One more share with the bytes and the description of this one, a bundle's too; the bytes are freed with the last of them.
+
+    Args:
+        name: empty: none, so that it ends as `put` without a name says.
+        lifetime_s: seconds after which it is withdrawn; 0: that of the namespace.
+
+    Raises:
+        ShareNotFound: the share has ended, or is in another broker. ShareExists: the name is taken.
+    """
+    record, broker = share._record, share._broker
+    note = notes.of_forward("replica")
+    options = _core.PutOptions(
+        structure=record.structure, metadata=record.metadata, lifetime_s=lifetime_s, note=note, note_forward=note
+    )
+    views = broker.plain_views(share, False)
+    info, _ = broker._connection.ask(lambda core: core.put(name, views, options))
+    assert info is not None
     return Share(broker, info)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import queue
 import threading
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from arraybridge.planner import Converted
 
 _NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 _lock = threading.Lock()
-_brokers: dict[str, Broker] = {}  # by namespace
+_brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
 _nodes: dict[tuple[str, str], Any] = {}  # handles of node brokers, by job and node
 
 
@@ -255,25 +256,29 @@ def stop() -> None:
 def register() -> None:
     """Registers the tensor transport "arraybridge" of Ray Direct Transport, for tensors of torch on CPUs; again is no error.
 
-    Call it before the actors are made, and in every worker:
+    Call it before a class names the transport, and in every worker:
 
-        ray.init(runtime_env={"worker_process_setup_hook": abr.register})
+        abr.register()
+        ray.init(runtime_env={"worker_process_setup_hook": "arraybridge.integrations.ray.register"})
 
-    Then `@ray.method(tensor_transport="arraybridge")` passes tensors by the brokers. Their class needs
-    `@ray.remote(enable_tensor_transport=True)`.
+        @ray.remote(enable_tensor_transport=True)
+        class Producer:
+            @ray.method(tensor_transport="arraybridge")
+            def batch(self): ...
     """
     ensure_module("arraybridge.integrations.ray_transport")
 
 
 def broker_of(namespace: str) -> Broker:
     """This process's Broker of a namespace, at the broker of this node."""
+    if not isinstance(namespace, str):
+        raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
+    check_text(namespace, "a namespace")
+    key = namespace, os.environ.get("ARRAYBRIDGE_ADDRESS")
     with _lock:
-        broker = _brokers.get(namespace)
+        broker = _brokers.get(key)
         if broker is None:
-            if not isinstance(namespace, str):
-                raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
-            check_text(namespace, "a namespace")
-            broker = _brokers[namespace] = Broker(namespace=namespace)
+            broker = _brokers[key] = Broker(namespace=namespace)
     return broker
 
 
@@ -301,7 +306,7 @@ def node_broker(node: str) -> Any:
     there = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
     actor = ray.remote(num_cpus=0)(NodeBroker).options(
         name=_name_of(node), namespace=_NAMESPACE, lifetime="detached", get_if_exists=True, max_restarts=-1,
-        max_concurrency=1000, scheduling_strategy=there,
+        max_task_retries=-1, max_concurrency=1000, scheduling_strategy=there,
     )  # fmt: skip
     with _lock:
         return _nodes.setdefault(key, actor.remote(node))

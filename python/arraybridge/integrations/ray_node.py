@@ -23,11 +23,12 @@ from arraybridge.adapters import ensure_module
 from arraybridge.broker.replica import Contents, contents_of, replica_of
 from arraybridge.broker.share import Record, Share, record_from
 from arraybridge.broker.watch import Watch
-from arraybridge.errors import BrokerError, ShareNotFound
+from arraybridge.errors import BrokerError, BrokerUnavailable, ShareNotFound
 from arraybridge.integrations.ray import broker_of, node_broker, run_of
 
 Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
 POLL_S: Final = 20.0  # an `ended` call is answered within it
+_PATIENCE_S: Final = 5.0  # with a node broker that does not answer: a killed one is back within a second or two
 _FORGOTTEN_S: Final = 6 * POLL_S  # a reader that has not called is gone
 
 
@@ -120,7 +121,7 @@ class NodeBroker:
 
     async def _pulled(self, key: Key, record: Record, source: str) -> Share:
         try:
-            contents = Contents(*await self._read(record, source))
+            contents = await self._read(record, source)
             share = await asyncio.to_thread(replica_of, broker_of(record.namespace), contents)
             if key in self._ended_early:
                 await _withdraw(share)
@@ -134,22 +135,30 @@ class NodeBroker:
             self._followed[source] = asyncio.ensure_future(self._follow(source))
         return share
 
-    async def _read(self, record: Record, source: str) -> Any:
-        ray: Any = ensure_module("ray")
-        try:
-            return await node_broker(source).read.remote(tuple(record), self._me)
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
-        except (ray.exceptions.RayError, ValueError) as error:
-            what = f"share {record.name!r} is lost: it was on node {source}, which does not answer"
-            raise ShareNotFound(f"{what}; put the array again ({type(error).__name__})", code=5) from None
+    async def _read(self, record: Record, source: str) -> Contents:
+        errors: Any = ensure_module("ray.exceptions")
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                # Ray itself would repeat it until it calls the node dead, which takes 15 s.
+                return Contents(*await node_broker(source).read.options(max_task_retries=0).remote(tuple(record), self._me))
+            except errors.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
+            except errors.ActorUnavailableError as error:
+                if time.monotonic() > deadline:
+                    what = f"share {record.name!r} is on node {source}, which does not answer"
+                    raise BrokerUnavailable(f"{what}: call again, or put the array again if the node is gone ({error})", code=14) from None
+            except (errors.RayError, ValueError) as error:
+                what = f"share {record.name!r} is lost with node {source}: put the array again"
+                raise ShareNotFound(f"{what} ({type(error).__name__})", code=5) from None
+            await asyncio.sleep(0.2)
 
     async def _follow(self, source: str) -> None:
         """Withdraws the replicas of a source's shares as they end there, and all of them when the source is lost."""
         ray: Any = ensure_module("ray")
         handle = node_broker(source)
         with contextlib.suppress(ray.exceptions.RayError):
-            while (ended := await handle.ended.remote(self._me)) is not None:
+            while (ended := await handle.ended.options(max_task_retries=0).remote(self._me)) is not None:
                 for key in ended:
                     await self._drop(key)
         del self._followed[source]

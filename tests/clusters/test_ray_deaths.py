@@ -1,0 +1,88 @@
+"""Deaths of nodes and of brokers, in Ray clusters of their own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+ray = pytest.importorskip("ray")
+from ray_cluster import Nodes, eventually, kill_daemon  # noqa: E402
+from ray_tasks import Holder, made, on, read  # noqa: E402
+
+import arraybridge.integrations.ray as abr  # noqa: E402
+from arraybridge.errors import BrokerUnavailable, ShareNotFound  # noqa: E402
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cluster() -> Iterator[Callable[..., Nodes]]:
+    made: list[Nodes] = []
+
+    def start(count: int, kept: bool = False) -> Nodes:
+        made.append(Nodes(count, kept))
+        return made[-1]
+
+    yield start
+    for nodes in made:
+        nodes.close()
+
+
+def test_a_lost_node(cluster: Callable[..., Nodes]) -> None:
+    nodes = cluster(3)
+    lost, kept = ray.get([made.options(**on(name)).remote(MIB) for name in "ca"])
+    held = Holder.options(**on("b")).remote()
+    for share in lost, kept:
+        ray.get(held.keep.remote([share]))
+    total = ray.get(held.sum.remote(0))
+    assert ray.get(held.sum.remote(1)) == total
+    nodes.cluster.remove_node(nodes["c"].raylet, allow_graceful=False)
+    eventually("its replica ends on the other node", lambda: nodes["b"].left()[0] == 1)
+    assert ray.get(held.sum.remote(1)) == total
+    with pytest.raises((ShareNotFound, BrokerUnavailable), match="put the array again"):
+        lost.get()
+    del lost, kept, share
+    gc.collect()
+    ray.kill(held)
+    nodes.all.pop().close()
+    nodes.leave_nothing()
+
+
+def test_a_broker_that_is_killed_and_comes_back(cluster: Callable[..., Nodes]) -> None:
+    nodes = cluster(2, kept=True)
+    share = abr.put(np.ones(MIB, "u1"))
+    held = Holder.options(**on("b")).remote()
+    ray.get(held.keep.remote([share]))
+    for _ in range(3):
+        for node in nodes.all:
+            kill_daemon(node.directory)
+            assert ray.get(held.sum.remote(0)) == 1.0 * MIB
+            assert ray.get(read.options(**on("b")).remote(share))[0] == 1.0 * MIB
+            assert ray.get(read.options(**on("a")).remote(ray.get(made.options(**on("b")).remote(2))))[0] == 1
+    del share
+    gc.collect()
+    ray.kill(held)
+    nodes.leave_nothing()
+
+
+def test_a_broker_that_is_lost(cluster: Callable[..., Nodes]) -> None:
+    """Without a keeper: its shares are gone, which readers are told; the cluster goes on with the next broker."""
+    nodes = cluster(2)
+    share = ray.get(made.options(**on("b")).remote(10))
+    held = Holder.options(**on("a")).remote()
+    ray.get(held.keep.remote([share]))
+    assert ray.get(held.sum.remote(0)) == 45
+    nodes["b"].restart()
+    eventually("the replica ends", lambda: nodes["a"].left()[0] == 0)
+    with pytest.raises(ray.exceptions.RayTaskError) as refused:
+        ray.get(held.sum.remote(0))
+    assert isinstance(refused.value.cause, ShareNotFound) and "ended with its broker" in str(refused.value)
+    again = ray.get(made.options(**on("b")).remote(10))
+    assert again.get().sum() == 45
+    del share, again, refused
+    gc.collect()
+    ray.kill(held)
+    nodes.leave_nothing()

@@ -20,6 +20,7 @@ from ray_tasks import Holder, made, memory_of, on, read  # noqa: E402
 import arraybridge  # noqa: E402
 import arraybridge.integrations.ray as abr  # noqa: E402
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound  # noqa: E402
+from arraybridge.integrations.ray_node import broker_of, node_broker  # noqa: E402
 
 MIB = 1 << 20
 
@@ -41,7 +42,7 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
 
 
 def pulls(node: Node) -> int:
-    return int(ray.get(abr.node_broker(node.id).counts.remote())["pulls"])
+    return int(ray.get(node_broker(node.id).counts.remote())["pulls"])
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
@@ -85,7 +86,7 @@ def test_a_node_receives_a_share_once(nodes: Nodes) -> None:
 
 def test_trees_bundles_and_what_numpy_lacks(nodes: Nodes) -> None:
     torch = pytest.importorskip("torch")
-    broker = abr.broker_of("default")
+    broker = broker_of("default")
     shares = [
         abr.put({"image": np.arange(6).reshape(2, 3), "label": "cat", "masks": [np.ones(3, bool)]}, metadata=b"seen"),
         abr.put(torch.full((2, 3), 1.5, dtype=torch.bfloat16)),
@@ -166,7 +167,7 @@ def test_a_killed_node_broker_comes_back(nodes: Nodes) -> None:
     ray.get(holder.keep.remote([share]))
     assert ray.get(holder.sum.remote(0)) == 1.0 * MIB
     for name in "ab":  # that of the reader, then that of the source
-        ray.kill(abr.node_broker(nodes[name].id), no_restart=False)
+        ray.kill(node_broker(nodes[name].id), no_restart=False)
         assert ray.get(holder.sum.remote(0)) == 1.0 * MIB
         assert ray.get(read.options(**on("b")).remote(share))[0] == 1.0 * MIB
 
@@ -214,7 +215,7 @@ def test_wrong_arguments_say_what_to_do(nodes: Nodes) -> None:
     with pytest.raises(InvalidRequest, match="bundle"):
         share.open()
     with pytest.raises(InvalidRequest, match="metadata"):
-        abr.put(abr.broker_of("default").bundle(None, {"w": np.ones(3)}).fill(), metadata=b"x")
+        abr.put(broker_of("default").bundle(None, {"w": np.ones(3)}).fill(), metadata=b"x")
     with pytest.raises(InvalidRequest, match="namespace"):
         abr.put(np.ones(3), namespace=3)  # type: ignore[arg-type]
     text = repr(share)

@@ -15,27 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import queue
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
-from arraybridge.arguments import check_text
-from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
+from arraybridge.integrations.ray_node import broker_of, end_node_broker, node_broker, run_of, this_node
 from arraybridge.planner import Converted
 
 
-_NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 _lock = threading.Lock()
-_brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
-_nodes: dict[tuple[str, str], Any] = {}  # handles of node brokers, by job and node
 
 
 class Share:
@@ -248,9 +243,7 @@ def stop() -> None:
     """Ends the node brokers, which outlive the drivers, and the replicas that they have. Arrays stay."""
     ray: Any = ensure_module("ray")
     for node in [each["NodeID"] for each in ray.nodes()]:
-        with contextlib.suppress(ValueError):
-            ray.kill(ray.get_actor(_name_of(node), _NAMESPACE))
-    _nodes.clear()
+        end_node_broker(node)
 
 
 def register() -> None:
@@ -267,53 +260,6 @@ def register() -> None:
             def batch(self): ...
     """
     ensure_module("arraybridge.integrations.ray_transport")
-
-
-def broker_of(namespace: str) -> Broker:
-    """This process's Broker of a namespace, at the broker of this node."""
-    if not isinstance(namespace, str):
-        raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
-    check_text(namespace, "a namespace")
-    key = namespace, os.environ.get("ARRAYBRIDGE_ADDRESS")
-    with _lock:
-        broker = _brokers.get(key)
-        if broker is None:
-            broker = _brokers[key] = Broker(namespace=namespace)
-    return broker
-
-
-def run_of(broker: Broker) -> bytes:
-    """The id of the broker and its run."""
-    return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
-
-
-def this_node() -> str:
-    """Ray's id of the node that this process is on."""
-    ray: Any = ensure_module("ray")
-    return str(ray.get_runtime_context().get_node_id())
-
-
-def node_broker(node: str) -> Any:
-    """The handle of a node's NodeBroker, which is made if there is none."""
-    ray: Any = ensure_module("ray")
-    key = str(ray.get_runtime_context().get_job_id()), node
-    with _lock:
-        if key in _nodes:
-            return _nodes[key]
-    from arraybridge.integrations.ray_node import NodeBroker
-
-    strategies: Any = ensure_module("ray.util.scheduling_strategies")
-    there = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-    actor = ray.remote(num_cpus=0)(NodeBroker).options(
-        name=_name_of(node), namespace=_NAMESPACE, lifetime="detached", get_if_exists=True, max_restarts=-1,
-        max_task_retries=-1, max_concurrency=1000, scheduling_strategy=there,
-    )  # fmt: skip
-    with _lock:
-        return _nodes.setdefault(key, actor.remote(node))
-
-
-def _name_of(node: str) -> str:
-    return f"arraybridge-{node}"
 
 
 def _opened(share: LocalShare) -> Bundle:

@@ -14,22 +14,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
+import threading
 import time
 import uuid
 from typing import Any, Final, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
+from arraybridge.arguments import check_text
+from arraybridge.broker.broker import Broker
 from arraybridge.broker.replica import Contents, contents_of, replica_of
 from arraybridge.broker.share import Record, Share, record_from
 from arraybridge.broker.watch import Watch
-from arraybridge.errors import BrokerError, BrokerUnavailable, ShareNotFound
-from arraybridge.integrations.ray import broker_of, node_broker, run_of
+from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
 
+_NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
 POLL_S: Final = 20.0  # an `ended` call is answered within it
 _PATIENCE_S: Final = 5.0  # with a node broker that does not answer: a killed one is back within a second or two
 _FORGOTTEN_S: Final = 6 * POLL_S  # a reader that has not called is gone
+_lock = threading.Lock()
+_brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
+_nodes: dict[tuple[str, str], Any] = {}  # handles of node brokers, by job and node
 
 
 class _Reader:
@@ -98,6 +105,7 @@ class NodeBroker:
             raise ShareNotFound(f"share {record.name!r} ended with its broker on node {self._node}", code=5)
         await self._watch(record.namespace, record.broker_id)
         known = self._readers.setdefault(reader, _Reader())
+        known.called = time.monotonic()
         known.shares.add(key)
         try:
             return await asyncio.to_thread(contents_of, Share(broker, record))
@@ -162,8 +170,9 @@ class NodeBroker:
                 for key in ended:
                     await self._drop(key)
         del self._followed[source]
-        for key in [key for key, replica in self._replicas.items() if replica.source == source]:
-            await self._drop(key)
+        lost = [key for key, replica in self._replicas.items() if replica.source == source]
+        for replica in [self._replicas.pop(key) for key in lost]:
+            await _withdraw(replica.share)
 
     async def _drop(self, key: Key) -> None:
         if key in self._pulls:
@@ -192,6 +201,61 @@ class NodeBroker:
     def _forget(self, before: float) -> None:
         for me in [me for me, reader in self._readers.items() if reader.called < before]:
             self._readers.pop(me).news.set()
+
+
+def broker_of(namespace: str) -> Broker:
+    """This process's Broker of a namespace, at the broker of this node."""
+    if not isinstance(namespace, str):
+        raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
+    check_text(namespace, "a namespace")
+    key = namespace, os.environ.get("ARRAYBRIDGE_ADDRESS")
+    with _lock:
+        broker = _brokers.get(key)
+        if broker is None:
+            broker = _brokers[key] = Broker(namespace=namespace)
+    return broker
+
+
+def run_of(broker: Broker) -> bytes:
+    """The id of the broker and its run."""
+    return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
+
+
+def this_node() -> str:
+    """Ray's id of the node that this process is on."""
+    ray: Any = ensure_module("ray")
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def node_broker(node: str) -> Any:
+    """The handle of a node's NodeBroker, which is made if there is none."""
+    ray: Any = ensure_module("ray")
+    key = str(ray.get_runtime_context().get_job_id()), node
+    with _lock:
+        if key in _nodes:
+            return _nodes[key]
+    strategies: Any = ensure_module("ray.util.scheduling_strategies")
+    there = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    actor = ray.remote(num_cpus=0)(NodeBroker).options(
+        name=_name_of(node), namespace=_NAMESPACE, lifetime="detached", get_if_exists=True, max_restarts=-1,
+        max_task_retries=-1, max_concurrency=1000, scheduling_strategy=there,
+    )  # fmt: skip
+    with _lock:
+        return _nodes.setdefault(key, actor.remote(node))
+
+
+def end_node_broker(node: str) -> None:
+    """Ends a node's NodeBroker, if there is one."""
+    ray: Any = ensure_module("ray")
+    with contextlib.suppress(ValueError):
+        ray.kill(ray.get_actor(_name_of(node), _NAMESPACE))
+    with _lock:
+        for key in [key for key in _nodes if key[1] == node]:
+            del _nodes[key]
+
+
+def _name_of(node: str) -> str:
+    return f"arraybridge-{node}"
 
 
 def _key_of(record: Record) -> Key:

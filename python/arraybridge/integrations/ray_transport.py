@@ -15,7 +15,8 @@ from arraybridge.adapters import ensure_module
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
 from arraybridge.errors import BrokerError, UnsupportedArray
-from arraybridge.integrations.ray import Share, broker_of, this_node
+from arraybridge.integrations.ray import Share
+from arraybridge.integrations.ray_node import broker_of, this_node
 
 NAME: Final = "arraybridge"
 _rdt: Any = ensure_module("ray.experimental.rdt.tensor_transport_manager")

@@ -1,0 +1,204 @@
+"""Ray with arrays in the brokers, beside plain Ray in the same run: a hop between two actors, and the next read of the array.
+
+    tests/bench/clusters_ray.py same [MIB...]       two actors of one node
+    tests/bench/clusters_ray.py hosts [MIB...]      of two hosts: network namespaces joined by a bridge; needs root
+    tests/bench/clusters_ray.py nodes [MIB...]      of two raylets of this host, by its loopback
+
+with the interpreter of build/environments/clusters (`tests/run --only clusters` makes it). Prints a line of JSON for each
+row. A hop: the producer returns its array, or a share of it; the consumer reads a byte of each page; the driver has the
+answer. Ways take turns; milliseconds, median (least to most).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/clusters"), str(ROOT / "tests/python")]
+os.environ.setdefault("ARRAYBRIDGE_DAEMON", str(ROOT / "build/release/daemon/arraybridged"))
+
+import numpy as np  # noqa: E402
+import ray_cluster  # noqa: E402, F401  sets the environment of raylets
+from hosts import hosts  # noqa: E402
+from processes import start_daemon, stop_daemon  # noqa: E402
+
+import ray  # noqa: E402
+
+WARM_UPS, ROUNDS = 2, 7
+STORE = 4 << 30
+ROOM = 6 << 30
+PORT = 6391
+
+
+class Way(NamedTuple):
+    name: str
+    framework: str
+    shared: bool  # by the brokers
+    options: dict[str, Any] = {}  # of the actors
+    access: str = "safe"
+
+
+WAYS = (
+    Way("plain numpy", "numpy", False),
+    Way("arraybridge numpy", "numpy", True),
+    Way("plain torch", "torch", False),
+    Way("torch with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "torch", False, {"runtime_env": {"env_vars": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}}),
+    Way("arraybridge torch", "torch", True),
+    Way("arraybridge torch, access=shared", "torch", True, {}, "shared"),
+    Way("plain jax", "jax", False),
+    Way("arraybridge jax", "jax", True),
+)  # fmt: skip
+# Ours, beside: the rows of an issue's list, and how much of the other's median each may take; same node, 64 and 512 MiB.
+ROWS = (
+    ("ray_torch", "arraybridge torch", "plain torch"),
+    ("ray_torch_shared_again", "arraybridge torch, access=shared", "torch with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"),
+    ("ray_jax", "arraybridge jax", "plain jax"),
+    ("ray_numpy", "arraybridge numpy", "plain numpy"),
+)
+
+
+@ray.remote(num_cpus=0)
+class Stage:
+    """Makes arrays, or reads them."""
+
+    def __init__(self, way: Way, mebibytes: int) -> None:
+        self.way = way
+        array = np.full(mebibytes << 18, 1, "f4")
+        if way.framework == "torch":
+            import torch
+
+            self.array: Any = torch.from_numpy(array)
+        elif way.framework == "jax":
+            import jax
+
+            self.array = jax.numpy.asarray(array)
+        else:
+            self.array = array
+
+    def ready(self) -> None:
+        if self.way.shared:
+            import arraybridge.integrations.ray as abr
+
+            abr.put(np.ones(1)).get()
+
+    def make(self) -> Any:
+        import arraybridge.integrations.ray as abr
+
+        return abr.put(self.array) if self.way.shared else self.array
+
+    def read(self, array: Any) -> float:
+        if self.way.shared:
+            wishes = {"access": self.way.access} if self.way.access != "safe" else {}
+            array = array.get(self.way.framework, **wishes)
+        return float(np.asarray(array)[::1024].sum())
+
+
+def measured(way: Way, mebibytes: int, there: str) -> Iterator[tuple[float, float]]:
+    """Milliseconds of a hop, and of the next read, for ever."""
+    producer = Stage.options(resources={"a": 0.01}, **way.options).remote(way, mebibytes)
+    consumer, second = (Stage.options(resources={there: 0.01}, **way.options).remote(way, 0) for _ in range(2))
+    ray.get([each.ready.remote() for each in (producer, consumer, second)])
+    wanted = float(mebibytes << 8)
+    while True:
+        begun = time.perf_counter()
+        made = producer.make.remote()
+        assert ray.get(consumer.read.remote(made)) == wanted
+        hop = time.perf_counter()
+        assert ray.get(second.read.remote(made)) == wanted
+        yield (hop - begun) * 1e3, (time.perf_counter() - hop) * 1e3
+        del made
+
+
+def compared(sizes: list[int], there: str, brokers: list[Any]) -> None:
+    for mebibytes in sizes:
+        runs = {way.name: measured(way, mebibytes, there) for way in WAYS}
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+        for number in range(WARM_UPS + ROUNDS):
+            for name, run in runs.items():
+                took = next(run)
+                if number >= WARM_UPS:
+                    taken[name].append(took)
+                time.sleep(0.2)  # what the hop before left is collected
+        hops = {name: statistics.median(hop for hop, _ in each) for name, each in taken.items()}
+        again = {name: statistics.median(next_ for _, next_ in each) for name, each in taken.items()}
+        for name, each in taken.items():
+            spread = [round(extreme, 1) for extreme in (min(each)[0], max(each)[0])]
+            print(json.dumps({"way": name, "mib": mebibytes, "hop_ms": round(hops[name], 1), "spread_ms": spread, "again_ms": round(again[name], 1)}))
+        for row, ours, other in ROWS:
+            of = again if row.endswith("again") else hops
+            print(json.dumps({"row": row, "mib": mebibytes, "ratio": round(of[ours] / of[other], 3), "ms": round(of[ours], 1), "beside": other}), flush=True)
+        del runs, run
+        for number in range(300):
+            left = [(broker.stats()["shares"], broker.stats()["leases"]) for broker in brokers]
+            if left == [(0, 0)] * len(brokers):
+                break
+            time.sleep(0.1)
+        print(json.dumps({"row": "ray_left", "mib": mebibytes, "shares_and_leases": left}), flush=True)
+
+
+@contextlib.contextmanager
+def cluster(directories: list[str], how: str) -> Iterator[str]:
+    """A cluster of one node for each of these brokers; its address."""
+    with contextlib.ExitStack() as stack:
+        made: list[Any] = stack.enter_context(hosts(len(directories))) if how == "hosts" else [None] * len(directories)
+        sessions = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp"))
+        head = f"{made[0].address if made[0] else '127.0.0.1'}:{PORT}"
+        for number, (directory, host) in enumerate(zip(directories, made, strict=True)):
+            where = ["--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false"] if number == 0 else ["--address", head]
+            words = [
+                str(Path(sys.executable).parent / "ray"), "start", *where, "--num-cpus", "8", "--object-store-memory", str(STORE),
+                "--node-ip-address", host.address if host else "127.0.0.1", "--resources", json.dumps({"ab"[number]: 100}), "--disable-usage-stats",
+            ]  # fmt: skip
+            environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": directory}
+            started = host.start(words, env=environment) if host else subprocess.Popen(words, env=environment)
+            assert started.wait() == 0
+        try:
+            yield head
+        finally:
+            subprocess.run([str(Path(sys.executable).parent / "ray"), "stop", "--force"], check=False, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    how, *words = sys.argv[1:]
+    sizes = [int(word) for word in words if word.isdecimal()] or [64, 512]
+    if "--inside" in words:
+        at = words.index("--inside")
+        inside(how, sizes, words[at + 1], words[at + 2 :])
+        return
+    with tempfile.TemporaryDirectory(prefix="ab-") as temp, contextlib.ExitStack() as stack:
+        directories = [f"{temp}/{name}" for name in ("a" if how == "same" else "ab")]
+        for directory in directories:
+            Path(directory).mkdir()
+            daemon = start_daemon(directory, "--log-level", "error", "--host-capacity", str(ROOM), "--orphan-grace", "2s")
+            stack.callback(stop_daemon, daemon)
+        head = stack.enter_context(cluster(directories, how))
+        words = [sys.executable, __file__, how, *map(str, sizes), "--inside", head, *directories]
+        found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.split() if how == "hosts" else []
+        namespace = next((name for name in found if name.startswith(f"ab-{os.getpid():x}-1")), None)
+        prefix = ["ip", "netns", "exec", namespace] if namespace else []
+        subprocess.run([*prefix, *words], env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0]}, check=True)
+
+
+def inside(how: str, sizes: list[int], head: str, directories: list[str]) -> None:
+    import arraybridge
+    import arraybridge.integrations.ray as abr
+
+    ray.init(address=head, log_to_driver=False)
+    abr.start()
+    brokers = [arraybridge.Broker(directory, start="never") for directory in directories]
+    compared(sizes, "a" if how == "same" else "b", brokers)
+    abr.stop()
+
+
+if __name__ == "__main__":
+    main()

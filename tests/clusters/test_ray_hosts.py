@@ -1,0 +1,91 @@
+"""Ray on two hosts with addresses of their own, started by `ray start`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+import ray_cluster  # noqa: E402, F401  sets the environment of raylets
+from hosts import Host, hosts, why_not  # noqa: E402
+from processes import start_daemon, stop_daemon  # noqa: E402
+
+RAY = Path(sys.executable).parent / "ray"
+PORT = 6390
+COUNT = 1 << 21
+
+# Makes arrays on each host, reads each on both, and reports what the brokers have while they are held and after.
+DRIVER = """
+import gc, json, sys, time
+import numpy as np
+import ray
+import arraybridge, arraybridge.integrations.ray as abr
+from ray_tasks import Holder, made, on, read
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+addresses = abr.start()
+brokers = [arraybridge.Broker(directory) for directory in sys.argv[2:]]
+count = int(sys.argv.pop())
+shares = [ray.get(made.options(**on(name)).remote(count)) for name in "ab"]
+totals = [ray.get(read.options(**on(name)).remote(share))[0] for share in shares for name in "ab" for _ in range(2)]
+held = [len(broker.list()) for broker in brokers]
+del shares
+gc.collect()
+deadline = time.monotonic() + 30
+while any(broker.list() or broker.stats()["leases"] for broker in brokers) and time.monotonic() < deadline:
+    time.sleep(0.05)
+left = [[broker.stats()["shares"], broker.stats()["leases"]] for broker in brokers]
+hosts = {each["NodeManagerAddress"] for each in ray.nodes()}
+print(json.dumps({"totals": totals, "held": held, "left": left, "hosts": sorted(hosts), "brokers": sorted(addresses.values())}))
+abr.stop()
+"""
+
+
+@pytest.fixture
+def two() -> Iterator[list[Host]]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with hosts(2) as made:
+        yield made
+
+
+def start_ray(host: Host, directory: str, *words: str) -> None:
+    """A raylet on this host, with its broker."""
+    command = [
+        str(RAY), "start", *words, "--node-ip-address", host.address, "--num-cpus", "4", "--object-store-memory", str(300 << 20),
+        "--disable-usage-stats",
+    ]  # fmt: skip
+    started = host.start(command, env={**os.environ, "ARRAYBRIDGE_ADDRESS": directory}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said, _ = started.communicate()
+    assert started.returncode == 0, said
+
+
+def test_two_hosts(two: list[Host]) -> None:
+    with tempfile.TemporaryDirectory(prefix="ab-") as temp, tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as sessions:
+        directories = [f"{temp}/{name}" for name in "ab"]
+        for directory in directories:
+            Path(directory).mkdir()
+        daemons = [start_daemon(directory, "--log-level", "warn", "--orphan-grace", "2s") for directory in directories]
+        head = f"{two[0].address}:{PORT}"
+        start_ray(two[0], directories[0], "--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false", "--resources", '{"a": 100}')
+        start_ray(two[1], directories[1], "--address", head, "--resources", '{"b": 100}')
+        driver = two[0].start(
+            [sys.executable, "-c", DRIVER, head, *directories, str(COUNT)],
+            env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0]}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        output, errors = driver.communicate(timeout=120)
+        assert driver.returncode == 0, errors
+        found = json.loads(output.splitlines()[-1])
+        assert found["totals"] == [float(np.arange(COUNT, dtype="f4").sum())] * 8
+        assert found["held"] == [2, 2] and found["left"] == [[0, 0], [0, 0]]
+        assert found["hosts"] == [host.address for host in two] and found["brokers"] == directories
+        for daemon in daemons:
+            assert stop_daemon(daemon) == 0

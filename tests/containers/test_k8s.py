@@ -22,6 +22,8 @@ yaml = pytest.importorskip("yaml")
 DEPLOY = ROOT / "deploy/k8s"
 CONTAINERFILE = (ROOT / "deploy/container/Containerfile").read_text()
 STAGES = list(yaml.safe_load_all((DEPLOY / "stages.yaml").read_text()))
+RAY = yaml.safe_load((DEPLOY / "ray.yaml").read_text())
+RAY_PODS = [group["template"]["spec"] for group in (RAY["spec"]["headGroupSpec"], *RAY["spec"]["workerGroupSpecs"])]
 HOST = {"hostPID", "hostIPC", "hostNetwork", "hostUsers", "shareProcessNamespace"}
 NOBODY_ELSE = 61003
 
@@ -49,7 +51,7 @@ def directory_of(pod: Any) -> str:
 
 
 def test_broker_and_stages_share_one_directory_and_no_namespace_of_the_host(broker: Any) -> None:
-    pods = [broker, *(stage["spec"] for stage in STAGES)]
+    pods = [broker, *(stage["spec"] for stage in STAGES), *RAY_PODS]
     assert {directory_of(pod) for pod in pods} == set(re.findall(r"^VOLUME (.*)$", CONTAINERFILE, re.MULTILINE))
     for pod in pods:
         assert not HOST & set(pod)
@@ -57,8 +59,8 @@ def test_broker_and_stages_share_one_directory_and_no_namespace_of_the_host(brok
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
             assert "privileged" not in container["securityContext"]
-    for stage in STAGES:
-        assert stage["spec"]["containers"][0]["env"] == [{"name": "ARRAYBRIDGE_ADDRESS", "value": directory_of(broker)}]
+    for pod in pods[1:]:
+        assert pod["containers"][0]["env"] == [{"name": "ARRAYBRIDGE_ADDRESS", "value": directory_of(broker)}]
 
 
 def test_the_users_are_the_images(broker: Any) -> None:
@@ -67,9 +69,9 @@ def test_the_users_are_the_images(broker: Any) -> None:
     assert (container["securityContext"]["runAsUser"], container["securityContext"]["runAsGroup"]) == (int(uid), int(gid))
     (first,) = broker["initContainers"]
     assert first["command"] == ["install", "-d", "-o", uid, "-g", gid, "-m", "0751", directory_of(broker)]
-    for stage in STAGES:
-        assert stage["spec"]["securityContext"]["supplementalGroups"] == [int(gid)]
-    assert len({stage["spec"]["securityContext"]["runAsUser"] for stage in STAGES}) == 1
+    for pods in [stage["spec"] for stage in STAGES], RAY_PODS:
+        assert [pod["securityContext"]["supplementalGroups"] for pod in pods] == [[int(gid)]] * len(pods)
+        assert len({pod["securityContext"]["runAsUser"] for pod in pods}) == 1
 
 
 def test_the_daemon_accepts_the_pods_settings(broker: Any, tmp_path: Path) -> None:
@@ -87,6 +89,29 @@ def test_the_daemon_accepts_the_pods_settings(broker: Any, tmp_path: Path) -> No
     assert f'listen = "0.0.0.0:{port["containerPort"]}"' in printed.stdout
     (drain,) = re.findall(r'^drain_timeout = "(\d+)s"', printed.stdout, re.MULTILINE)
     assert broker["terminationGracePeriodSeconds"] > int(drain)
+
+
+def test_kubernetes_knows_every_field() -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    checked = [document(f"{name}.yaml") for name in ("namespace", "configuration", "daemonset")] + STAGES
+    checked += [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ray"}, "spec": pod} for pod in RAY_PODS]
+    for each in checked:
+        validate.validate(each, "1.37", strict=True)
+    with pytest.raises(validate.ValidationError):
+        validate.validate({**STAGES[0], "spec": {**STAGES[0]["spec"], "hostpid": True}}, "1.37", strict=True)
+
+
+def test_the_ray_cluster_is_of_the_supported_version() -> None:
+    """Of KubeRay's own fields; nothing here has its schema."""
+    assert (RAY["apiVersion"], RAY["kind"]) == ("ray.io/v1", "RayCluster")
+    assert set(RAY["spec"]) == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
+    assert f"ray=={RAY['spec']['rayVersion']}\n" in (ROOT / "deploy/requirements/clusters.txt").read_text()
+    for group in RAY["spec"]["headGroupSpec"], *RAY["spec"]["workerGroupSpecs"]:
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+    for pod in RAY_PODS:
+        assert pod["containers"][0]["image"].startswith(f"rayproject/ray:{RAY['spec']['rayVersion']}")
+    for group in RAY["spec"]["workerGroupSpecs"]:
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"] and group["groupName"]
 
 
 def test_its_probe_is_that_of_the_image(broker: Any) -> None:

@@ -24,6 +24,7 @@ os.environ.update(
     }
 )
 PATIENCE_S = 30.0  # a watchdog against hangs, not a limit on speed
+STORE_BYTES = 300 << 20  # of each raylet
 GRACE_S = 2  # orphan_grace of the brokers
 
 
@@ -45,7 +46,7 @@ class Node:
         self.flags = ["--log-level", "warn", "--orphan-grace", f"{GRACE_S}s", *(["--keeper"] if kept else [])]
         self.daemon = start_daemon(self.directory, *self.flags)
         os.environ["ARRAYBRIDGE_ADDRESS"] = self.directory
-        self.raylet = cluster.add_node(num_cpus=4, object_store_memory=300 << 20, resources={name: 100}, include_dashboard=False)
+        self.raylet = cluster.add_node(num_cpus=4, object_store_memory=STORE_BYTES, resources={name: 100}, include_dashboard=False)
         self.broker = arraybridge.Broker(self.directory, start="never")
 
     @property

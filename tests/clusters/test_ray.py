@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from ray_cluster import Node, Nodes, eventually  # noqa: E402
+from ray_cluster import STORE_BYTES, Node, Nodes, eventually  # noqa: E402
 from ray_tasks import Holder, made, memory_of, on, read  # noqa: E402
 
 import arraybridge  # noqa: E402
@@ -82,6 +82,17 @@ def test_a_node_receives_a_share_once(nodes: Nodes) -> None:
     assert {total for total, _, _ in ray.get([read.options(**on("b")).remote(share) for _ in range(6)])} == {16.0 * MIB}
     assert pulls(nodes["b"]) == before + 1
     assert nodes["b"].left()[0] == 1
+
+
+def test_a_share_larger_than_the_object_store(nodes: Nodes) -> None:
+    share = abr.put([np.full(150 * MIB, 1, "u1"), np.ones(7), np.zeros(0), np.full(210 * MIB, 2, "u1")])
+
+    @ray.remote
+    def sums(share: Any) -> list[float]:
+        return [float(array.sum()) for array in share.get()]
+
+    assert share.nbytes > STORE_BYTES
+    assert ray.get(sums.options(**on("b")).remote(share)) == [150.0 * MIB, 7, 0, 420.0 * MIB]
 
 
 def test_trees_bundles_and_what_numpy_lacks(nodes: Nodes) -> None:

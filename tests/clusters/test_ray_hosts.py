@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("ray")
 import ray_cluster  # noqa: E402, F401  sets the environment of raylets
 from hosts import Host, hosts, why_not  # noqa: E402
-from processes import start_daemon, stop_daemon  # noqa: E402
+from processes import ROOT, start_daemon, stop_daemon  # noqa: E402
 
 RAY = Path(sys.executable).parent / "ray"
 PORT = 6390
@@ -32,8 +32,8 @@ from ray_tasks import Holder, made, on, read
 
 ray.init(address=sys.argv[1], log_to_driver=False)
 addresses = abr.start()
-brokers = [arraybridge.Broker(directory) for directory in sys.argv[2:]]
 count = int(sys.argv.pop())
+brokers = [arraybridge.Broker(directory) for directory in sys.argv[2:]]
 shares = [ray.get(made.options(**on(name)).remote(count)) for name in "ab"]
 totals = [ray.get(read.options(**on(name)).remote(share))[0] for share in shares for name in "ab" for _ in range(2)]
 held = [len(broker.list()) for broker in brokers]
@@ -89,3 +89,14 @@ def test_two_hosts(two: list[Host]) -> None:
         assert found["hosts"] == [host.address for host in two] and found["brokers"] == directories
         for daemon in daemons:
             assert stop_daemon(daemon) == 0
+
+
+def test_the_example_of_the_readme() -> None:
+    """Stages of NumPy, torch and JAX on two nodes."""
+    pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    environment = {name: value for name, value in os.environ.items() if name != "ARRAYBRIDGE_ADDRESS"}
+    program = [sys.executable, str(ROOT / "deploy/demo/ray_stages.py"), "--frames", "6"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "12 answers of 6 frames" in done.stdout and "nothing is left" in done.stdout

@@ -40,17 +40,56 @@ def contents_of(share: Share) -> Contents:
 
 
 def replica_of(broker: Broker, contents: Contents) -> Share:
-    """A new share of this broker, without a name, with a copy of these bytes; its namespace is that of the Broker. It ends
-    as `put` without a name says.
+    """A new share of this broker, without a name, with a copy of these bytes.
 
     Raises:
-        OutOfMemory: no room until `timeout_s`. InvalidRequest: the parts do not fit the description.
+        As ReplicaWriter.
     """
-    record = record_from(contents.record)
-    options = _core.PutOptions(structure=record.structure, metadata=record.metadata, note=notes.cut("replica place"))
-    specs = [(dtype, code, shape) for dtype, code, shape, _, _ in record.arrays]
-    info = broker._connection.ask(lambda core: _published(core, specs, contents, options))
-    return Share(broker, info)
+    writer = ReplicaWriter(broker, contents.record)
+    for part in contents.parts:
+        writer.write(part)
+    return writer.publish()
+
+
+class ReplicaWriter:
+    """A replica that is being written, piece after piece. It has no name, and ends as `put` without a name says; its
+    namespace is that of the Broker.
+
+    Raises:
+        OutOfMemory: no room until `timeout_s`. InvalidRequest: the pieces do not fit the description.
+    """
+
+    def __init__(self, broker: Broker, fields: tuple[Any, ...]) -> None:
+        record = record_from(fields)
+        note = notes.cut("replica place")
+        specs = [(dtype, code, shape) for dtype, code, shape, _, _ in record.arrays]
+        self._broker = broker
+        self._options = _core.PutOptions(structure=record.structure, metadata=record.metadata, note=note, note_in_place=note)
+        self._placement = broker._connection.ask(lambda core: core.empty(specs, "", self._options))
+        rooms = [_bytes_of(view) for view in self._placement.views]
+        self._rooms = [room for room in rooms if room.nbytes]  # those that are not full
+        self._filled = 0  # bytes of the first of them
+
+    def write(self, piece: Any) -> None:
+        """The next bytes, of one array: one-dimensional, uint8."""
+        if not piece.nbytes:
+            return
+        if not self._rooms or piece.nbytes > self._rooms[0].nbytes - self._filled:
+            raise InvalidRequest(f"a piece of {piece.nbytes} bytes does not fit into the share that its description says")
+        self._rooms[0][self._filled : self._filled + piece.nbytes] = piece
+        self._filled += piece.nbytes
+        if self._filled == self._rooms[0].nbytes:
+            del self._rooms[0]
+            self._filled = 0
+
+    def publish(self) -> Share:
+        """The share, when all bytes are written."""
+        if self._rooms:
+            lack = sum(room.nbytes for room in self._rooms) - self._filled
+            raise InvalidRequest(f"{lack} bytes are missing of the share that the description says")
+        info = self._broker._connection.ask(lambda core: core.publish(self._placement, "", self._options))
+        assert info is not None
+        return Share(self._broker, info)
 
 
 def forward_of(share: Share, name: str = "", lifetime_s: float = 0.0) -> Share:
@@ -72,19 +111,6 @@ def forward_of(share: Share, name: str = "", lifetime_s: float = 0.0) -> Share:
     info, _ = broker._connection.ask(lambda core: core.put(name, views, options))
     assert info is not None
     return Share(broker, info)
-
-
-def _published(core: _core.Core, specs: Any, contents: Contents, options: _core.PutOptions) -> _core.ShareInfo:
-    placement = core.empty(specs, "", options)
-    rooms = [_bytes_of(view) for view in placement.views]
-    sizes, wanted = [part.nbytes for part in contents.parts], [room.nbytes for room in rooms]
-    if sizes != wanted:
-        raise InvalidRequest(f"the parts of a share have {sizes} bytes, its description says {wanted}")
-    for room, part in zip(rooms, contents.parts, strict=True):
-        room[...] = part
-    info = core.publish(placement, "", options)
-    assert info is not None
-    return info
 
 
 def _bytes_of(view: _core.View) -> Any:

@@ -18,13 +18,14 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.arguments import check_text
 from arraybridge.broker.broker import Broker
-from arraybridge.broker.replica import Contents, contents_of, replica_of
+from arraybridge.broker.replica import ReplicaWriter, contents_of
 from arraybridge.broker.share import Record, Share, record_from
 from arraybridge.broker.watch import Watch
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
@@ -33,6 +34,8 @@ _NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
 POLL_S: Final = 20.0  # an `ended` call is answered within it
 _PATIENCE_S: Final = 5.0  # with a node broker that does not answer: a killed one is back within a second or two
+PIECE_BYTES: Final = 32 << 20
+_PIECES_MAX: Final = 4  # of one share, in the object stores
 _FORGOTTEN_S: Final = 6 * POLL_S  # a reader that has not called is gone
 _lock = threading.Lock()
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
@@ -96,8 +99,10 @@ class NodeBroker:
             task.add_done_callback(lambda _: self._pulls.pop(key, None))
         return await asyncio.shield(task)
 
-    async def read(self, fields: tuple[Any, ...], reader: str) -> Contents:
-        """The bytes of a share of this node, for another one."""
+    async def read(self, fields: tuple[Any, ...], reader: str) -> AsyncIterator[Any]:
+        """The bytes of a share of this node, for another one: arrays of uint8, in pieces that Ray's object stores have room
+        for, also where the share is larger than they are.
+        """
         record = record_from(fields)
         key = _key_of(record)
         broker = broker_of(record.namespace)
@@ -108,10 +113,13 @@ class NodeBroker:
         known.called = time.monotonic()
         known.shares.add(key)
         try:
-            return await asyncio.to_thread(contents_of, Share(broker, record))
+            contents = await asyncio.to_thread(contents_of, Share(broker, record))
         except BaseException:
             known.shares.discard(key)
             raise
+        for part in contents.parts:
+            for first in range(0, part.nbytes, PIECE_BYTES):
+                yield part[first : first + PIECE_BYTES]
 
     async def ended(self, reader: str) -> list[Key] | None:
         """Which of the shares that a node has read have ended; after POLL_S none. None: that is not known any more."""
@@ -129,8 +137,7 @@ class NodeBroker:
 
     async def _pulled(self, key: Key, record: Record, source: str) -> Share:
         try:
-            contents = await self._read(record, source)
-            share = await asyncio.to_thread(replica_of, broker_of(record.namespace), contents)
+            share = await self._moved_from(record, source)
             if key in self._ended_early:
                 await _withdraw(share)
                 raise ShareNotFound(f"share {record.name!r} ended while it was moved from node {source}", code=5)
@@ -143,13 +150,12 @@ class NodeBroker:
             self._followed[source] = asyncio.ensure_future(self._follow(source))
         return share
 
-    async def _read(self, record: Record, source: str) -> Contents:
+    async def _moved_from(self, record: Record, source: str) -> Share:
         errors: Any = ensure_module("ray.exceptions")
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                # Ray itself would repeat it until it calls the node dead, which takes 15 s.
-                return Contents(*await node_broker(source).read.options(max_task_retries=0).remote(tuple(record), self._me))
+                return await self._moved_once(record, source)
             except errors.RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
             except errors.ActorUnavailableError as error:
@@ -160,6 +166,16 @@ class NodeBroker:
                 what = f"share {record.name!r} is lost with node {source}: put the array again"
                 raise ShareNotFound(f"{what} ({type(error).__name__})", code=5) from None
             await asyncio.sleep(0.2)
+
+    async def _moved_once(self, record: Record, source: str) -> Share:
+        writer = await asyncio.to_thread(ReplicaWriter, broker_of(record.namespace), tuple(record))
+        # Ray itself would repeat it until it calls the node dead, which takes 15 s.
+        read = node_broker(source).read.options(
+            num_returns="streaming", max_task_retries=0, _generator_backpressure_num_objects=_PIECES_MAX
+        )
+        async for piece in read.remote(tuple(record), self._me):
+            await asyncio.to_thread(writer.write, await piece)
+        return await asyncio.to_thread(writer.publish)
 
     async def _follow(self, source: str) -> None:
         """Withdraws the replicas of a source's shares as they end there, and all of them when the source is lost."""

@@ -79,7 +79,7 @@ def seen_tree(share: Any) -> tuple[float, list[int], int, str, bytes, list[str]]
 
 def seen_bundle(share: Any) -> tuple[list[str], float, float]:
     opened = share.open()
-    return sorted(opened), float(opened.numpy()["w"].sum()), float(opened.torch()["b"].sum())
+    return sorted(opened), float(opened.numpy()["w"].sum()), float(memoryview(opened["b"])[0])
 
 
 def seen(share: Any, framework: str = "numpy") -> tuple[float, int, Place]:
@@ -95,6 +95,19 @@ def total(share: Any) -> float:
 
 def sum_of_all(*shares: Any) -> float:
     return sum(map(total, shares))
+
+
+def nested() -> Any:
+    """A Share in an object that Dask pickles whole."""
+    return {"loss": 0.5, "weights": made()}
+
+
+def total_of_nested(result: dict[str, Any]) -> float:
+    return total(result["weights"])
+
+
+def reference_to(share: Any) -> Any:
+    return share.ticket().plain
 
 
 def same(share: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import gc
 import json
 import os
@@ -224,6 +225,30 @@ def test_a_replica_survives_the_retirement_of_its_producer(cluster: Cluster, ext
     assert [cluster.on(name, tasks.total, share).result() for name in ("a2", "b1", "a1")] == [SIZE] * 3
 
 
+def test_a_share_inside_another_result(cluster: Cluster, extra: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    future = cluster.on("extra", tasks.nested)
+    assert [cluster.on(name, tasks.total_of_nested, future).result() for name in ("a1", "b1")] == [SIZE, SIZE]
+    assert cluster.shares("a") == 2 and future.result()["weights"].held
+    cluster.client.retire_workers([cluster.workers["extra"]], close_workers=True)
+    extra.wait()
+    assert [cluster.on(name, tasks.total_of_nested, future).result() for name in ("a1", "b1", "b2")] == [SIZE] * 3
+    # A worker's pickles, of which one may be its disk's, have the bytes; a scheduler may pass them on.
+    pickled = cluster.on("a1", pickle.dumps, future).result()
+    del future
+    until(lambda: cluster.shares("a") == cluster.shares("b") == 0)
+    for protocol in (4, 5):
+        passed = pickle.loads(pickle.dumps(pickle.loads(pickled), protocol))
+        assert not passed["weights"].held and cluster.shares("a") == 0
+        assert tasks.total_of_nested(passed) == SIZE
+        passed.clear()
+        until(lambda: cluster.shares("a") == 0)
+
+
+def test_copies_are_the_object(cluster: Cluster) -> None:
+    share = abd.put(np.ones(3))
+    assert copy.copy(share) is share and copy.deepcopy([share])[0] is share
+
+
 def test_any_replica_may_be_the_last(cluster: Cluster) -> None:
     share = cluster.on("a1", tasks.made)
     assert [cluster.on(name, tasks.total, share).result() for name in ("a2", "b1")] == [SIZE, SIZE]
@@ -282,14 +307,14 @@ def test_a_share_inside_arguments_is_pulled_from_its_worker(cluster: Cluster) ->
 
 def test_a_client_pulls_through_the_scheduler(cluster: Cluster) -> None:
     future = cluster.on("b1", tasks.made)
-    ticket = cluster.on("b1", pickle.dumps, future).result()
-    share = pickle.loads(ticket)
+    ticket = cluster.on("b1", tasks.reference_to, future).result()
+    share = dask_share.unpickled(ticket)
     assert not share.held
     assert share.get().sum() == SIZE and share.held
     del future, share
     until(lambda: cluster.shares("a") == cluster.shares("b") == 0)
     with pytest.raises(BrokerUnavailable, match="does not have it any more"):
-        pickle.loads(ticket).get()
+        dask_share.unpickled(ticket).get()
 
 
 def test_a_share_whose_maker_dropped_it(cluster: Cluster) -> None:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
+from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.replica import forward_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
-from arraybridge.errors import BrokerUnavailable, InvalidRequest
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
 from arraybridge.integrations import dask_peers as peers
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def put(array: Any, *, broker: Broker | None = None, metadata: bytes | None = No
 
     Raises:
         FrameworkNotAvailable: distributed is not installed, or older than 2026.8.
-        BrokerUnavailable: this host has no broker, and none may be started. Other errors of `Broker.put`.
+        BrokerUnavailable: this host has no broker, and none may be started. UnsupportedArray: it lies on a GPU. Other errors of
+            `Broker.put`.
 
     Example:
         >>> future = client.submit(abd.put, np.ones((2, 3)))
@@ -119,6 +121,10 @@ async def _started(client: Any, run: bytes) -> dict[str, str]:
 
 
 def _owned(module: Any, share: LocalShare) -> Share:
+    if share.device != HOST:
+        if share.unnamed:
+            share.withdraw()
+        raise UnsupportedArray("share", "Dask", "place", f"it lies on {named(share.device)}: Dask moves arrays of host memory")
     record = record_of(share._record, share.broker_id)
     owned: Share = module.Share(module.Ticket(record, (record.broker_id, record.namespace, record.id), ""), share)
     return owned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -30,6 +31,15 @@ runs: dict[str, bytes] = {}  # addresses of workers and the runs of their broker
 _workers: weakref.WeakSet[Any] = weakref.WeakSet()  # of this process
 _brokers: dict[str, Broker] = {}  # by namespace
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    # A thread of the parent, which does not exist here, may have held it.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def broker_of(namespace: str) -> Broker:
@@ -63,6 +73,12 @@ def own_worker() -> Any:
         return next(iter(_workers), None)
 
 
+def in_worker() -> bool:
+    """True if Dask runs a worker in this process."""
+    kind: Any = ensure_module("distributed").Worker
+    return own_worker() is not None or bool(getattr(kind, "_instances", ()))
+
+
 def reads(run: bytes, context: dict[str, Any] | None) -> bool:
     """True if the recipient of a message is known to have the broker of this run. `context`: as Dask's serialization gives it;
     None for a file.
@@ -81,7 +97,7 @@ def pulled(address: str, origin: tuple[bytes, str, int], name: str) -> Any:
     Raises:
         BrokerUnavailable: the worker is gone, does not have it any more, or has no plugin.
     """
-    what = f"share {name!r} is in the broker of another host"
+    what = f"share {name!r} is in another broker than this host's"
     if not address or is_own(address):
         raise BrokerUnavailable(f"{what}, and no worker is known to have it: {WAY}", code=_UNAVAILABLE)
     try:

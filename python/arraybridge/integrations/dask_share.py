@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import pickle
 import queue
 import threading
 import weakref
@@ -67,9 +68,9 @@ class Share:
     Each object owns a share of its own in its host's broker, without a name; several of them on one host have the same
     bytes. It is withdrawn when Dask, or the user, drops the object; arrays that were made of it stay valid.
 
-    To a process with the same broker goes a reference, to any other the bytes. An object that was pickled otherwise, for
-    instance inside the arguments of a task, refers to the share of its maker until it is first used here: the maker must
-    have kept it until then.
+    To a process with the same broker goes a reference, to any other the bytes. An object that a client pickled, for instance
+    inside the arguments of a task, refers to the share of its maker until it is first used here: the maker must have kept it
+    until then.
     """
 
     __slots__ = ("__weakref__", "_frames", "_lock", "_own", "_ticket")
@@ -146,8 +147,20 @@ class Share:
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return "arraybridge.Share", *self._ticket.origin
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return unpickled, (self.ticket().plain,)
+    def __copy__(self) -> Share:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Share:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # Dask pickles whole an object that contains a Share: a worker's results, which it then drops. They carry what `dump`
+        # would send. A client pickles arguments, which carry a reference.
+        told = peers.recipient.get()
+        carries = peers.in_worker() if told is None else self._own is not None and told != self._own.broker_id
+        parts = self._parts() if carries or self._frames is not None else None
+        buffers = None if parts is None else [pickle.PickleBuffer(part) if protocol >= 5 else bytes(part) for part in parts]
+        return unpickled, (self.ticket().plain, buffers, told is not None)
 
     def __repr__(self) -> str:
         arrays = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
@@ -162,6 +175,11 @@ class Share:
         weakref.finalize(self, withdrawals.add, own, *others)
         with _lock:
             _held.add(self)
+
+    def _parts(self) -> list[Any] | None:
+        """The bytes of each array; None: they are elsewhere."""
+        with self._lock:
+            return self._frames if self._own is None else [memoryview(part) for part in contents_of(self._own).parts]
 
     def _find(self) -> bool:
         """Adopts a share over the sender's bytes in the same broker, or of those that came with it. False: there are none."""
@@ -189,9 +207,14 @@ class Share:
         self._adopt(forward_of(pulled.local()))
 
 
-def unpickled(plain: tuple[Any, ...]) -> Share:
-    """A Share from a pickle. Uses no broker, because schedulers unpickle objects that they never read."""
-    return Share(ticket_from(plain))
+def unpickled(plain: tuple[Any, ...], buffers: list[Any] | None = None, at_once: bool = False) -> Share:
+    """A Share from a pickle. Uses no broker but `at_once`, because schedulers unpickle objects that they never read."""
+    share = Share(ticket_from(plain), frames=None if buffers is None else [memoryview(buffer).cast("B") for buffer in buffers])
+    if at_once:
+        # Dask may drop the sender's. If there can be none, the first use raises the reason.
+        with contextlib.suppress(BrokerError):
+            share._find()
+    return share
 
 
 def holds_any() -> bool:
@@ -209,21 +232,13 @@ def held_here(origin: Origin) -> Share | None:
 def dump(share: Share, context: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[Any]]:
     """Dask's serialization: a ticket for a process with the same broker, and for any other, and for a file, the bytes, too."""
     is_here = share._find()
-    header: dict[str, Any] = {"ticket": share.ticket().plain, "bytes": False}
-    if not is_here or peers.reads(share.local().broker_id, context):
-        return header, []
-    return {**header, "bytes": True}, [memoryview(part) for part in contents_of(share.local()).parts]
+    parts = None if not is_here or peers.reads(share.local().broker_id, context) else share._parts()
+    return {"ticket": share.ticket().plain, "bytes": parts is not None}, parts or []
 
 
 def load(header: dict[str, Any], frames: list[Any]) -> Share:
-    """The Share of `dump`. It has a share of its own at once, because Dask may drop the sender's; if that is not possible, its
-    first use raises the reason.
-    """
-    parts = [memoryview(frame).cast("B") for frame in frames] if header["bytes"] else None
-    share = Share(ticket_from(header["ticket"]), frames=parts)
-    with contextlib.suppress(BrokerError):
-        share._find()
-    return share
+    """The Share of `dump`."""
+    return unpickled(header["ticket"], frames if header["bytes"] else None, at_once=True)
 
 
 def _published(broker: Broker, contents: Contents, origin: Origin) -> list[LocalShare]:
@@ -304,6 +319,15 @@ def _withdraw(shares: tuple[LocalShare, ...]) -> None:
 _held: weakref.WeakSet[Share] = weakref.WeakSet()
 _lock = threading.RLock()
 _current: _Withdrawals | None = None
+
+
+def _after_fork() -> None:
+    # A thread of the parent, which does not exist here, may have held it.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _withdrawals() -> _Withdrawals:

@@ -22,6 +22,7 @@ _distributed: Any = ensure_module("distributed")
 _done: Any = ensure_module("distributed.core").Status.dont_reply
 _CLIENTS: Final = "arraybridge_clients"  # an attribute of the handler: runs by the plugin's name
 _KNOWN_SECONDS: Final = 10.0
+_KNOWN_MAX: Final = 4096
 _ASKED_SECONDS_MAX: Final = 10.0
 
 
@@ -63,17 +64,29 @@ async def _broker() -> dict[str, Any]:
         return {"run": _ELSEWHERE}
 
 
+class _Told:
+    """A connection whose messages are for the broker of a run."""
+
+    def __init__(self, comm: Any, run: bytes) -> None:
+        self._comm, self._run = comm, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+    async def write(self, *message: Any, **options: Any) -> Any:
+        # Only here: meanwhile Dask may write other objects to its disk.
+        token = peers.recipient.set(self._run)
+        try:
+            return await self._comm.write(*message, **options)
+        finally:
+            peers.recipient.reset(token)
+
+
 async def _pull(comm: Any, origin: tuple[bytes, str, int]) -> Any:
     """The handler of `peers.PULL`: the Share with its bytes."""
     share = dask_share.held_here(origin)
-    if share is None:
-        await comm.write({"status": "gone"})
-        return _done
-    token = peers.recipient.set(_ELSEWHERE)
-    try:
-        await comm.write({"status": "OK", "share": _distributed.protocol.to_serialize(share)})
-    finally:
-        peers.recipient.reset(token)
+    answer = {"status": "gone"} if share is None else {"status": "OK", "share": _distributed.protocol.to_serialize(share)}
+    await _Told(comm, _ELSEWHERE).write(answer)
     return _done
 
 
@@ -92,6 +105,8 @@ def _telling(worker: Any, clients: dict[str, bytes]) -> Callable[..., Awaitable[
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 answer = await asyncio.wait_for(getattr(worker.rpc(who), peers.BROKER)(), _ASKED_SECONDS_MAX)
                 run = bytes(answer["run"]) if isinstance(answer, dict) else _ELSEWHERE
+            if len(known) >= _KNOWN_MAX:
+                known.clear()
             known[who] = time.monotonic(), run
         return run
 
@@ -102,11 +117,7 @@ def _telling(worker: Any, clients: dict[str, bytes]) -> Callable[..., Awaitable[
             run = await run_of(who)
         elif who is None and len(set(clients.values())) == 1:
             run = next(iter(clients.values()))
-        token = peers.recipient.set(run)
-        try:
-            return await get_data(comm, keys, who=who, **others)
-        finally:
-            peers.recipient.reset(token)
+        return await get_data(_Told(comm, run), keys, who=who, **others)
 
     setattr(telling, _CLIENTS, clients)
     return telling

@@ -14,6 +14,7 @@ from ray_tasks import Holder, made, on, read  # noqa: E402
 
 import arraybridge.integrations.ray as abr  # noqa: E402
 from arraybridge.errors import BrokerUnavailable, ShareNotFound  # noqa: E402
+from arraybridge.integrations.ray_node import node_broker  # noqa: E402
 
 MIB = 1 << 20
 
@@ -29,6 +30,24 @@ def cluster() -> Iterator[Callable[..., Nodes]]:
     yield start
     for nodes in made:
         nodes.close()
+
+
+def test_a_share_spreads_over_the_nodes_that_have_it(cluster: Callable[..., Nodes]) -> None:
+    nodes = cluster(4)
+    share = abr.put(np.ones(64 * MIB, "u1"))
+    readers = [Holder.options(**on(name)).remote() for name in "bcd"]
+    ray.get([reader.keep.remote([share]) for reader in readers])
+    assert ray.get([reader.sum.remote(0) for reader in readers for _ in range(2)]) == [64.0 * MIB] * 6
+    counts = [ray.get(node_broker(node.id).counts.remote()) for node in nodes.all]
+    assert [each["pulls"] for each in counts] == [0, 1, 1, 1]
+    assert sum(each["sent"] for each in counts) == 3 and counts[0]["sent"] <= 2
+    for reader in readers:
+        ray.kill(reader)
+    del share
+    gc.collect()
+    nodes.leave_nothing()
+    counts = [ray.get(node_broker(node.id).counts.remote()) for node in nodes.all]
+    assert [(each["replicas"], each["copies"]) for each in counts] == [(0, 0)] * 4
 
 
 def test_a_lost_node(cluster: Callable[..., Nodes]) -> None:

@@ -2,8 +2,11 @@
 
 A pull, on the node that reads (R), of a share of another node (S):
     1. a task calls pull at R's actor; tasks that want the same share wait for the same pull
-    2. R's actor calls read at S's; S notes that R has read the share, and watches its broker's withdrawals
-    3. Ray's object store moves the bytes; R publishes them as a replica, without a name
+    2. R's actor calls offer at S's, which notes that R reads the share, watches its broker's withdrawals, and names a node
+       that has the share and is not sending it to _SENDS_MAX others: S itself, or one that has a replica. So a share that
+       many nodes want spreads over all of them, and not over the network of S alone
+    3. R's actor calls read at that node's; Ray's object store moves the bytes, piece after piece; R publishes them as a
+       replica, without a name, and calls moved at S's
     4. R waits in a call of S's `ended`: the answer names the shares that have ended, whose replicas R withdraws. If S's
        actor, its broker or its node is lost, R withdraws all that came from there.
 Replicas end with R's actor, because they have no names.
@@ -36,6 +39,8 @@ POLL_S: Final = 20.0  # an `ended` call is answered within it
 _PATIENCE_S: Final = 5.0  # with a node broker that does not answer: a killed one is back within a second or two
 PIECE_BYTES: Final = 32 << 20
 _PIECES_MAX: Final = 4  # of one share, in the object stores
+_SENDS_MAX: Final = 2  # of one share at a time, for each node that has it
+_OFFER_S: Final = 60.0  # that a reader waits while all of those are sending
 _FORGOTTEN_S: Final = 6 * POLL_S  # a reader that has not called is gone
 _lock = threading.Lock()
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
@@ -43,7 +48,7 @@ _nodes: dict[tuple[str, str], Any] = {}  # handles of node brokers, by job and n
 
 
 class _Reader:
-    """A node that has read shares here, and those that have ended since."""
+    """A node that reads shares of this one, and those that have ended since."""
 
     def __init__(self) -> None:
         self.shares: set[Key] = set()
@@ -56,6 +61,26 @@ class _Reader:
             self.shares.discard(key)
             self.ended.append(key)
             self.news.set()
+
+
+class _Copies:
+    """The nodes that have a share of this one, and to which readers each is sending it."""
+
+    def __init__(self, node: str) -> None:
+        self.sends: dict[str, set[str]] = {node: set()}
+        self.changed = asyncio.Event()
+
+    def free(self) -> str | None:
+        """A node that may send it once more; the latest one, which has sent least."""
+        node = min(reversed(self.sends), key=lambda node: len(self.sends[node]))
+        return node if len(self.sends[node]) < _SENDS_MAX else None
+
+    def ends(self, reader: str) -> None:
+        """A reader has the share, or has given up."""
+        for readers in self.sends.values():
+            readers.discard(reader)
+        self.changed.set()
+        self.changed.clear()
 
 
 class _Replica(NamedTuple):
@@ -74,17 +99,21 @@ class NodeBroker:
         self._ended_early: set[Key] = set()  # of shares that are being pulled
         self._followed: dict[str, asyncio.Task[None]] = {}  # by source
         self._readers: dict[str, _Reader] = {}
+        self._copies: dict[Key, _Copies] = {}  # of this node's shares that others read
         self._watches: dict[str, asyncio.Task[None]] = {}  # by namespace
         self._watching = asyncio.Lock()
-        self._moved = 0
+        self._moved = self._sent = 0
 
     async def address(self) -> str:
         """The address of this node's broker."""
         return await asyncio.to_thread(lambda: broker_of("default").address)
 
     async def counts(self) -> dict[str, int]:
-        """pulls: shares that were moved to this node; replicas: those that it has now; readers: nodes that read here."""
-        return {"pulls": self._moved, "replicas": len(self._replicas), "readers": len(self._readers)}
+        """pulls: shares that were moved to this node; sent: those that were moved from it; replicas: those that it has;
+        readers: nodes that read its shares.
+        """
+        numbers = {"pulls": self._moved, "sent": self._sent, "replicas": len(self._replicas), "readers": len(self._readers)}
+        return {**numbers, "copies": len(self._copies)}
 
     async def pull(self, fields: tuple[Any, ...], source: str, stale: int) -> Share:
         """The replica of a share of node `source`. stale: the id of a replica that a caller found to have ended, or 0."""
@@ -99,24 +128,48 @@ class NodeBroker:
             task.add_done_callback(lambda _: self._pulls.pop(key, None))
         return await asyncio.shield(task)
 
-    async def read(self, fields: tuple[Any, ...], reader: str) -> AsyncIterator[Any]:
-        """The bytes of a share of this node, for another one: arrays of uint8, in pieces that Ray's object stores have room
-        for, also where the share is larger than they are.
-        """
+    async def offer(self, fields: tuple[Any, ...], reader: str) -> str:
+        """The node from which a share of this one is to be read next."""
         record = record_from(fields)
         key = _key_of(record)
-        broker = broker_of(record.namespace)
-        if await asyncio.to_thread(run_of, broker) != record.broker_id:
-            raise ShareNotFound(f"share {record.name!r} ended with its broker on node {self._node}", code=5)
-        await self._watch(record.namespace, record.broker_id)
+        await self._check_here(record)
         known = self._readers.setdefault(reader, _Reader())
         known.called = time.monotonic()
         known.shares.add(key)
         try:
-            contents = await asyncio.to_thread(contents_of, Share(broker, record))
-        except BaseException:
+            await asyncio.to_thread(contents_of, Share(broker_of(record.namespace), record))
+        except BrokerError:
             known.shares.discard(key)
             raise
+        copies = self._copies.setdefault(key, _Copies(self._node))
+        deadline = known.called + _OFFER_S
+        while (node := copies.free()) is None and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(copies.changed.wait(), left)
+        copies.sends[node or self._node].add(reader)
+        return node or self._node
+
+    async def moved(self, key: Key, reader: str, node: str, lacking: str) -> None:
+        """A reader has the share; node: its own, "" if it has not got it. lacking: a node that turned out to have none."""
+        copies = self._copies.get(key)
+        if copies is not None:
+            if lacking != self._node:
+                copies.sends.pop(lacking, None)
+            if node:
+                copies.sends.setdefault(node, set())
+            copies.ends(reader)
+
+    async def read(self, fields: tuple[Any, ...]) -> AsyncIterator[Any]:
+        """The bytes of a share, or of a replica, of this node, for another one: arrays of uint8, in pieces that Ray's object
+        stores have room for, also where the share is larger than they are.
+        """
+        record = record_from(fields)
+        replica = self._replicas.get(_key_of(record))
+        if replica is None:
+            await self._check_here(record)
+        share = Share(broker_of(record.namespace), record) if replica is None else replica.share
+        contents = await asyncio.to_thread(contents_of, share)
+        self._sent += 1
         for part in contents.parts:
             for first in range(0, part.nbytes, PIECE_BYTES):
                 yield part[first : first + PIECE_BYTES]
@@ -145,9 +198,6 @@ class NodeBroker:
             self._ended_early.discard(key)
         self._replicas[key] = _Replica(share, source)
         self._moved += 1
-        # Only now: whatever ends before is told by the first call of `ended`.
-        if source not in self._followed:
-            self._followed[source] = asyncio.ensure_future(self._follow(source))
         return share
 
     async def _moved_from(self, record: Record, source: str) -> Share:
@@ -168,12 +218,34 @@ class NodeBroker:
             await asyncio.sleep(0.2)
 
     async def _moved_once(self, record: Record, source: str) -> Share:
+        """Moves a share from the nodes that its source names, until one has it."""
+        errors: Any = ensure_module("ray.exceptions")
+        handle = node_broker(source)
+        while True:
+            # Ray itself would repeat a call until it calls the node dead, which takes 15 s.
+            node = await handle.offer.options(max_task_retries=0).remote(tuple(record), self._me)
+            if source not in self._followed:
+                self._followed[source] = asyncio.ensure_future(self._follow(source))
+            share, lacking = None, ""
+            try:
+                share = await self._received(record, node)
+            except (errors.RayError, ValueError):
+                if node == source:
+                    raise
+                lacking = node
+            finally:
+                here = self._node if share is not None else ""
+                with contextlib.suppress(errors.RayError):  # if the source is lost, _follow drops the replica
+                    await handle.moved.options(max_task_retries=0).remote(_key_of(record), self._me, here, lacking)
+            if share is not None:
+                return share
+
+    async def _received(self, record: Record, node: str) -> Share:
         writer = await asyncio.to_thread(ReplicaWriter, broker_of(record.namespace), tuple(record))
-        # Ray itself would repeat it until it calls the node dead, which takes 15 s.
-        read = node_broker(source).read.options(
+        read = node_broker(node).read.options(
             num_returns="streaming", max_task_retries=0, _generator_backpressure_num_objects=_PIECES_MAX
         )
-        async for piece in read.remote(tuple(record), self._me):
+        async for piece in read.remote(tuple(record)):
             await asyncio.to_thread(writer.write, await piece)
         return await asyncio.to_thread(writer.publish)
 
@@ -197,6 +269,12 @@ class NodeBroker:
         if replica is not None:
             await _withdraw(replica.share)
 
+    async def _check_here(self, record: Record) -> None:
+        """Checks that a share is, or was, of this node's broker, and watches for the ends of its namespace's shares."""
+        if await asyncio.to_thread(run_of, broker_of(record.namespace)) != record.broker_id:
+            raise ShareNotFound(f"share {record.name!r} ended with its broker on node {self._node}", code=5)
+        await self._watch(record.namespace, record.broker_id)
+
     async def _watch(self, namespace: str, run: bytes) -> None:
         async with self._watching:
             if namespace not in self._watches:
@@ -208,15 +286,20 @@ class NodeBroker:
         with contextlib.suppress(BrokerError):
             async with watch:
                 async for event in watch:
+                    key = run, namespace, event.share
+                    self._copies.pop(key, None)
                     for reader in self._readers.values():
-                        reader.note((run, namespace, event.share))
+                        reader.note(key)
                     self._forget(time.monotonic() - _FORGOTTEN_S)
         del self._watches[namespace]
+        self._copies.clear()
         self._forget(math.inf)
 
     def _forget(self, before: float) -> None:
         for me in [me for me, reader in self._readers.items() if reader.called < before]:
             self._readers.pop(me).news.set()
+            for copies in self._copies.values():
+                copies.ends(me)
 
 
 def broker_of(namespace: str) -> Broker:

@@ -67,7 +67,17 @@ Result<std::vector<int64_t>> ShapeOf(const View& bytes, const Entry& entry) {
 }
 
 bool IsBytes(const View& view) {
-  return view.type == kByte && view.shape.size() == 1 && view.device.type == kDeviceCpu && view.compact();
+  const bool is_reachable = view.device.type == kDeviceCpu || view.device.type == kDeviceCuda;
+  return view.type == kByte && view.shape.size() == 1 && is_reachable && view.compact();
+}
+
+// The manifest in host memory.
+Result<View> OnHost(const View& bytes) {
+  if (bytes.device.type == kDeviceCpu) return bytes;
+  if (bytes.nbytes() > Bundle::kGpuManifestBytesMax) {
+    return Malformed("it has ", bytes.nbytes(), " bytes; on a GPU it may have ", Bundle::kGpuManifestBytesMax);
+  }
+  return CopyToHeap(bytes);
 }
 
 }  // namespace
@@ -77,8 +87,13 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
     return InvalidArgument("this share is no bundle: ", why).Because("NOT_A_BUNDLE");
   };
   if (views.size() != 2 || !IsBytes(views[0]) || !IsBytes(views[1])) return refused("it has not two arrays of bytes");
-  const View& bytes = views[0];
-  if (!IsIn(bytes, 0, sizeof(Header))) return refused("its first array is too small for a manifest");
+  if (views[0].device.type != views[1].device.type || views[0].device.id != views[1].device.id) {
+    return refused("its two arrays lie on two devices");
+  }
+  if (!IsIn(views[0], 0, sizeof(Header))) return refused("its first array is too small for a manifest");
+  auto on_host = OnHost(views[0]);
+  if (!on_host.ok()) return on_host.status();
+  const View& bytes = *on_host;
   const auto header = ReadAt<Header>(bytes, 0);
   if (header.magic != manifest::kMagic) return refused("its first array is no manifest");
   if (header.major != manifest::kMajor) {
@@ -90,28 +105,28 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
   if (header.entries > (bytes.nbytes() - sizeof(Header)) / header.entry_bytes) {
     return Malformed(header.entries, " entries do not fit into it");
   }
-  return Bundle(std::move(views), header.entries, header.entry_bytes);
+  return Bundle(std::move(views), *std::move(on_host), header.entries, header.entry_bytes);
 }
 
 std::string Bundle::Text(uint32_t offset, uint32_t bytes) const {
-  if (!IsIn(views_[0], offset, bytes)) return {};
-  return {static_cast<const char*>(views_[0].data) + offset, bytes};
+  if (!IsIn(manifest_, offset, bytes)) return {};
+  return {static_cast<const char*>(manifest_.data) + offset, bytes};
 }
 
 std::string Bundle::fingerprint() const {
-  const Range range = ReadAt<Header>(views_[0], 0).fingerprint;
+  const Range range = ReadAt<Header>(manifest_, 0).fingerprint;
   return Text(range.offset, range.bytes);
 }
 
 std::string Bundle::metadata() const {
-  const Range range = ReadAt<Header>(views_[0], 0).metadata;
+  const Range range = ReadAt<Header>(manifest_, 0).metadata;
   return Text(range.offset, range.bytes);
 }
 
 Result<uint64_t> Bundle::Find(std::string_view name) const {
   for (uint64_t low = 0, high = size_; low < high;) {
     const uint64_t middle = low + (high - low) / 2;
-    const auto found = NameOf(views_[0], EntryAt(views_[0], middle, entry_bytes_));
+    const auto found = NameOf(manifest_, EntryAt(manifest_, middle, entry_bytes_));
     if (!found.ok()) return found.status();
     const int order = found->compare(name);
     if (order == 0) return middle;
@@ -122,7 +137,7 @@ Result<uint64_t> Bundle::Find(std::string_view name) const {
 
 Result<std::string> Bundle::NameAt(uint64_t index) const {
   if (index >= size_) return Status(Code::kOutOfRange, Concat("the bundle has ", size_, " arrays, and no ", index));
-  const auto found = NameOf(views_[0], EntryAt(views_[0], index, entry_bytes_));
+  const auto found = NameOf(manifest_, EntryAt(manifest_, index, entry_bytes_));
   if (!found.ok()) return found.status();
   std::string name(*found);
   if (!IsUtf8(name)) return Malformed("a name is not UTF-8");
@@ -132,7 +147,7 @@ Result<std::string> Bundle::NameAt(uint64_t index) const {
 Result<Bundle::Array> Bundle::At(uint64_t index) const {
   auto name = NameAt(index);
   if (!name.ok()) return name.status();
-  const View& bytes = views_[0];
+  const View& bytes = manifest_;
   const View& slab = views_[1];
   const Entry entry = EntryAt(bytes, index, entry_bytes_);
   Array array{.name = *std::move(name), .kind = {}, .tie = entry.tie, .view = {}};

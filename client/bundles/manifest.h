@@ -1,6 +1,6 @@
 // The layout of a bundle's manifest, version 1.0: the table of its arrays. It lies in broker memory beside their bytes
-// and is read in place: a header, entries that are sorted by name, and what they refer to. Numbers are little-endian;
-// offsets are bytes from the start of the manifest, unless said otherwise.
+// and is read in place, on a GPU from one copy in host memory: a header, entries that are sorted by name, and what they
+// refer to. Numbers are little-endian; offsets are bytes from the start of the manifest, unless said otherwise.
 //
 // The process that wrote it is not trusted, and may write it while it is read. So a reader copies an entry, checks the
 // copy, and uses nothing else. A reader takes every minor version of its major version: a later one may have longer

@@ -1,5 +1,6 @@
 // The plan of a bundle: the arrays' places in the slab, and the bytes of the manifest.
 #include <arraybridge/bundle.h>
+#include <arraybridge/device.h>
 
 #include <algorithm>
 #include <cstring>
@@ -150,7 +151,18 @@ std::vector<ArraySpec> BundlePlan::specs() const {
 Result<Bundle> BundlePlan::WriteTo(const Placement& placement) const {
   const std::vector<View>& views = placement.views();
   AB_CHECK(views.size() == 2 && views[0].nbytes() == manifest_.size() && views[1].nbytes() == bytes_);
-  std::memcpy(views[0].data, manifest_.data(), manifest_.size());
+  if (views[0].device.type == kDeviceCpu) {
+    std::memcpy(views[0].data, manifest_.data(), manifest_.size());
+    return Bundle::Of(views);
+  }
+  if (manifest_.size() > Bundle::kGpuManifestBytesMax) {
+    return Invalid("the manifest of the bundle has ", manifest_.size(), " bytes; on a GPU it may have ",
+                   Bundle::kGpuManifestBytesMax);
+  }
+  View source = views[0];
+  source.device = {};
+  source.data = const_cast<char*>(manifest_.data());  // only read
+  AB_RETURN_IF_ERROR(CopyToGpus({&source, 1}, {&views[0], 1}));
   return Bundle::Of(views);
 }
 

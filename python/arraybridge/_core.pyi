@@ -403,8 +403,8 @@ def copy_to_heap(view: View, /) -> View:
     """
 
 def copy_to_gpus(sources: Sequence[View], rooms: Sequence[View], /) -> None:
-    """Copies each source, in host memory, into the View of the same index: compact memory on a GPU, of the same size.
-    Complete on return; goes through pinned memory, with one wait per GPU and stream.
+    """Copies each source, in host memory or on a GPU, into the View of the same index: compact memory on a GPU, of the
+    same size. Complete on return. From host memory it goes through pinned memory, with one wait per GPU and stream.
 
     Raises:
         BufferError: the counts differ, a View is not suitable, or the driver fails.

@@ -181,8 +181,8 @@ def test_doctor_delegates_conversions_to_python(python: Path, monkeypatch: pytes
 def test_load_delegates_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
     assert ctl("load", "a.npz").stdout == "-c load -- a.npz\n"
-    told = ctl("-H", "/there", "-n", "team", "-o", "json", "load", "--name", "--odd", "--sha256", "a", "b").stdout
-    assert told == "-c load --address=/there --output=json --name=--odd --namespace=team --sha256 -- a b\n"
+    told = ctl("-H", "/there", "-n", "team", "-o", "json", "load", "--name", "--odd", "--sha256", "--device=cuda:1", "a", "b").stdout
+    assert told == "-c load --address=/there --output=json --name=--odd --namespace=team --sha256 --device=cuda:1 -- a b\n"
     for wrong in (ctl("load"), ctl("-o", "csv", "load", "a")):
         assert wrong.returncode == USAGE
     python.write_text('#!/bin/sh\necho "$ARRAYBRIDGE_TOKEN"\nexit 2\n')

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <arraybridge/broker.h>
+#include <arraybridge/bundle.h>
+#include <arraybridge/device.h>
 
 #include "tests/integration/filled.h"
 #include "tests/integration/processes.h"
@@ -323,6 +325,41 @@ TEST_P(AllKindsTest, EmptyAndScalarArraysTravelToo) {
   ASSERT_TRUE(copy.ok()) << copy.status().ToString();
   EXPECT_EQ(*static_cast<const int64_t*>(copy->data), 77);
   EXPECT_EQ(array->share->structure + array->share->metadata, "treemine");
+}
+
+TEST_P(AllKindsTest, ABundleIsReadByNameInAnotherClient) {
+  Broker writer(options());
+  const std::vector<uint8_t> content(5000, 7);
+  const DataType byte{1, 8, 1};
+  const auto plan = BundlePlan::For(std::vector<BundleArray>{{"b", byte, {5000}}, {"a", byte, {3}}}, "model", "more");
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  auto placed = writer.Empty(plan->specs(), false, device());
+  ASSERT_TRUE(placed.ok()) << placed.status().ToString();
+  const auto written = plan->WriteTo(*placed);
+  ASSERT_TRUE(written.ok()) << written.status().ToString();
+  const View room = written->At(1)->view;
+  EXPECT_FALSE(room.read_only);
+  const View source = ViewOf(content);
+  if (device().type == kDeviceCpu) {
+    CopyCompact(source, room.data);
+  } else {
+    ASSERT_TRUE(CopyToGpus({&source, 1}, {&room, 1}).ok());
+  }
+  const Broker::PublishOptions as_bundle{.name = "m", .structure = std::string(Bundle::kStructure)};
+  ASSERT_TRUE(writer.Publish(*placed, as_bundle).ok());
+
+  Broker reader(options());
+  const auto acquired = reader.Acquire({.name = "m"});
+  ASSERT_TRUE(acquired.ok()) << acquired.status().ToString();
+  const auto bundle = Bundle::Of(acquired->views);
+  ASSERT_TRUE(bundle.ok()) << bundle.status().ToString();
+  EXPECT_EQ(bundle->fingerprint() + bundle->metadata(), "modelmore");
+  EXPECT_EQ(*bundle->Find("b"), 1U);
+  const auto array = bundle->At(1);
+  ASSERT_TRUE(array.ok()) << array.status().ToString();
+  EXPECT_EQ(array->view.device.type, device().type);
+  EXPECT_TRUE(array->view.read_only);
+  EXPECT_TRUE(IsFilled(array->view, 5000, 7));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AllKindsTest,

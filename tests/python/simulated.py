@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 
 
 @contextmanager
-def daemon(gpus: int = 1) -> Iterator[tuple[str, dict[str, str]]]:
-    """A daemon's directory, and the environment of clients that see its GPUs."""
+def daemon(gpus: int = 1, machine: str = "") -> Iterator[tuple[str, dict[str, str]]]:
+    """A daemon's directory, and the environment of clients that see its GPUs. `machine`: more of its configuration."""
     if not DRIVER.exists():
         pytest.skip(f"{DRIVER.name} is not built")
     # In memory, where drivers of several processes look for each other's events.
@@ -27,7 +27,7 @@ def daemon(gpus: int = 1) -> Iterator[tuple[str, dict[str, str]]]:
         library = Path(directory) / "lib"
         library.mkdir()
         (library / "libcuda.so.1").symlink_to(DRIVER)
-        changed = environment(LD_LIBRARY_PATH=str(library), SIMULATED_CUDA=f"guest;dir={shared};devices={gpus}")
+        changed = environment(LD_LIBRARY_PATH=str(library), SIMULATED_CUDA=f"guest;dir={shared};devices={gpus}{machine}")
         changed.pop("CUDA_VISIBLE_DEVICES", None)
         ready, tell = os.pipe()
         address = str(Path(directory) / "d")

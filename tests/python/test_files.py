@@ -559,6 +559,11 @@ def test_the_command(address: str, broker: Broker, tmp_path: Path) -> None:
     done = command(tmp_path / "m.safetensors", "--name=n", "--sha256", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address)
     told = json.loads(done.stdout)
     assert (told["name"], told["arrays"]) == ("n", 20) and broker.open("n").share.nbytes == told["bytes"]
-    for words, text in (((tmp_path / "absent",), "No such file"), ((tmp_path / "m.safetensors", "--address=/nowhere"), "/nowhere")):
+    done = command(tmp_path / "m.safetensors", "--device=cpu", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address)
+    assert json.loads(done.stdout)["generation"] == generation
+    absent, there = tmp_path / "absent", tmp_path / "m.safetensors"
+    for words, text in (
+        ((absent,), "No such file"), ((there, "--address=/nowhere"), "/nowhere"), ((there, "--device=cuda:77"), "cuda:77"),
+    ):  # fmt: skip
         done = command("--namespace", broker.namespace, *words, ARRAYBRIDGE_ADDRESS=address)
         assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr, done

@@ -13,6 +13,7 @@ from arraybridge import _core
         "a_large_array_goes_by_pinned_chunks",
         "a_tree_is_one_batch",
         "a_put_on_a_gpu_is_one_batch",
+        "a_tree_of_the_gpu_whose_arrays_are_strided_and_compact_is_put",
         "several_arrays_of_convert_memory_are_one_batch",
     ],
 )

@@ -76,6 +76,9 @@ def test_a_model_is_loaded_from_a_folder_once(broker: Broker, tmp_path: Path) ->
         using.load_weights(made, config(folder))
         assert same(made, model)
     assert [listed.share.name for listed in broker.list()] == ["llama"]
+    loader(device="cpu", **where).download_model(config(folder))
+    with pytest.raises(arraybridge.DeviceUnavailable, match="cuda:77"):
+        loader(device="cuda:77", **where).download_model(config(folder))
 
 
 def test_a_model_is_loaded_from_a_bundle(broker: Broker) -> None:
@@ -161,6 +164,9 @@ def test_workers_get_the_weights_of_a_trainer(broker: Broker, monkeypatch: pytes
         with pytest.raises(InvalidRequest, match=text):
             sender.send_weights()
     assert broker.open("policy").share.generation == generations[-1]
+    elsewhere = vllm.trainer_info("policy", rank=0, address=broker.address, namespace=broker.namespace, device="cuda:77")
+    with pytest.raises(arraybridge.DeviceUnavailable, match="cuda:77"):
+        WeightTransferTrainerFactory.trainer_init(elsewhere, client=client, source=ModuleSource(policy)).send_weights()
     create(SimpleNamespace(backend="arraybridge"), about, torch.device("cpu"), Model()).shutdown()  # before any trainer came
     with pytest.raises(InvalidRequest, match="WeightSource"):
         WeightTransferTrainerFactory.trainer_init(info, client=client)

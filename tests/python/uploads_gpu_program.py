@@ -62,6 +62,16 @@ def a_put_on_a_gpu_is_one_batch(broker: arraybridge.Broker) -> None:
     assert calls["cuStreamSynchronize"] == 1 and calls["cuMemcpyHtoDAsync"] == 20, calls
 
 
+def a_tree_of_the_gpu_whose_arrays_are_strided_and_compact_is_put(broker: arraybridge.Broker) -> None:
+    values = np.arange(12, dtype="f4").reshape(3, 4)
+    for framework in ("torch", "cupy"):
+        kind = frameworks.ARRAYS[framework]
+        share = broker.put({"compact": kind.of(values), "strided": kind.of(values, (32, 8))})
+        assert share.device == (2, 0)
+        got = broker.get(share, framework)
+        assert all((array.values() == values).all() for array in got.values()), framework
+
+
 def several_arrays_of_convert_memory_are_one_batch(_: arraybridge.Broker) -> None:
     arrays = [np.full((3, number), number, "f8") for number in range(40)] + [np.arange(12.0).reshape(3, 4).T]
 

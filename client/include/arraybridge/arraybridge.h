@@ -155,7 +155,8 @@ typedef struct ab_entry {
  * that no bundle can have. `fingerprint` may be NULL. */
 AB_API ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count, const void* fingerprint,
                                size_t fingerprint_bytes, ab_array** bundle);
-/* Waits for the name, as ab_get. AB_INVALID_ARGUMENT: the share is no bundle. */
+/* Waits for the name, as ab_get. Its arrays may lie on a GPU (ab_view.device_type). AB_INVALID_ARGUMENT: the share is
+ * no bundle. */
 AB_API ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle);
 /* By binary search. AB_NOT_FOUND. */
 AB_API ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* index);

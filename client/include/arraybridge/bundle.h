@@ -1,6 +1,6 @@
 // A bundle is one share of many arrays, such as the weights of a model: one name, one generation, one lease, one
 // mapping. Its manifest finds an array by name without decoding the others, so that a bundle of 20,000 arrays is opened
-// as fast as one array. Host memory only.
+// as fast as one array. It lies in host memory or on one GPU.
 //
 //   auto plan = arraybridge::BundlePlan::For(arrays, fingerprint, metadata);  // in the process that writes it
 //   auto placement = broker.Empty(plan->specs(), {});
@@ -39,9 +39,12 @@ class Bundle {
   // Share::structure of a bundle: for clients that do not know bundles, a tree of two arrays of bytes.
   static constexpr std::string_view kStructure = R"({"d":[["arraybridge.manifest",0],["arraybridge.bytes",1]]})";
   static constexpr size_t kNameBytesMax = 4096;
+  static constexpr uint64_t kGpuManifestBytesMax = uint64_t{64} << 20;
 
   // `views`: of an acquired share with kStructure, or of the placement that becomes one. Checks the manifest's header
-  // only. INVALID_ARGUMENT, NOT_A_BUNDLE; UNIMPLEMENTED, BUNDLE_VERSION: another major version of the manifest.
+  // only. A manifest on a GPU is copied into host memory once, after the work of its producer; everything else reads
+  // the copy. INVALID_ARGUMENT, NOT_A_BUNDLE, or MALFORMED_BUNDLE: also of a manifest on a GPU with more than
+  // kGpuManifestBytesMax; UNIMPLEMENTED, BUNDLE_VERSION: another major version of the manifest. Errors of CopyToHeap.
   static Result<Bundle> Of(std::vector<View> views);
 
   uint64_t size() const { return size_; }
@@ -62,15 +65,16 @@ class Bundle {
   // The arrays are sorted by name. OUT_OF_RANGE; INVALID_ARGUMENT, MALFORMED_BUNDLE: the entry is broken, and the
   // others are not affected.
   Result<Array> At(uint64_t index) const;
-  // Both arrays of bytes: the manifest and the slab.
+  // Both arrays of bytes, where they lie: the manifest and the slab.
   const std::vector<View>& views() const { return views_; }
 
  private:
-  Bundle(std::vector<View> views, uint64_t size, uint32_t entry_bytes)
-      : views_(std::move(views)), size_(size), entry_bytes_(entry_bytes) {}
+  Bundle(std::vector<View> views, View manifest, uint64_t size, uint32_t entry_bytes)
+      : views_(std::move(views)), manifest_(std::move(manifest)), size_(size), entry_bytes_(entry_bytes) {}
   std::string Text(uint32_t offset, uint32_t bytes) const;
 
   std::vector<View> views_;
+  View manifest_;  // in host memory
   uint64_t size_;
   uint32_t entry_bytes_;
 };
@@ -86,7 +90,8 @@ class BundlePlan {
   // The two arrays of bytes that Broker::Empty is to allocate.
   std::vector<ArraySpec> specs() const;
   // Writes the manifest. The bytes of the arrays are undefined until the caller writes them, through the views of the
-  // bundle that is returned. REQUIRES: the placement was made of specs().
+  // bundle that is returned. INVALID_ARGUMENT, INVALID_BUNDLE: the placement is on a GPU, and the manifest exceeds
+  // Bundle::kGpuManifestBytesMax. Errors of CopyToGpus. REQUIRES: the placement was made of specs().
   Result<Bundle> WriteTo(const Placement& placement) const;
 
  private:

@@ -38,10 +38,12 @@ Status OrderAfterProducer(const View& view, uintptr_t stream);
 // graph. REQUIRES: the source lies on a GPU.
 Result<View> CopyOnGpu(const View& source, uintptr_t stream);
 
-// Copies each source, an array in host memory with any strides, into the destination of the same index: compact memory
-// on a GPU, of the same size. The copies are complete on return. They go through pinned memory and need one wait per
-// GPU and stream, which is the destination's View::stream. INVALID_ARGUMENT: the counts differ, or a destination is not
-// such memory. FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured.
+// Copies each source, an array with any strides, into the destination of the same index: compact memory on a GPU, of
+// the same size. The copies are complete on return. Copies from host memory go through pinned memory and need one wait
+// per GPU and stream, which is the destination's View::stream. Each copy from a GPU is ordered after the work of the
+// source's producer, and needs a wait of its own. INVALID_ARGUMENT: the counts differ, or a destination is not such
+// memory. FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured. REQUIRES:
+// no destination overlaps a source or another destination.
 Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms);
 
 // While a CaptureScope lives, this library does not query whether all work of a GPU has ended. Create one around the

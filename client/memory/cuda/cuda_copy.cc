@@ -161,7 +161,8 @@ class HostBatch {
 };
 
 Status CheckPair(const View& source, const View& room) {
-  if (source.device.type != kDeviceCpu) return InvalidArgument("the source is not in host memory");
+  if (source.device.type != kDeviceCpu && source.device.type != kDeviceCuda)
+    return InvalidArgument("the source is neither in host memory nor on a GPU");
   if (room.device.type != kDeviceCuda) return InvalidArgument("the destination is not on a GPU");
   if (!room.compact()) return InvalidArgument("the destination is strided");
   if (room.nbytes() == source.nbytes()) return Ok();
@@ -178,7 +179,13 @@ Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms) {
   if (!devices.ok()) return devices.status();
   HostBatch batch(**devices);
   for (size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].nbytes() > 0) AB_RETURN_IF_ERROR(batch.Add(sources[i], rooms[i]));
+    if (sources[i].nbytes() == 0) continue;
+    if (sources[i].device.type == kDeviceCpu) {
+      AB_RETURN_IF_ERROR(batch.Add(sources[i], rooms[i]));
+      continue;
+    }
+    AB_RETURN_IF_ERROR(WaitForProducer(rooms[i]));
+    AB_RETURN_IF_ERROR(CopyOverDevice(sources[i], rooms[i].data, rooms[i].device));
   }
   return batch.Make();
 }

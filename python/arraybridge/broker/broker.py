@@ -508,12 +508,13 @@ class Broker(Session):
         metadata: bytes | None = None,
         replace: bool = False,
         lifetime: float | None = None,
+        device: object = None,
     ) -> BundleWriter:
         """Memory for a bundle: one share of many arrays, such as a model's weights, in which each is found by its name.
 
         Nothing is copied yet: `fill` copies the arrays, or the caller writes them in place (`writer["w"][...] = values`),
         and `publish` publishes all at once. A bundle has one generation, one lease and one mapping, also with 20,000
-        arrays; `open` does not decode them. Host memory only.
+        arrays; `open` does not decode them. It lies in host memory or on one GPU, and is published there.
 
         Args:
             name: None lets the broker choose, as in `put`.
@@ -521,11 +522,15 @@ class Broker(Session):
             kinds: of the arrays: "parameter", "buffer" or "other" (default).
             fingerprint: tells which model this is; `Bundle.fingerprint` has it.
             metadata, replace, lifetime: as in `put`.
+            device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; `fill` copies the arrays there
+                from wherever they lie. None: the device on which all of them lie; BundleSpecs alone: the host.
 
         Raises:
             OutOfMemory: no room until `timeout_s`.
             UnsupportedDtype: DLPack lacks the dtype (datetime64, structured dtypes).
-            InvalidRequest: an invalid name, or ties that no bundle can have.
+            DeviceUnavailable, InvalidDevice: this process sees no such device.
+            InvalidRequest: an invalid name, ties that no bundle can have, device=None for arrays on several devices, or
+                names and shapes that need more than 64 MiB on a GPU.
 
         Example:
             >>> broker.bundle("model", {"w": np.ones((2, 3)), "b": np.zeros(3)}).fill().publish().name
@@ -533,7 +538,7 @@ class Broker(Session):
             >>> broker.open("model").numpy()["b"]
             array([0., 0., 0.])
         """
-        terms = BundleTerms.of(kinds, fingerprint, metadata, replace, lifetime)
+        terms = BundleTerms.of(kinds, fingerprint, metadata, replace, lifetime, device)
         return BundleWriter(self, self._connection, name, arrays, terms)
 
     def open(self, name: str | Share, *, wait: float | None = None, newer_than: int | Share | None = None) -> Bundle:
@@ -544,6 +549,7 @@ class Broker(Session):
 
         Raises:
             ShareNotFound, BrokerTimeout, BrokerUnavailable: as `get`.
+            DeviceUnavailable: it lies on a GPU that this process does not see.
             InvalidRequest: the share is no bundle (`get` reads it), or one of a later version.
         """
         acquired = self._acquired(name, False, wait, "bundle", *_generation_of(newer_than, name))

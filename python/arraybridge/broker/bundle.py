@@ -13,8 +13,9 @@ from arraybridge.arguments import Access, check_text, check_word, checked_metada
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
-from arraybridge.broker.delivery import Acquired, Delivery, Wanted
-from arraybridge.broker.placing import fill, source_of_share
+from arraybridge.broker.delivery import Acquired, Delivery, Wanted, gpus_for
+from arraybridge.broker.gpu_bytes import GpuBytes
+from arraybridge.broker.placing import device_of, fill, source_of_share
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
@@ -112,7 +113,8 @@ class Bundle(Mapping[str, _core.View]):
 
         As in Broker.get: NumPy, JAX and TensorFlow read the broker's memory; torch gets a copy-on-write mapping of its
         own for each call, so that its writes reach nobody, unless access="shared" promises that there are none. Arrays
-        that are tied to one another are one array.
+        that are tied to one another are one array. Of a bundle on a GPU the arrays of torch, CuPy, JAX and TensorFlow
+        lie there, and must not be written, as those of Broker.get; NumPy gets copies.
 
         Raises:
             UnsupportedDtype: the framework lacks a dtype. InvalidRequest: the manifest is malformed.
@@ -222,10 +224,12 @@ class BundleWriter:
         self._options = _core.PutOptions(
             terms.replace, False, _core.BUNDLE_STRUCTURE, b"", terms.lifetime_s, note, note, "", True
         )
-        self._placement: _core.Placement | None = connection.ask(
-            lambda core: core.empty(plan.specs(), self._name, self._options)
-        )
-        self._core = plan.write_to(self._placement)
+        where = self._device = self._chosen(terms.device)
+        self._lent: dict[str, Any] = {}  # on a GPU: of each framework, an array that the caller may have written
+        placement = connection.ask(lambda core: core.empty(plan.specs(), self._name, self._options, where))
+        self._placement: _core.Placement | None = placement
+        with _mapped():
+            self._core = plan.write_to(placement)
 
     def __len__(self) -> int:
         return len(self._core)
@@ -241,31 +245,46 @@ class BundleWriter:
     def array(self, name: str, framework: str = "numpy") -> Any:
         """The array to write, of a framework whose arrays can be written.
 
+        On a GPU, `fill` and `publish` wait for the work that its framework has queued by then on its current stream.
+
         Raises:
-            KeyError, InvalidRequest: as `writer[name]`. UnsupportedArray: arrays of this framework cannot be written.
+            KeyError, InvalidRequest: as `writer[name]`. UnsupportedArray: arrays of this framework cannot be written, or
+                cannot lie where the bundle lies.
         """
         self._check_open()
         target = named(framework)
-        if target.caps().read_only == "immutable":
-            raise UnsupportedArray("bundle", framework, "place", f"arrays of {framework} cannot be written: use numpy")
-        return target.view(self._room(name))
+        caps = target.caps()
+        on_gpu = self._device != devices.HOST
+        others = "torch or cupy: writer.array(name, 'torch')" if on_gpu else "numpy"
+        if caps.read_only == "immutable":
+            raise UnsupportedArray("bundle", framework, "place", f"arrays of {framework} cannot be written: use {others}")
+        if self._device[0] not in caps.devices:
+            reason = f"the bundle lies on {devices.named(self._device)}, where {framework} has no arrays: use fill, or {others}"
+            raise UnsupportedArray("bundle", framework, "place", reason)
+        made = target.view(self._room(name))
+        if on_gpu:
+            self._lent[framework] = made
+        return made
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays; those that are tied to one another count once."""
         return sum(math.prod(shape) * code[1] * code[2] // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied)
 
-    def bytes_of(self, names: Iterable[str]) -> dict[str, memoryview]:
+    def bytes_of(self, names: Iterable[str]) -> dict[str, memoryview | GpuBytes]:
         """The bytes of each array, to be written: compact row-major, of this machine's byte order. Thread-safe.
 
         Raises:
             KeyError, InvalidRequest: as `writer[name]`.
         """
         self._check_open()
+        if self._device != devices.HOST:
+            return {name: GpuBytes(self._room(name)) for name in names}
         return {name: memoryview(numpy_adapter.bits_of(self._room(name)).reshape(-1).view("u1")) for name in names}
 
     def fill(self, arrays: Mapping[str, Any] | None = None, progress: Progress | None = None) -> BundleWriter:
-        """Copies values into the arrays of these names, which may be some of the bundle's.
+        """Copies values into the arrays of these names, which may be some of the bundle's. The values may lie on the
+        host or on any GPU.
 
         Args:
             arrays: None: those that the writer was made of.
@@ -292,6 +311,7 @@ class BundleWriter:
                 _identity(source) is None or _identity(source) != _identity(sources[values])
             ):
                 raise InvalidRequest(f"{name!r} is tied to {values!r}, and has other values: pass one of the two")
+        self._wait()
         fill(list(rooms.values()), [sources[name] for name in rooms], progress)
         return self
 
@@ -304,11 +324,31 @@ class BundleWriter:
         self._check_open()
         placement = self._placement
         assert placement is not None
+        self._wait()
         info = self._connection.ask(lambda core: core.publish(placement, self._name, self._options))
         assert info is not None
         self._placement = None
-        self._sources = {}
+        self._sources, self._lent = {}, {}
         return Share(self._broker, info)
+
+    def _wait(self) -> None:
+        """Returns after the work that frameworks have queued on arrays of the bundle."""
+        for framework, array in list(self._lent.items()):  # other threads may ask for theirs
+            named(framework).export(array).complete()
+
+    def _chosen(self, device: object) -> devices.Device:
+        """The device that the bundle is to lie on.
+
+        Raises:
+            InvalidDevice, DeviceUnavailable: there is none of this name. InvalidRequest: None, and the arrays lie on several.
+        """
+        wished = devices.wished(device, gpus_for(device), "bundle", "share")
+        if wished is not None or not self._sources:
+            return wished or devices.HOST
+        try:
+            return device_of(list(self._sources.values()))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error.message}; device= says where the bundle is to lie") from None
 
     def _check_open(self) -> None:
         if self._placement is None:
@@ -336,8 +376,6 @@ class BundleWriter:
                 continue
             source = source_of_share(array)
             found = source.description
-            if found.device != devices.HOST:
-                raise InvalidRequest(f"array {name!r} lies on {devices.named(found.device)}: a bundle is host memory")
             self._sources[name] = source
             tie = first.setdefault(_identity(source) or name, name)
             if tie != name:
@@ -366,10 +404,17 @@ class BundleTerms(NamedTuple):
     metadata: bytes
     replace: bool
     lifetime_s: float
+    device: object
 
     @classmethod
     def of(
-        cls, kinds: Mapping[str, Kind] | None, fingerprint: bytes, metadata: bytes | None, replace: bool, lifetime: float | None
+        cls,
+        kinds: Mapping[str, Kind] | None,
+        fingerprint: bytes,
+        metadata: bytes | None,
+        replace: bool,
+        lifetime: float | None,
+        device: object,
     ) -> BundleTerms:
         """Raises:
         InvalidRequest: one of them is invalid.
@@ -378,7 +423,7 @@ class BundleTerms(NamedTuple):
             raise InvalidRequest(f"replace must be True or False, not {replace!r}")
         if not isinstance(fingerprint, bytes):
             raise InvalidRequest(f"a fingerprint must be bytes, not {type(fingerprint).__name__}")
-        return cls(kinds, fingerprint, checked_metadata(metadata), replace, lifetime_of(lifetime))
+        return cls(kinds, fingerprint, checked_metadata(metadata), replace, lifetime_of(lifetime), device)
 
 
 def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:

@@ -9,10 +9,10 @@ from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.devices import Device
-from arraybridge.broker.progress import Meter, Progress
+from arraybridge.broker.progress import PIECE, Meter, Progress
 from arraybridge.broker.progress import copy as piecewise
-from arraybridge.convert.source import Source, source_of
-from arraybridge.errors import InvalidRequest
+from arraybridge.convert.source import Source, plain, source_of
+from arraybridge.errors import InvalidRequest, raised_by
 
 
 def source_of_share(array: Any) -> Source:
@@ -92,16 +92,67 @@ def _empty(
 
 
 def fill(rooms: Sequence[_core.View], sources: Sequence[Source], progress: Progress | None) -> None:
-    """Copies each array into its room, a writable View of its dtype and shape."""
-    meter = None if progress is None else Meter(progress, sum(each.description.nbytes for each in sources))
+    """Copies each array into its room, a writable View of its dtype and shape. Both may lie on the host or on any GPU.
+
+    Raises:
+        MemoryConversionError: a framework or the driver fails.
+    """
+    meter = Meter(progress or _untold, sum(each.description.nbytes for each in sources))
+    uploads = _Uploads(meter)
     for source, room in zip(sources, rooms, strict=True):
-        how = source.description.fill
-        if how is None and meter is not None:
-            piecewise(source.view(), room, meter)
-            continue
-        if how is None:
-            numpy_adapter.filler(source.view())(room)
-        else:
+        if source.description.fill is not None and device_of([source]) == room.device:
             source.write_to(room)
-        if meter is not None:
             meter.moved(room.nbytes)
+            continue
+        values = _readable(source)
+        if room.device[0] == devices.CUDA:
+            uploads.add(values, room)
+        elif values.device != devices.HOST or progress is None:
+            numpy_adapter.filler(values if values.device == devices.HOST else _core.copy_to_heap(values))(room)
+            meter.moved(room.nbytes)
+        else:
+            piecewise(values, room, meter)
+    uploads.make()
+
+
+def _readable(source: Source) -> _core.View:
+    """Its values, as a View that can be copied elsewhere."""
+    found = source.description
+    if found.fill is None:
+        return source.view()
+    if found.device[0] == devices.CUDA:
+        return plain(source).view()
+    room = numpy_adapter.room(found.dtype, found.code, found.shape)
+    source.write_to(room)
+    return room
+
+
+class _Uploads:
+    """Copies to GPUs that are executed together, at most PIECE bytes or one array at a time."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter, self._bytes = meter, 0
+        self._sources: list[_core.View] = []
+        self._rooms: list[_core.View] = []
+
+    def add(self, source: _core.View, room: _core.View) -> None:
+        if self._bytes + room.nbytes > PIECE:
+            self.make()
+        self._sources.append(source)
+        self._rooms.append(room)
+        self._bytes += room.nbytes
+
+    def make(self) -> None:
+        sources, rooms, moved = self._sources, self._rooms, self._bytes
+        self._sources, self._rooms, self._bytes = [], [], 0
+        if not moved:
+            return
+        try:
+            _core.copy_to_gpus(sources, rooms)
+        except BufferError as error:
+            raise raised_by(error, "array", "share", "place") from error
+        self._meter.moved(moved)
+
+
+def _untold(done: int, total: int) -> None:
+    pass

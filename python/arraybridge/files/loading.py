@@ -13,8 +13,11 @@ from typing import Any, Final, Literal, Self, TypeGuard
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
+from arraybridge.arrays import devices
+from arraybridge.arrays.devices import Device
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.delivery import gpus_for
 from arraybridge.broker.progress import Meter, Progress
 from arraybridge.broker.share import Share
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareExists, ShareNotFound
@@ -39,6 +42,7 @@ def load(
     digest: Digest = "header",
     progress: Progress | None = None,
     lifetime: float | None = None,
+    device: object = None,
 ) -> Bundle:
     """The arrays of one or several files as the bundle `name`, read at most once for all processes of the host.
 
@@ -56,6 +60,10 @@ def load(
             by every byte, which reads the files also when they are loaded already.
         progress: called with (bytes done, total bytes); its exceptions end the load.
         lifetime: as in `Broker.put`.
+        device: as in `Broker.bundle`: where the bundle is to lie. A bundle of this name that lies elsewhere is not the
+            same, and the files are read again as its next generation: give bundles on several GPUs names of their own.
+            None: the host, and a bundle with the same content is opened wherever it lies. On its way to a GPU a file
+            passes through host memory in pieces.
 
     Raises:
         OSError: a file cannot be read. InvalidRequest: a file is malformed, or of another format.
@@ -73,14 +81,17 @@ def load(
     with contextlib.ExitStack() as open_files:
         files = [open_files.enter_context(_opened(path)) for each in given for path in _files_of(os.fspath(each))]
         called = name if name is not None else _name_of(Path(given[0]))
-        return _Load(broker or Broker(), called, files, digest, lifetime).result(progress)
+        where = devices.wished(device, gpus_for(device), "file", "bundle")
+        return _Load(broker or Broker(), called, files, digest, lifetime, where).result(progress)
 
 
 class _Load:
     """One call of `load`."""
 
-    def __init__(self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None) -> None:
-        self._broker, self._name, self._files, self._lifetime = broker, name, files, lifetime
+    def __init__(
+        self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None, where: Device | None
+    ) -> None:
+        self._broker, self._name, self._files, self._lifetime, self._where = broker, name, files, lifetime, where
         identity = hashlib.sha256()
         for file in files:
             if digest == "header":
@@ -108,7 +119,9 @@ class _Load:
                 self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
 
     def _is_same(self, there: Bundle | None) -> TypeGuard[Bundle]:
-        return there is not None and there.fingerprint == self._fingerprint
+        if there is None or there.fingerprint != self._fingerprint:
+            return False
+        return self._where is None or there.share.device == self._where
 
     def _there(self) -> Bundle | None:
         try:
@@ -131,8 +144,9 @@ class _Load:
                 contents[name] = array
             metadata.update(file.metadata())
         said = json.dumps(metadata).encode() if metadata else None
+        device = devices.named(self._where or devices.HOST)
         writer = self._broker.bundle(
-            self._name, contents, fingerprint=self._fingerprint, metadata=said, replace=True, lifetime=self._lifetime
+            self._name, contents, fingerprint=self._fingerprint, metadata=said, replace=True, lifetime=self._lifetime, device=device
         )
         meter = Meter(progress or _untold, writer.nbytes)
         for file in self._files:

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.bundle import BundleSpec, BundleWriter
-from arraybridge.errors import InvalidRequest, UnsupportedDtype
+from arraybridge.errors import BrokerError, InvalidRequest, UnsupportedDtype
 from arraybridge.files.stored import Stored, Told
 
 MAGIC: Final = b"PK\x03\x04"
@@ -48,7 +48,7 @@ class _Zipped(Stored):
         # zipfile raises NotImplementedError for unknown methods of compression, RuntimeError for encrypted members.
         try:
             yield
-        except InvalidRequest:
+        except BrokerError:
             raise
         except OSError as error:
             if error.errno is not None:
@@ -82,7 +82,7 @@ class NpzFile(_Zipped):
         for name, member in self._members.items():
             with self._explained(), self._zip.open(member.file) as stream:
                 _skip_header(stream)
-                self._read(stream, member, writer.array(name), told)
+                self._read(stream, name, member, writer, told)
 
     def _member(self, name: str, file: zipfile.ZipInfo, stream: IO[bytes]) -> _Member:
         shape, by_columns, dtype = _skip_header(stream)
@@ -95,22 +95,22 @@ class NpzFile(_Zipped):
             raise self.malformed(f"array {name!r}, {dtype}{list(shape)}, needs {nbytes} bytes and has {file.file_size - stream.tell()}")
         return _Member(file, shape, dtype, by_columns)
 
-    def _read(self, stream: IO[bytes], member: _Member, room: Any, told: Told) -> None:
-        numpy = ensure_module("numpy")
-        there = numpy.empty(member.shape[::-1], room.dtype) if member.by_columns else room
-        bytes_there = memoryview(there.reshape(-1).view("u1"))
-        for start in range(0, len(bytes_there), _PIECE):
-            piece = bytes_there[start : start + _PIECE]
-            read = stream.read(len(piece))
-            if len(read) < len(piece):
+    def _read(self, stream: IO[bytes], name: str, member: _Member, writer: BundleWriter, told: Told) -> None:
+        numpy: Any = ensure_module("numpy")
+        whole = numpy.empty(member.shape[::-1], member.dtype.newbyteorder("=")) if member.by_columns else None
+        room = writer.bytes_of([name])[name] if whole is None else memoryview(whole.reshape(-1).view("u1"))
+        for start in range(0, len(room), _PIECE):
+            count = min(_PIECE, len(room) - start)
+            read = stream.read(count)
+            if len(read) < count:
                 raise self.malformed(f"{member.file.filename} is cut off")
-            piece[:] = read
-            told(len(piece))
+            if not member.dtype.isnative:
+                read = numpy.frombuffer(read, member.dtype).byteswap().view("u1").data
+            room[start : start + count] = memoryview(read)
+            told(count)
         stream.read(1)  # at the end zipfile compares the checksum
-        if not member.dtype.isnative:
-            there.byteswap(inplace=True)
-        if member.by_columns:
-            room[...] = there.T
+        if whole is not None:
+            writer.fill({name: whole.T})
 
 
 def _skip_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.arguments import Access
+from arraybridge.arrays import devices
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, Kind
 from arraybridge.broker.progress import Progress
@@ -25,15 +26,17 @@ def publish(
     metadata: bytes | None = None,
     replace: bool = False,
     progress: Progress | None = None,
+    device: object = None,
 ) -> Share:
     """Copies parameters and persistent buffers of a module, its state_dict, into the bundle `name`.
 
     Parameters that are one tensor under several names stay one.
 
     Args:
-        module: a torch.nn.Module on the CPU.
+        module: a torch.nn.Module, on the CPU or on GPUs.
         broker: None: `Broker()`.
         fingerprint, metadata, replace: as in `Broker.bundle`. progress: as in `BundleWriter.fill`.
+        device: as in `Broker.bundle`: where the weights are to lie; None: where the module lies.
 
     Raises:
         BrokerError: as `Broker.bundle`.
@@ -42,7 +45,7 @@ def publish(
     kinds.update(dict.fromkeys((name for name, _ in module.named_buffers(remove_duplicate=False)), "buffer"))
     weights = {name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, ensure_module("torch").Tensor)}
     where = broker or Broker()
-    writer = where.bundle(name, weights, kinds=kinds, fingerprint=fingerprint, metadata=metadata, replace=replace)
+    writer = where.bundle(name, weights, kinds=kinds, fingerprint=fingerprint, metadata=metadata, replace=replace, device=device)
     return writer.fill(progress=progress).publish()
 
 
@@ -55,17 +58,18 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
         module: a torch.nn.Module; it may be attached again, to another generation.
         prefix: of the names in the bundle.
         access: "safe": the module may be trained; its writes reach nobody. "shared": for inference; parameters require
-            no grad, all processes read the same pages, and a write ends the process.
+            no grad, all processes read the same memory, and a write ends the process. A bundle on a GPU needs "shared".
 
     Raises:
         InvalidRequest: names, shapes or dtypes of module and bundle differ, or a tensor that the bundle lacks would stay
-            without values. Nothing is changed then.
+            without values, or the bundle lies on a GPU and access is "safe". Nothing is changed then.
 
     Example:
         >>> with torch.device("meta"):
         ...     model = Model()
         >>> attach(model, broker.open("model"), access="shared").eval()
     """
+    check_access(bundle, access)
     target: Any = module
     weights = bundle.state_dict(prefix, access)
     asked = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
@@ -83,6 +87,15 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
         target.requires_grad_(False)
     target.load_state_dict(_parameters(target, weights), assign=True)
     return module
+
+
+def check_access(bundle: Bundle, access: Access) -> None:
+    """Raises:
+    InvalidRequest: a model over these weights could not be trained, and access is "safe".
+    """
+    if access == "safe" and bundle.share.device[0] == devices.CUDA:
+        where = f"bundle {bundle.share.name!r} lies on {devices.named(bundle.share.device)}, where no memory is copy-on-write"
+        raise InvalidRequest(f'{where}: pass access="shared" for inference, or copy with module.load_state_dict(bundle.state_dict())')
 
 
 def _parameters(module: Any, weights: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from arraybridge.arguments import Access
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
 from arraybridge.errors import InvalidRequest
+from arraybridge.integrations.torch import check_access
 
 
 def from_broker(
@@ -36,7 +37,7 @@ def from_broker(
 
     Raises:
         ShareNotFound, BrokerTimeout, BrokerUnavailable: as `Broker.open`.
-        InvalidRequest: the bundle lacks weights of the model.
+        InvalidRequest: the bundle lacks weights of the model, or lies on a GPU and access is "safe".
 
     Example:
         >>> config = transformers.AutoConfig.from_pretrained("my-llama")    # its config.json
@@ -45,6 +46,7 @@ def from_broker(
     torch: Any = ensure_module("torch")
     ensure_module("transformers")
     found = (broker or Broker()).open(bundle, wait=wait) if isinstance(bundle, str) else bundle
+    check_access(found, access)
     weights = found.torch(access=access)
     kinds = [tensor.dtype for tensor in weights.values() if tensor.is_floating_point()]
     options.setdefault("dtype", max(set(kinds), key=kinds.count) if kinds else torch.get_default_dtype())

@@ -28,7 +28,7 @@ from arraybridge.errors import InvalidRequest
 from arraybridge.files.loading import load
 
 NAME: Final = "arraybridge"
-_OPTIONS: Final = ("name", "address", "namespace", "wait")
+_OPTIONS: Final = ("name", "address", "namespace", "wait", "device")
 
 
 def register() -> None:
@@ -50,15 +50,18 @@ def register() -> None:
             factory.register_engine(NAME, kind())
 
 
-def trainer_info(bundle: str, *, rank: int, address: str | None = None, namespace: str = "default") -> Any:
+def trainer_info(
+    bundle: str, *, rank: int, address: str | None = None, namespace: str = "default", device: str | None = None
+) -> Any:
     """The TrainerInitInfo of this backend.
 
     Args:
         bundle: the name under which each round of weights is published.
         rank: of this process in the trainer; 0 publishes.
         address: of the broker, for trainer and workers; None: each finds it as `Broker()` does.
+        device: where the weights are published, as in `Broker.bundle`; None: in host memory.
     """
-    return _trainer_info()(bundle, address, namespace, rank=rank)
+    return _trainer_info()(bundle, address, namespace, device, rank=rank)
 
 
 @functools.cache
@@ -66,7 +69,9 @@ def _loader() -> Any:
     base: Any = ensure_module("vllm.model_executor.model_loader").BaseModelLoader
 
     class ArraybridgeModelLoader(base):  # type: ignore[misc, unused-ignore]
-        """`model_loader_extra_config`: name, address, namespace, and wait (seconds until the bundle must exist)."""
+        """`model_loader_extra_config`: name, address, namespace, wait (seconds until the bundle must exist), and device (as
+        in `arraybridge.load`: where the folder's bundle is to lie).
+        """
 
         def __init__(self, load_config: Any) -> None:
             super().__init__(load_config)
@@ -90,7 +95,7 @@ def _loader() -> Any:
                 return broker.open(self._options["name"], wait=self._options.get("wait"))
             if not os.path.exists(model_config.model):
                 raise InvalidRequest(f"{model_config.model!r} is no file or folder here: download it first, or name a bundle")
-            return load(model_config.model, broker=broker)
+            return load(model_config.model, broker=broker, device=self._options.get("device"))
 
     return ArraybridgeModelLoader
 
@@ -133,6 +138,7 @@ def _trainer_info() -> Any:
         bundle: str = "model"
         address: str | None = None
         namespace: str = "default"
+        device: str | None = None
 
     return ArraybridgeTrainerInfo
 
@@ -204,7 +210,7 @@ def _trainer_engine() -> Any:
                     pass
                 return
             specs = {each.name: BundleSpec(each.shape, each.dtype, "parameter") for each in self.source.metadata}
-            writer = self._broker.bundle(self._info.bundle, specs, replace=True)
+            writer = self._broker.bundle(self._info.bundle, specs, replace=True, device=self._info.device)
             written = set()
             for name, tensor in self.source.iter_full():
                 if name not in specs or tuple(tensor.shape) != tuple(specs[name].shape):

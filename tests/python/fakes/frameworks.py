@@ -141,7 +141,10 @@ class TorchTensor(Held):
         return self
 
     def copy_(self, source: "TorchTensor") -> None:
+        before = current()
+        enter(self.held.device[1])
         write(self.address, source.values())
+        enter(before)
 
     def __dlpack__(self, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
         assert stream is not None or not self.on_gpu

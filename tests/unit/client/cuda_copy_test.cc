@@ -12,6 +12,7 @@
 #include "client/memory/cuda/cuda_vmm_mapper.h"
 #include "client/memory/mapper_table.h"
 #include "proto/boundary/fence.h"
+#include "tests/unit/client/cuda_memory.h"
 #include "tests/unit/client/cuda_owner.h"
 
 namespace arraybridge {
@@ -114,28 +115,6 @@ TEST_F(CudaClientTest, ElseTheyGoByTheHost) {
     EXPECT_GE(crossed.to_host, 1);
   });
 }
-
-// This process's memory on a GPU that sees `machine`, for the life of the object.
-class OnGpu {
- public:
-  OnGpu(const std::string& machine, uint64_t bytes) {
-    Machine(machine);
-    devices_ = *CudaDevices::OfThisProcess(kLibrary);
-    const auto inside = devices_->Enter(0);
-    EXPECT_EQ(devices_->driver().MemAlloc(&memory_, bytes), cuda::CUDA_SUCCESS);
-  }
-  ~OnGpu() {
-    const auto inside = devices_->Enter(0);
-    EXPECT_EQ(devices_->driver().MemFree(memory_), cuda::CUDA_SUCCESS);
-  }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-  void* data() const { return reinterpret_cast<void*>(memory_); }
-
- private:
-  const CudaDevices* devices_ = nullptr;
-  cuda::CUdeviceptr memory_ = 0;
-};
 
 std::vector<uint8_t> Pattern(uint64_t bytes) {
   std::vector<uint8_t> pattern(bytes);
@@ -240,10 +219,37 @@ TEST_F(CudaClientTest, ABatchIsStridedUnpinnedOrRefused) {
     const auto back = CopyToHeap(rooms[0]);
     for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(static_cast<const uint8_t*>(back->data)[i], pattern[198 - 2 * i]);
     EXPECT_EQ(CopyToGpus(sources, std::span(rooms).first(1)).code(), Code::kInvalidArgument);
-    EXPECT_EQ(CopyToGpus(rooms, rooms).code(), Code::kInvalidArgument);
+    View unknown = sources[1];
+    unknown.device.type = 8;
+    EXPECT_EQ(CopyToGpus({&unknown, 1}, {&rooms[0], 1}).code(), Code::kInvalidArgument);
     EXPECT_EQ(CopyToGpus(sources, sources).code(), Code::kInvalidArgument);
     const std::vector<View> shorter = {Bytes(gpu.data(), device, 99)};
     EXPECT_EQ(CopyToGpus(std::span(sources).first(1), shorter).code(), Code::kInvalidArgument);
+  });
+}
+
+TEST_F(CudaClientTest, ABatchTakesArraysOfTheGpuToo) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const OnGpu gpu("", 4096);
+    const Device device{kDeviceCuda, 0, {}};
+    auto* const memory = static_cast<std::byte*>(gpu.data());
+    std::vector<uint8_t> pattern = Pattern(200);
+    ASSERT_TRUE(CopyOverDevice(Bytes(pattern.data(), Device{}, 200), memory, device).ok());
+    View backwards = Bytes(memory + 198, device, 100);
+    backwards.strides = {-2};
+    const std::vector<View> sources = {Bytes(pattern.data(), Device{}, 100), Bytes(memory + 100, device, 100),
+                                       backwards};
+    std::vector<View> rooms;
+    for (const uint64_t at : {1024, 2048, 3072}) rooms.push_back(Bytes(memory + at, device, 100));
+    const Status copied = CopyToGpus(sources, rooms);
+    ASSERT_TRUE(copied.ok()) << copied.ToString();
+    std::vector<Result<View>> back;
+    for (const View& room : rooms) back.push_back(CopyToHeap(room));
+    for (size_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(static_cast<const uint8_t*>(back[0]->data)[i], pattern[i]);
+      EXPECT_EQ(static_cast<const uint8_t*>(back[1]->data)[i], pattern[100 + i]);
+      EXPECT_EQ(static_cast<const uint8_t*>(back[2]->data)[i], pattern[198 - 2 * i]);
+    }
   });
 }
 

@@ -86,12 +86,14 @@ _wanted = True  # False: `uninstall` was called, and references that arrive inst
 _replaced: list[tuple[Table, type, Reduce | None, Reduce]] = []  # (table, class, the reducer before, ours)
 # Joblib's function that makes the reducers of an executor, and ours.
 _joblibs: tuple[Callable[..., tuple[Table, Table]], Callable[..., tuple[Table, Table]]] | None = None
+_absent: list[tuple[str, str]] = []  # of _CLASSES: those that are not registered
+_hooks: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []  # (owner, its function, the one before, ours)
 
 
 def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
-    """Registers the reducers for NumPy and for the frameworks that are imported; call it again after importing others.
+    """Registers the reducers for NumPy and for the frameworks that are imported, now or later.
 
-    Call it in the parent. Processes that are forked from it have the reducers too; others (spawn, forkserver, loky)
+    Call it in the parent, and after the import of joblib or loky. Processes that are forked from it have the reducers too; others (spawn, forkserver, loky)
     register them when the first reference arrives, or with `initializer=arraybridge.multiprocessing.install`.
 
     Joblib keeps its own way for the arguments of jobs, a file for each large array, unless `max_nbytes` is None; its results
@@ -137,6 +139,10 @@ def uninstall() -> None:
             elif table.get(kind) is ours:
                 del table[kind]
         _replaced.clear()
+        for owner, name, function, hook in _hooks:
+            if getattr(owner, name) is hook:
+                setattr(owner, name, function)
+        _hooks.clear()
         executor = sys.modules.get("joblib.executor")
         if _joblibs is not None and getattr(executor, "get_memmapping_reducers", None) is _joblibs[1]:
             executor.get_memmapping_reducers = _joblibs[0]  # type: ignore[union-attr]
@@ -144,8 +150,7 @@ def uninstall() -> None:
 
 
 def ensure_installed(broker: Broker | None) -> Broker:
-    """The Broker of `install`, which is called, with `broker`, if it was not. The frameworks that are imported now are
-    registered.
+    """The Broker of `install`, which is called, with `broker`, if it was not. Joblib and loky, if they were imported since, are registered, too.
     """
     with _lock:
         if _settings is None:
@@ -163,11 +168,19 @@ def give(array: Any) -> None:
     _given[key] = weakref.ref(array, lambda _: _given.pop(key, None))
 
 
+def _class_of(framework: str, path: str) -> type | None:
+    """None: the framework is not imported, or has no such class."""
+    kind = functools.reduce(lambda found, name: getattr(found, name, None), path.split("."), sys.modules.get(framework))
+    return kind if isinstance(kind, type) else None
+
+
 def _register() -> None:
     global _joblibs
+    _absent.clear()
     for framework, path in _CLASSES:
-        kind = functools.reduce(lambda found, name: getattr(found, name, None), path.split("."), sys.modules.get(framework))
-        if not isinstance(kind, type):
+        kind = _class_of(framework, path)
+        if kind is None:
+            _absent.append((framework, path))
             continue
         for table in _tables():
             before = table.get(kind)
@@ -176,11 +189,33 @@ def _register() -> None:
             ours = functools.partial(_reduce, framework, before)
             table[kind] = ours
             _replaced.append((table, kind, before, ours))
+    for owner, name in _makers():
+        if not any(owner is known and name == its for known, its, _, _ in _hooks):
+            function = getattr(owner, name)
+            hook = _hooked(function)
+            setattr(owner, name, hook)
+            _hooks.append((owner, name, function, hook))
     executor = sys.modules.get("joblib.executor")
     if executor is not None and _joblibs is None and hasattr(executor, "get_memmapping_reducers"):
         theirs = executor.get_memmapping_reducers
         _joblibs = theirs, functools.partial(_joblib_reducers, theirs)
         executor.get_memmapping_reducers = _joblibs[1]  # type: ignore[attr-defined]
+
+
+def _hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which registers the frameworks that were imported since: it runs before a pickler copies its
+    table.
+    """
+
+    @functools.wraps(function)
+    def hook(*arguments: Any, **options: Any) -> Any:
+        if any(framework in sys.modules and _class_of(framework, path) is not None for framework, path in list(_absent)):
+            with _lock:
+                if _settings is not None:
+                    _register()
+        return function(*arguments, **options)
+
+    return hook
 
 
 def _joblib_reducers(theirs: Callable[..., tuple[Table, Table]], **options: Any) -> tuple[Table, Table]:
@@ -197,11 +232,18 @@ def _joblib_reducers(theirs: Callable[..., tuple[Table, Table]], **options: Any)
 
 def _tables() -> list[Table]:
     """The reducers that the picklers of this process use, by class."""
-    found = [getattr(multiprocessing.reduction.ForkingPickler, "_extra_reducers")]
-    for module in "loky.backend.reduction", "joblib.externals.loky.backend.reduction":
-        if module in sys.modules:
-            found.append(getattr(sys.modules[module], "_dispatch_table"))
-    return found
+    tables = [getattr(multiprocessing.reduction.ForkingPickler, "_extra_reducers")]
+    return tables + [getattr(module, "_dispatch_table") for module in _lokys()]
+
+
+def _makers() -> list[tuple[Any, str]]:
+    """The functions that make these picklers, and their owners."""
+    return [(multiprocessing.reduction.ForkingPickler, "__init__"), *((module, "dump") for module in _lokys())]
+
+
+def _lokys() -> list[Any]:
+    names = "loky.backend.reduction", "joblib.externals.loky.backend.reduction"
+    return [sys.modules[name] for name in names if name in sys.modules]
 
 
 def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:

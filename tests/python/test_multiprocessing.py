@@ -9,6 +9,7 @@ import sys
 import time
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -154,6 +155,62 @@ def test_numpy_may_be_imported_after_install(address):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(ARRAYBRIDGE_ADDRESS=address)
     )  # fmt: skip
     assert int(done.stdout) < 10_000
+
+
+def test_a_framework_may_be_imported_after_install(address):
+    pytest.importorskip("torch")
+    pytest.importorskip("joblib")
+    program = """if True:
+        import io
+        from multiprocessing.reduction import ForkingPickler
+        from joblib.externals.loky.backend import reduction
+        import arraybridge.multiprocessing as passing
+        before = ForkingPickler.__init__, reduction.dump
+        passing.install()
+        passing.install()
+        import torch
+        tensor, file = torch.ones(1 << 20), io.BytesIO()
+        reduction.dump(tensor, file)
+        print(file.tell(), len(reduction.dumps(tensor)))
+        assert b"arraybridge" in bytes(ForkingPickler.dumps(tensor))  # torch's own reference has no bytes either
+        assert torch.equal(ForkingPickler.loads(ForkingPickler.dumps(tensor)), tensor)
+        passing.uninstall()
+        assert (ForkingPickler.__init__, reduction.dump) == before
+        file.seek(0)
+        reduction.dump(tensor, file)
+        print(file.tell())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment(ARRAYBRIDGE_ADDRESS=address)
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    *by_reference, by_value = map(int, done.stdout.split())
+    assert max(by_reference) < 10_000 and by_value > 4 << 20, done.stdout
+
+
+def test_a_module_without_the_class_of_its_arrays_is_left_alone(installed, monkeypatch):
+    for found in (ModuleType("cupy"), None):
+        monkeypatch.setitem(sys.modules, "cupy", found)
+        np.testing.assert_array_equal(passed(ARRAYS["float"]), ARRAYS["float"])
+    made = ModuleType("cupy")
+    made.ndarray = type("ndarray", (), {})
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    ForkingPickler.dumps(3)
+    assert made.ndarray in ForkingPickler._extra_reducers
+
+
+def test_what_somebody_wrapped_meanwhile_stays_theirs(broker):
+    before = ForkingPickler.__init__
+    passing.install(broker)
+    ours = ForkingPickler.__init__
+    assert ours is not before
+    ForkingPickler.__init__ = theirs = lambda self, *args: ours(self, *args)
+    try:
+        passing.uninstall()
+        assert ForkingPickler.__init__ is theirs
+        assert pickle.loads(ForkingPickler.dumps(np.ones(1 << 16)))[0] == 1
+    finally:
+        ForkingPickler.__init__ = before
 
 
 def test_what_is_under_way_arrives_after_uninstall(broker):

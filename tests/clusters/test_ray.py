@@ -118,7 +118,7 @@ def test_trees_bundles_and_what_numpy_lacks(nodes: Nodes) -> None:
         return str(tree.get(explain=True).plan)
 
     assert "moved once" not in ray.get(check.options(**on("a")).remote(shares))
-    assert "bytes moved once from node" in ray.get(check.options(**on("b")).remote(shares))
+    assert "moved once to this one by Ray's object store" in ray.get(check.options(**on("b")).remote(shares))
 
 
 def test_a_share_stays_while_an_actor_holds_it(nodes: Nodes) -> None:

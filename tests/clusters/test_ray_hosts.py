@@ -36,6 +36,7 @@ count = int(sys.argv.pop())
 brokers = [arraybridge.Broker(directory) for directory in sys.argv[2:]]
 shares = [ray.get(made.options(**on(name)).remote(count)) for name in "ab"]
 totals = [ray.get(read.options(**on(name)).remote(share))[0] for share in shares for name in "ab" for _ in range(2)]
+plan = str(shares[1].get(explain=True).plan)
 held = [len(broker.list()) for broker in brokers]
 del shares
 gc.collect()
@@ -44,7 +45,7 @@ while any(broker.list() or broker.stats()["leases"] for broker in brokers) and t
     time.sleep(0.05)
 left = [[broker.stats()["shares"], broker.stats()["leases"]] for broker in brokers]
 hosts = {each["NodeManagerAddress"] for each in ray.nodes()}
-print(json.dumps({"totals": totals, "held": held, "left": left, "hosts": sorted(hosts), "brokers": sorted(addresses.values())}))
+print(json.dumps({"totals": totals, "held": held, "left": left, "plan": plan, "hosts": sorted(hosts), "brokers": sorted(addresses.values())}))
 abr.stop()
 """
 
@@ -57,35 +58,42 @@ def two() -> Iterator[list[Host]]:
         yield made
 
 
-def start_ray(host: Host, directory: str, *words: str) -> None:
+def start_ray(host: Host, directory: str, mover: str, *words: str) -> None:
     """A raylet on this host, with its broker."""
     command = [
         str(RAY), "start", *words, "--node-ip-address", host.address, "--num-cpus", "4", "--object-store-memory", str(300 << 20),
         "--disable-usage-stats",
     ]  # fmt: skip
-    started = host.start(command, env={**os.environ, "ARRAYBRIDGE_ADDRESS": directory}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # UCX would read the other process's memory on this machine, which no network permits.
+    environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": directory, "ARRAYBRIDGE_MOVER": mover, "UCX_TLS": "tcp"}
+    started = host.start(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said, _ = started.communicate()
     assert started.returncode == 0, said
 
 
-def test_two_hosts(two: list[Host]) -> None:
+@pytest.mark.parametrize("mover", ["store", "nixl"])
+def test_two_hosts(two: list[Host], mover: str) -> None:
+    if mover == "nixl":
+        pytest.importorskip("nixl._api")
     with tempfile.TemporaryDirectory(prefix="ab-") as temp, tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as sessions:
         directories = [f"{temp}/{name}" for name in "ab"]
         for directory in directories:
             Path(directory).mkdir()
         daemons = [start_daemon(directory, "--log-level", "warn", "--orphan-grace", "2s") for directory in directories]
         head = f"{two[0].address}:{PORT}"
-        start_ray(two[0], directories[0], "--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false", "--resources", '{"a": 100}')
-        start_ray(two[1], directories[1], "--address", head, "--resources", '{"b": 100}')
+        start_ray(two[0], directories[0], mover, "--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false", "--resources", '{"a": 100}')
+        start_ray(two[1], directories[1], mover, "--address", head, "--resources", '{"b": 100}')
         driver = two[0].start(
             [sys.executable, "-c", DRIVER, head, *directories, str(COUNT)],
-            env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0]}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0], "ARRAYBRIDGE_MOVER": mover}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         output, errors = driver.communicate(timeout=120)
         assert driver.returncode == 0, errors
         found = json.loads(output.splitlines()[-1])
         assert found["totals"] == [float(np.arange(COUNT, dtype="f4").sum())] * 8
         assert found["held"] == [2, 2] and found["left"] == [[0, 0], [0, 0]]
+        assert f"moved once to this one by {'NIXL' if mover == 'nixl' else 'Ray'}" in found["plan"]
         assert found["hosts"] == [host.address for host in two] and found["brokers"] == directories
         for daemon in daemons:
             assert stop_daemon(daemon) == 0

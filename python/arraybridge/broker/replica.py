@@ -82,6 +82,11 @@ class ReplicaWriter:
             del self._rooms[0]
             self._filled = 0
 
+    def rooms(self) -> list[Any]:
+        """The arrays of bytes that are to be filled by other means than `write`: those of the share that have any."""
+        rooms, self._rooms = self._rooms, []
+        return rooms
+
     def publish(self) -> Share:
         """The share, when all bytes are written."""
         if self._rooms:

@@ -26,7 +26,7 @@ from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
-from arraybridge.integrations.ray_node import broker_of, end_node_broker, node_broker, run_of, this_node
+from arraybridge.integrations.ray_node import broker_of, end_node_broker, mover, node_broker, run_of, this_node
 from arraybridge.planner import Converted
 
 
@@ -94,7 +94,8 @@ class Share:
                 raise
             found = self._renewed().to(framework, **wishes)
         if isinstance(found, Converted) and self._is_replica():
-            moved = f"{self.nbytes} bytes moved once from node {self._node} by Ray's object store"
+            by = {"store": "Ray's object store", "nixl": "NIXL"}[mover()]
+            moved = f"{self.nbytes} bytes of node {self._node} moved once to this one by {by}"
             return Converted(found.array, dataclasses.replace(found.plan, notes=(*found.plan.notes, moved)))
         return found
 

@@ -32,6 +32,7 @@ from arraybridge.broker.replica import ReplicaWriter, contents_of
 from arraybridge.broker.share import Record, Share, record_from
 from arraybridge.broker.watch import Watch
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
+from arraybridge.integrations.ray_nixl import Lent, Mover
 
 _NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
@@ -102,6 +103,7 @@ class NodeBroker:
         self._copies: dict[Key, _Copies] = {}  # of this node's shares that others read
         self._watches: dict[str, asyncio.Task[None]] = {}  # by namespace
         self._watching = asyncio.Lock()
+        self._mover: Mover | None = None
         self._moved = self._sent = 0
 
     async def address(self) -> str:
@@ -163,16 +165,26 @@ class NodeBroker:
         """The bytes of a share, or of a replica, of this node, for another one: arrays of uint8, in pieces that Ray's object
         stores have room for, also where the share is larger than they are.
         """
+        for part in await self._parts_of(fields):
+            for first in range(0, part.nbytes, PIECE_BYTES):
+                yield part[first : first + PIECE_BYTES]
+
+    async def lend(self, fields: tuple[Any, ...], ticket: str) -> Lent:
+        """The same for NIXL: another node may read them until `take_back`."""
+        return (await self._nixl()).lend(ticket, await self._parts_of(fields))
+
+    async def take_back(self, ticket: str) -> None:
+        """Ends a `lend`."""
+        (await self._nixl()).end(ticket)
+
+    async def _parts_of(self, fields: tuple[Any, ...]) -> list[Any]:
         record = record_from(fields)
         replica = self._replicas.get(_key_of(record))
         if replica is None:
             await self._check_here(record)
         share = Share(broker_of(record.namespace), record) if replica is None else replica.share
-        contents = await asyncio.to_thread(contents_of, share)
         self._sent += 1
-        for part in contents.parts:
-            for first in range(0, part.nbytes, PIECE_BYTES):
-                yield part[first : first + PIECE_BYTES]
+        return (await asyncio.to_thread(contents_of, share)).parts
 
     async def ended(self, reader: str) -> list[Key] | None:
         """Which of the shares that a node has read have ended; after POLL_S none. None: that is not known any more."""
@@ -242,12 +254,29 @@ class NodeBroker:
 
     async def _received(self, record: Record, node: str) -> Share:
         writer = await asyncio.to_thread(ReplicaWriter, broker_of(record.namespace), tuple(record))
+        if mover() == "nixl":
+            await self._read_by_nixl(record, node, writer)
+            return await asyncio.to_thread(writer.publish)
         read = node_broker(node).read.options(
             num_returns="streaming", max_task_retries=0, _generator_backpressure_num_objects=_PIECES_MAX
         )
         async for piece in read.remote(tuple(record)):
             await asyncio.to_thread(writer.write, await piece)
         return await asyncio.to_thread(writer.publish)
+
+    async def _read_by_nixl(self, record: Record, node: str, writer: ReplicaWriter) -> None:
+        handle, ticket = node_broker(node), uuid.uuid4().hex
+        lent = await handle.lend.options(max_task_retries=0).remote(tuple(record), ticket)
+        try:
+            await asyncio.to_thread((await self._nixl()).read, lent, writer.rooms())
+        finally:
+            with contextlib.suppress(ensure_module("ray.exceptions").RayError):
+                await handle.take_back.options(max_task_retries=0).remote(ticket)
+
+    async def _nixl(self) -> Mover:
+        if self._mover is None:
+            self._mover = await asyncio.to_thread(Mover)
+        return self._mover
 
     async def _follow(self, source: str) -> None:
         """Withdraws the replicas of a source's shares as they end there, and all of them when the source is lost."""
@@ -324,6 +353,18 @@ def this_node() -> str:
     """Ray's id of the node that this process is on."""
     ray: Any = ensure_module("ray")
     return str(ray.get_runtime_context().get_node_id())
+
+
+def mover() -> str:
+    """The word of $ARRAYBRIDGE_MOVER on this node: "store", which is the default, or "nixl".
+
+    Raises:
+        InvalidRequest: another word.
+    """
+    word = os.environ.get("ARRAYBRIDGE_MOVER") or "store"
+    if word not in ("store", "nixl"):
+        raise InvalidRequest(f"ARRAYBRIDGE_MOVER is {word!r} on node {this_node()}: it may be store or nixl")
+    return word
 
 
 def node_broker(node: str) -> Any:

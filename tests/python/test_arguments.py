@@ -103,16 +103,16 @@ def test_a_shape_that_no_memory_could_have(broker, shape):
 
 def test_a_tree_that_is_too_large_is_refused_with_the_way_out(broker):
     with pytest.raises(InvalidRequest, match=r"limits.arrays_per_share_max.*put the tree in parts"):
-        broker.put([np.zeros(1)] * 1100, "much")
+        broker.put([np.zeros(1, "M8[s]")] * 1100, "much")  # DLPack lacks the dtype
     assert not broker.list()
 
 
 @pytest.mark.parametrize(
     ("tree", "name", "metadata", "limit"),
     [
-        ([np.zeros(1)] * 1100, "x", b"", "arrays_per_share_max"),
-        ([np.zeros((1,) * 32)] * 1000, "x", b"", "spec_bytes_max"),
-        ({"k" * 40000: np.zeros(1)}, "x", b"", "structure_bytes_max"),
+        ([np.zeros(1, "M8[s]")] * 1100, "x", b"", "arrays_per_share_max"),
+        ([np.zeros((1,) * 32, "M8[s]")] * 1000, "x", b"", "spec_bytes_max"),
+        ({"k" * 40000: np.zeros(1, "M8[s]")}, "x", b"", "structure_bytes_max"),
         (np.zeros(1), "x", b"m" * 20000, "metadata_bytes_max"),
         (np.zeros(1), "n" * 300, b"", "name_bytes_max"),
     ],

@@ -148,7 +148,7 @@ def test_the_size_of_a_structure_is_limited_and_says_what_to_do(broker, send):
     ask = broker.channel("large").send if send else broker.put
     fits = {"a": np.ones(1), "text": "x" * 32_000}
     ask(fits)
-    for large in ({"a": np.ones(1), "text": "x" * 40_000}, {"a": np.ones(1), "data": bytes(30_000)}):
+    for large in ({"a": np.ones(1), "text": "x" * (8 << 20)}, {"a": np.ones(1, "M8[s]"), "data": bytes(30_000)}):
         with pytest.raises(InvalidRequest, match=r"limits\.structure_bytes_max.*long text and bytes as arrays") as caught:
             ask(large)
         assert "32768" in str(caught.value).replace(",", "") and caught.value.reason == "TOO_LARGE"

@@ -150,8 +150,9 @@ class Broker(Session):
 
         A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses. Besides arrays it may contain sparse
         arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
-        and timedelta. Plain values are part of the share's description, which `limits.structure_bytes_max` of the
-        broker (32,768 bytes of JSON) bounds; put longer text and bytes as arrays (`memoryview(data)`).
+        and timedelta. A tree of more arrays, or more plain values, than the broker takes in a share's description
+        (`limits.arrays_per_share_max`, 1,024; `limits.structure_bytes_max`, 32,768 bytes of JSON) is stored as a bundle,
+        in host memory, with up to 8 MiB of JSON; put longer text and bytes as arrays (`memoryview(data)`).
 
         Copies once; an array that was born in broker memory (`empty`, a `convert` result) is not copied. Such an array
         becomes the share and must not be written any more: a NumPy array turns read-only; use a new `empty` for the

@@ -14,7 +14,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, copy_and_sharing, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout as SparseLayout
-from arraybridge.broker import notes
+from arraybridge.broker import bundled_tree, notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.outcomes import Outcomes, seen
 from arraybridge.broker.placing import placed
@@ -311,7 +311,8 @@ class Delivery:
             sparse.check(layout, [source_of(part, wanted.caps.name).view() for part in parts])
             return wanted.assembled(layout, parts, "share", plans)
 
-        return tree.unflatten(info.structure, views, delivered, assembled, wanted.types), plans
+        structure, views = bundled_tree.unpacked(info.structure, views)
+        return tree.unflatten(structure, views, delivered, assembled, wanted.types), plans
 
     def _decide(self, view: _core.View, wanted: Wanted, chosen: Plan) -> None:
         form = view.traits or _form(view)

@@ -12,6 +12,7 @@ from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import checked_metadata
 from arraybridge.arrays.classes import memory_type_of
+from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import NEVER, Due
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
@@ -60,12 +61,20 @@ class Message(NamedTuple):
             if on(lambda end: end.put(core, views, structure, metadata, due.left(), waits)):
                 freeze(sources)
         except InvalidRequest as refused:
-            raise tree.with_way_out(refused, structure) from None
+            if not bundled_tree.fits(refused, structure, sources):
+                raise tree.with_way_out(refused, structure) from None
+        else:
+            return
+        bundle = self._placed(connection, due, as_bundle=True)
+        on(lambda end: end.send(bundle, _core.BUNDLE_STRUCTURE, metadata, due.left(), waits))
 
-    def _placed(self, connection: Connection, due: Due) -> _core.Placement:
+    def _placed(self, connection: Connection, due: Due, as_bundle: bool = False) -> _core.Placement:
+        structure = _core.BUNDLE_STRUCTURE if as_bundle else self.structure
         while True:
-            options = _core.PutOptions(structure=self.structure, metadata=self.metadata, timeout_s=due.left())
+            options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:
+                if as_bundle:
+                    return connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
                 return connection.ask(lambda core: placed(core, self.sources, options=options))
             except OutOfMemory as full:
                 if full.reason not in _ROOM_MAY_COME or due.over():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import reprlib
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds, check_text, checked_metadata
 from arraybridge.arrays.classes import memory_type_of
-from arraybridge.broker import notes
+from arraybridge.broker import bundled_tree, notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
 from arraybridge.broker.progress import Progress
@@ -54,6 +55,7 @@ class Publication(NamedTuple):
     name: str
     structure: bytes
     sealed: bool
+    options_for: Callable[[bytes], _core.PutOptions]  # of a structure
     options: _core.PutOptions
 
     @classmethod
@@ -84,12 +86,15 @@ class Publication(NamedTuple):
         lifetime_s = lifetime_of(lifetime)
         structure, sources = tree.flatten(array, source_of_share)
         framework = sources[0].description.framework
-        options = _core.PutOptions(
-            replace, sealed, structure, said, lifetime_s,
-            notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), notes.of_forward(framework),
-            waits,
-        )  # fmt: skip
-        return cls(sources, name or "", structure, sealed, options)
+
+        def options_for(structure: bytes) -> _core.PutOptions:
+            return _core.PutOptions(
+                replace, sealed, structure, said, lifetime_s,
+                notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), notes.of_forward(framework),
+                waits,
+            )  # fmt: skip
+
+        return cls(sources, name or "", structure, sealed, options_for, options_for(structure))
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Publishes the arrays under their name: copies of them, or, if they were born in broker memory, the arrays
@@ -101,7 +106,9 @@ class Publication(NamedTuple):
         try:
             return connection.ask(lambda core: self._entered(core, progress))
         except InvalidRequest as refusal:
-            raise tree.with_way_out(refusal, self.structure) from None
+            if not bundled_tree.fits(refusal, self.structure, self.sources):
+                raise tree.with_way_out(refusal, self.structure) from None
+        return connection.ask(lambda core: self._entered_as_bundle(core, progress))
 
     def _entered(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
         # After a broker's end all of it is done anew, the copy, too.
@@ -114,6 +121,11 @@ class Publication(NamedTuple):
         if in_place:
             freeze(self.sources)
         return info
+
+    def _entered_as_bundle(self, core: _core.Core, progress: Progress | None) -> _core.ShareInfo | None:
+        options = self.options_for(_core.BUNDLE_STRUCTURE)
+        placement = bundled_tree.placed(core, self.structure, self.sources, self.name, options, progress)
+        return core.publish(placement, self.name, options)
 
 
 def entered_alike(

@@ -32,7 +32,10 @@ _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
 NO_ARRAY: Final = "a tree without any array has nothing to"
 _NUMBERS: Final = "convert numbers to an array first (numpy.asarray)"
-_WAY_OUT: Final = "put the tree in parts, many arrays as a bundle (Broker.bundle), long text and bytes as arrays"
+_WAY_OUT: Final = (
+    "put the tree in parts, long text and bytes as arrays; a tree this large may have 8 MiB of structure, and no arrays on GPUs"
+    " or of dtypes that DLPack lacks"
+)
 Part = TypeVar("Part")
 
 

@@ -235,7 +235,7 @@ def test_wrong_arguments_say_what_to_do(nodes: Nodes) -> None:
 
 def test_a_tensor_transport(nodes: Nodes) -> None:
     pytest.importorskip("torch")
-    from ray_tensors import Tensors
+    from ray_tensors import Tensors, nested
 
     abr.register()  # again
     hook = {"worker_process_setup_hook": "arraybridge.integrations.ray.register"}
@@ -243,6 +243,8 @@ def test_a_tensor_transport(nodes: Nodes) -> None:
     tensor = maker.make.remote(MIB)
     assert ray.get([reader.sum.remote(tensor) for reader in readers]) == [1.0 * MIB] * 2
     assert nodes["a"].left()[0] == nodes["b"].left()[0] == 1
+    assert ray.get(nested.options(**on("b"), runtime_env=hook).remote([tensor])) == 1.0 * MIB
+    assert ray.get(readers[1].into.remote([tensor, MIB])) == (1.0 * MIB, True)
     numbers = ray.get(readers[0].numbers.remote())  # what is not passed by the transport is as before
     assert isinstance(numbers, np.ndarray) and not numbers.flags.writeable
     with pytest.raises(ray.exceptions.RayTaskError, match="broken"):

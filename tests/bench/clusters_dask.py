@@ -26,8 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/clusters"), str(ROOT / "tests/python")]
 
-import dask_hosts  # noqa: E402
 import dask_tasks as tasks  # noqa: E402
+from hosts import hosts, why_not  # noqa: E402
 
 import arraybridge.integrations.dask as abd  # noqa: E402
 
@@ -131,11 +131,10 @@ def main() -> int:
             end.callback(stop_daemon, start_daemon(directory, "--log-level", "warn"))
         command = [sys.executable, str(Path(__file__).resolve()), "--rounds", str(options.rounds), "--mebibytes", *map(str, options.mebibytes)]
         subprocess.run([*command, "--brokers", directories[0], directories[0]], check=True)
-        try:
-            here, there = end.enter_context(dask_hosts.two_hosts())
-        except dask_hosts.NoHosts as reason:
-            print(json.dumps({"row": "dask other", "skipped": str(reason)}))
+        if reason := why_not():
+            print(json.dumps({"row": "dask other", "skipped": reason}))
             return 0
+        here, there = end.enter_context(hosts(2))
         wanted = ["--brokers", *directories, "--host", here.address, "--prefix", *there.prefix]
         subprocess.run([*here.prefix, *command, *wanted], check=True)
     return 0

@@ -147,8 +147,8 @@ def compared(sizes: list[int], there: str, brokers: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def cluster(directories: list[str], how: str) -> Iterator[str]:
-    """A cluster of one node for each of these brokers; its address."""
+def cluster(directories: list[str], how: str) -> Iterator[tuple[str, list[str]]]:
+    """A cluster of one node for each of these brokers; its address, and the prefix of commands that run on its first node."""
     with contextlib.ExitStack() as stack:
         made: list[Any] = stack.enter_context(hosts(len(directories))) if how == "hosts" else [None] * len(directories)
         sessions = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp"))
@@ -163,7 +163,7 @@ def cluster(directories: list[str], how: str) -> Iterator[str]:
             started = host.start(words, env=environment) if host else subprocess.Popen(words, env=environment)
             assert started.wait() == 0
         try:
-            yield head
+            yield head, made[0].prefix if made[0] else []
         finally:
             subprocess.run([str(Path(sys.executable).parent / "ray"), "stop", "--force"], check=False, stdout=subprocess.DEVNULL)
 
@@ -181,11 +181,8 @@ def main() -> None:
             Path(directory).mkdir()
             daemon = start_daemon(directory, "--log-level", "error", "--host-capacity", str(ROOM), "--orphan-grace", "2s")
             stack.callback(stop_daemon, daemon)
-        head = stack.enter_context(cluster(directories, how))
+        head, prefix = stack.enter_context(cluster(directories, how))
         words = [sys.executable, __file__, how, *map(str, sizes), "--inside", head, *directories]
-        found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.split() if how == "hosts" else []
-        namespace = next((name for name in found if name.startswith(f"ab-{os.getpid():x}-1")), None)
-        prefix = ["ip", "netns", "exec", namespace] if namespace else []
         subprocess.run([*prefix, *words], env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0]}, check=True)
 
 

@@ -14,9 +14,14 @@ class Host(NamedTuple):
     namespace: str
     address: str
 
+    @property
+    def prefix(self) -> list[str]:
+        """Of a command that runs on this host."""
+        return ["ip", "netns", "exec", self.namespace]
+
     def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """A program on this host."""
-        return subprocess.Popen(["ip", "netns", "exec", self.namespace, *words], **options)
+        return subprocess.Popen([*self.prefix, *words], **options)
 
 
 def why_not() -> str:

@@ -24,9 +24,9 @@ import pytest
 
 distributed = pytest.importorskip("distributed")
 
-import dask_hosts  # noqa: E402
 import dask_tasks as tasks  # noqa: E402
 from dask_tasks import NBYTES, SIZE, until  # noqa: E402
+from hosts import hosts, why_not  # noqa: E402
 from processes import environment, start_daemon, stop_daemon  # noqa: E402
 
 import arraybridge  # noqa: E402
@@ -414,13 +414,12 @@ with distributed.LocalCluster(n_workers=1, threads_per_worker=1, host=here, dash
     arrived = client.submit(tasks.made, 2.0, workers=[far]).result()
     print(json.dumps([*totals, float(arrived.get().sum()), client.run(tasks.sent), near, far]))
 """
-    try:
-        with dask_hosts.two_hosts() as (here, there):
-            command = [*here.prefix, sys.executable, "-c", code, here.address, cluster.brokers["b"].address, *there.prefix]
-            path = os.pathsep.join(sys.path)
-            done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    except dask_hosts.NoHosts as reason:
-        pytest.skip(str(reason))
+    if reason := why_not():
+        pytest.skip(reason)
+    with hosts(2) as (here, there):
+        command = [*here.prefix, sys.executable, "-c", code, here.address, cluster.brokers["b"].address, *there.prefix]
+        path = os.pathsep.join(sys.path)
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *totals, sent, near, far = json.loads(done.stdout)
     assert totals == [SIZE, SIZE, SIZE, 2 * SIZE]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+
+_count = itertools.count()
 
 
 class Host(NamedTuple):
@@ -41,7 +45,7 @@ def why_not() -> str:
 @contextlib.contextmanager
 def hosts(count: int) -> Iterator[list[Host]]:
     """Hosts 10.203.0.1 and so on; they, and what runs there, end with the block."""
-    tag = f"{os.getpid():x}"
+    tag = f"{os.getpid():x}{next(_count)}"  # the links of a namespace go some time after it
     bridge = f"ab{tag}"
     made = [Host(f"ab-{tag}-{number}", f"10.203.0.{number}") for number in range(1, count + 1)]
     try:

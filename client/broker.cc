@@ -9,6 +9,7 @@
 #include "client/arenas/placement_range.h"
 #include "client/channels/channel.h"
 #include "client/memory/cuda/cuda_capture.h"
+#include "client/memory/cuda/cuda_devices.h"
 #include "client/process/fork_guard.h"
 #include "client/session/connection.h"
 #include "client/shares/acquire.h"
@@ -130,7 +131,9 @@ Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arr
   if (!local.ok()) return local.status();
   const auto now = steady_clock::now();
   const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), options.own, options.publish,
+  // Before memory is allocated for it.
+  if (options.pinned) AB_RETURN_IF_ERROR(CudaDevices::OfThisProcess(options_.cuda_driver).status());
+  return MakeRoom(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned}, options.publish,
                   {now + options_.timeout, now + timeout});
 }
 

@@ -19,13 +19,14 @@ constexpr uint64_t kLargestArena = 64ull << 20;
 
 }  // namespace
 
-WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own_arena)
+WrittenArena::WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own_arena, bool is_pinned)
     : id(handle.arena),
       generation(handle.generation),
       size(handle.arena_size),
       device(handle.device),
       kind(handle.kind),
       own(own_arena),
+      pinned(is_pinned),
       mapping_(std::move(mapping)),
       data_(mapping_->data()) {
   JoinForkGuard(this);
@@ -41,13 +42,15 @@ void WrittenArena::Unmap() {
 void WrittenArena::AfterForkInChild() noexcept { mapping_->Detach(); }
 
 std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device, uint64_t bytes, Holders holders,
-                                                           uint64_t continued) {
+                                                           uint64_t continued, bool pinned) {
   MutexLock lock(mutex_);
   Entry* best = nullptr;
   uint64_t best_gap = 0;
   for (auto& [id, entry] : entries_) {
     // Large and small ranges use separate arenas, because a small range would pin a large arena.
-    if (entry.arena->own || entry.large != (bytes >= large_) || !Same(entry.arena->device, device)) continue;
+    if (entry.arena->own || entry.arena->pinned != pinned || entry.large != (bytes >= large_) ||
+        !Same(entry.arena->device, device))
+      continue;
     if (entry.arena->kind == HandleKind::kCudaIpc && entry.arena->continued != continued) continue;
     const auto gap = entry.carver.BestGap(bytes);
     if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
@@ -83,12 +86,13 @@ WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Ho
   return {entry.arena, *offset};
 }
 
-uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own) const {
+uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own, bool pinned) const {
   if (own || bytes >= large_) return bytes;
   MutexLock lock(mutex_);
   uint64_t next = kFirstArena;
   for (const auto& [id, entry] : entries_) {
-    const bool alike = !entry.large && !entry.arena->own && Same(entry.arena->device, device);
+    const bool alike =
+        !entry.large && !entry.arena->own && entry.arena->pinned == pinned && Same(entry.arena->device, device);
     if (alike && next < kLargestArena) next *= 2;
   }
   return std::max(next, bytes);

@@ -25,7 +25,8 @@ namespace arraybridge {
 // One arena, mapped writable. WrittenArenas owns the ranges carved from it, and guards them with its lock.
 class WrittenArena : public ForkParticipant {
  public:
-  WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own);
+  // REQUIRES: `pinned` only if the mapping is.
+  WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own, bool pinned = false);
   ~WrittenArena() override;
   WrittenArena(const WrittenArena&) = delete;
   WrittenArena& operator=(const WrittenArena&) = delete;
@@ -45,6 +46,7 @@ class WrittenArena : public ForkParticipant {
   const Device device;
   const HandleKind kind;
   const bool own;          // used by one placement only, so that the broker can seal it
+  const bool pinned;       // host memory that GPUs may copy from and to without this process's knowledge
   uint64_t continued = 0;  // Lifeline::continued when it was made
   // True once the broker has published from it. The broker then knows that it is mapped, and an unwaited publish cannot
   // overtake that message.
@@ -67,19 +69,20 @@ class WrittenArenas {
     std::shared_ptr<WrittenArena> arena;
     uint64_t offset = 0;
   };
-  // Carves a range, held by this process, from the existing arenas on `device`. REQUIRES: `bytes` is a multiple of the
-  // granule. `continued`: Lifeline::continued, because memory as a cudaIpcMemHandle ends with its daemon.
-  std::optional<Carving> Carve(const Device& device, uint64_t bytes, uint64_t continued = 0) {
-    return Carve(device, bytes, {.range = {}}, continued);
+  // Carves a range, held by this process, from the existing arenas on `device` that are pinned, or not. REQUIRES:
+  // `bytes` is a multiple of the granule. `continued`: Lifeline::continued, because memory as a cudaIpcMemHandle ends
+  // with its daemon.
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, uint64_t continued = 0, bool pinned = false) {
+    return Carve(device, bytes, {.range = {}}, continued, pinned);
   }
   // Carves a range that only the broker will hold; the caller fills and publishes it. REQUIRES: as for Carve.
   std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
-    return Carve(device, bytes, {.local = false, .broker = true, .range = {}}, 0);
+    return Carve(device, bytes, {.local = false, .broker = true, .range = {}}, 0, false);
   }
   // Adds `arena` and carves the range from it.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
   // The size of the next arena on `device` for a range of `bytes`.
-  uint64_t NextSize(const Device& device, uint64_t bytes, bool own) const;
+  uint64_t NextSize(const Device& device, uint64_t bytes, bool own, bool pinned = false) const;
 
   // Registers `range`, made from this carving, so that Find finds it by the address of its views.
   void Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range);
@@ -117,7 +120,7 @@ class WrittenArenas {
     Instant used{};
   };
 
-  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued)
+  std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued, bool pinned)
       AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) AB_REQUIRES(mutex_);

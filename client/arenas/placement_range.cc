@@ -11,7 +11,7 @@ Placement::Range::Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<Writte
 bool Placement::Range::EndAtOnce() noexcept {
   std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire);
   // The reclaimer's thread destroys a session whose last reference this is.
-  if (left == nullptr || releases.use_count() == 1) return false;
+  if (left == nullptr || Waits() || releases.use_count() == 1) return false;
   left->store(true, std::memory_order_release);
   return true;
 }

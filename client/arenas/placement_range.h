@@ -20,9 +20,11 @@ struct Placement::Range final : SessionRelease {
   // Ends at once if the range was sent on a direct channel: it sets the flag that its sender checks.
   bool EndAtOnce() noexcept override;
   // A published range that was only copied into has a fence, which took over the queued copies. A range whose views
-  // were handed out may be in use by frameworks without the client's knowledge.
+  // were handed out may be in use by frameworks without the client's knowledge: on a GPU by any work, and in pinned
+  // memory by copies.
   bool Waits() const override {
-    return arena->device.type != kDeviceCpu && (handed_out || !published || !queued.empty());
+    const bool used_by_gpus = arena->device.type != kDeviceCpu || arena->pinned;
+    return used_by_gpus && (handed_out || !published || !queued.empty());
   }
   void GiveBack(codec::Release& release) override;
   Mapping& Waited() override { return arena->mapping(); }

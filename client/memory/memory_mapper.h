@@ -31,8 +31,12 @@ class Mapping {
     AB_RETURN_IF_ERROR(CopyFrom(source, offset));
     return false;
   }
-  // The end of all work that this process has queued on these bytes so far, or of more work. Null for host memory: no
-  // work is queued.
+  // Registers host memory with the CUDA driver, so that copies between it and GPUs are asynchronous. UNIMPLEMENTED: it
+  // is memory of a GPU. UNAVAILABLE: no driver, or no GPU. REQUIRES: called once, directly after it was mapped for
+  // writing.
+  virtual Status Pin() { return Unimplemented("memory of a GPU cannot be pinned"); }
+  // The end of all work that this process has queued on these bytes so far, or of more work. Null for host memory that
+  // is not pinned: no work is queued.
   virtual std::shared_ptr<DeviceEvent> Now() = 0;
   // Waits for that. UNAVAILABLE: a graph is being captured.
   Status Drain() {

@@ -82,7 +82,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
-                                           bool own, uint64_t continued, Deadline deadline) {
+                                           const ArenaWish& wish, uint64_t continued, Deadline deadline) {
   const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
   if (handle.arena_size < bytes) {
     give_back();
@@ -95,14 +95,17 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   handle.device = device;
   const auto mapper = session.mappers().Of(handle.kind);
   auto mapping = mapper.ok() ? (*mapper)->Map(handle, device, Access::kWrite) : mapper.status();
-  if (!mapping.ok()) {
+  Status ready = mapping.status();
+  if (ready.ok() && wish.pinned) ready = (*mapping)->Pin();
+  if (!ready.ok()) {
+    mapping = ready;
     handle.descriptor.reset();
     give_back();
-    return mapping.status();
+    return ready;
   }
   // When the broker seals the arena, this process may have a mapping only.
   handle.descriptor.reset();
-  auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), own);
+  auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), wish.own, wish.pinned);
   arena->continued = continued;
   // The next Publish follows this message and reports its errors. The deadline is needed because unwaited publishes of
   // other threads may fill the queue.
@@ -113,17 +116,18 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
 // Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena,
 // and waiting for one without more room, whose size is the one that an error names.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
-                                     const Device& device, uint64_t bytes, bool own, const RoomDeadlines& until) {
+                                     const Device& device, uint64_t bytes, const ArenaWish& wish,
+                                     const RoomDeadlines& until) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reclaimer().CollectReady();
     session.PollDirectChannels();
-    if (!own) {
+    if (!wish.own) {
       if (device.type != kDeviceCpu) session.lifeline().ReadArrived();  // whether another daemon has taken over
-      auto carving = session.written().Carve(device, bytes, session.lifeline().continued());
+      auto carving = session.written().Carve(device, bytes, session.lifeline().continued(), wish.pinned);
       if (carving) return *std::move(carving);
     }
-    const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, own);
+    const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, wish.own, wish.pinned);
     const bool looks = session.direct_producers().outstanding();
     const uint64_t left = reclaimed ? MillisecondsLeft(until.room) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
@@ -131,7 +135,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
     auto handle = Ask(session, ns, device, size, wait, until.calls + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
-      return MapAndCarve(session, std::move(**handle), device, bytes, own, continued, until.calls);
+      return MapAndCarve(session, std::move(**handle), device, bytes, wish, continued, until.calls);
     }
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kResourceExhausted && wait < left) {
@@ -312,9 +316,12 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& options, const RoomDeadlines& until) {
-  if (own && device.type != kDeviceCpu) {
+                           const ArenaWish& wish, const Broker::PublishOptions& options, const RoomDeadlines& until) {
+  if (wish.own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
+  }
+  if (wish.pinned && (wish.own || device.type != kDeviceCpu)) {
+    return InvalidArgument("pinned memory lies on the host, and is not an arena of its own").Because("NOT_PINNED");
   }
   const auto bytes = RoomOfAll(arrays);
   if (!bytes.ok()) return bytes.status();
@@ -323,7 +330,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) (*session)->SayGpus();  // the device was found among the GPUs of this process
-    auto carving = Carve(connection, **session, ns, device, *bytes, own, until);
+    auto carving = Carve(connection, **session, ns, device, *bytes, wish, until);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = (*session)->reclaimer().Adopt(

@@ -17,11 +17,16 @@ struct RoomDeadlines {
   Deadline calls;
   Deadline room;  // to wait for memory; no later than `calls`
 };
+// The properties of the arena of a range, as Broker::PlaceOptions has them.
+struct ArenaWish {
+  bool own = false;
+  bool pinned = false;
+};
 // Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
 // an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until `room`,
 // then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           bool own, const Broker::PublishOptions& options, const RoomDeadlines& until);
+                           const ArenaWish& wish, const Broker::PublishOptions& options, const RoomDeadlines& until);
 
 // The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
 // bytes.

@@ -225,9 +225,10 @@ class Core:
         name: str = "",
         options: PutOptions | None = None,
         device: tuple[int, int] = (1, 0),
+        pinned: bool = False,
     ) -> Placement:
         """arrays: dtype name, code, shape. name, options: those of the publish that follows: a share beyond a limit is
-        refused here."""
+        refused here. pinned: registered with the CUDA driver; host memory only."""
     def place(
         self,
         views: Sequence[View],

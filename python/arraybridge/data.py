@@ -14,7 +14,9 @@ def collate(batch: Sequence[Any], *, broker: Broker | None = None) -> Any:
     """As `torch.utils.data.default_collate`; in a worker of a DataLoader the batch's tensors are born in broker memory.
 
     They reach the loader's process as references (`arraybridge.multiprocessing`): the samples are copied once, into the
-    batch, and nobody writes a batch into a pipe or opens a descriptor for each tensor.
+    batch, and nobody writes a batch into a pipe or opens a descriptor for each tensor. With `pin_memory=True` the
+    loader's process copies each batch into pinned memory of its own, as it does after any `collate_fn`: a registration
+    in a worker would not hold in that process.
 
     Args:
         batch: the samples: tensors, NumPy arrays, numbers, strings, and any nesting of dicts, lists and tuples of them.

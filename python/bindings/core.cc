@@ -130,16 +130,19 @@ class Core {
                  .token = std::move(token)}) {}
 
   // `name` and `options` are those of the publish that follows. The same holds for Place.
-  Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device) {
+  Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device,
+                  bool pinned) {
     const Broker::PublishOptions publish = Named(options, std::move(name));
     std::vector<ArraySpec> specs;
     specs.reserve(arrays.size());
     for (const auto& [dtype, code, shape] : arrays)
       specs.push_back({{std::get<0>(code), std::get<1>(code), std::get<2>(code)}, dtype, shape, {}, 0});
     return Ask([&] {
-      return broker_.Empty(
-          specs,
-          {.own = publish.sealed, .device = DeviceAt(device), .publish = publish, .timeout = TimeoutIn(options)});
+      return broker_.Empty(specs, {.own = publish.sealed,
+                                   .device = DeviceAt(device),
+                                   .publish = publish,
+                                   .timeout = TimeoutIn(options),
+                                   .pinned = pinned});
     });
   }
 
@@ -480,7 +483,7 @@ void AddCore(py::module_& module) {
            arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
-           arg("device") = Where{kDeviceCpu, 0})
+           arg("device") = Where{kDeviceCpu, 0}, arg("pinned") = false)
       .def("place", &Core::Place, arg("views"), arg("name") = "", arg("options") = py::none(),
            arg("device") = py::none())
       .def("placement_of", &Core::PlacementOf, arg("views"))

@@ -142,6 +142,11 @@ class Broker {
     std::optional<Device> device{};  // the host, or a GPU by UUID or by its ordinal in this process
     PublishOptions publish{};        // the options of the later Publish
     std::optional<std::chrono::milliseconds> timeout{};  // to wait for room, if it is less than the Broker's
+    // True: host memory that is registered with the CUDA driver (pinned): copies between it and GPUs are asynchronous.
+    // The range is not used again before the work that GPUs have when its last view is dropped has ended. A copy into
+    // it must have ended before it is published, and its bytes must not be written before a copy out of it has ended.
+    // UNAVAILABLE: no driver, or no GPU. INVALID_ARGUMENT: with `own`, or on a GPU.
+    bool pinned = false;
   };
   // Allocates writable memory for arrays of these specs (offsets and strides are ignored and chosen here), in one range
   // on `device`, by default the host. Waits for room until the timeout, then fails with RESOURCE_EXHAUSTED.

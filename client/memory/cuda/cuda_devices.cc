@@ -190,6 +190,18 @@ Result<CudaScope> CudaDevices::Enter(int32_t ordinal) const {
   return CudaScope::Enter(driver_, context);
 }
 
+std::vector<int32_t> CudaDevices::Active() const {
+  std::vector<int32_t> active;
+  if (!CheckNotForked().ok()) return active;
+  for (const auto& gpu : gpus_) {
+    unsigned int flags = 0;
+    int exists = 0;
+    const cuda::CUresult answer = driver_.DevicePrimaryCtxGetState(gpu->number, &flags, &exists);
+    if (answer != cuda::CUDA_SUCCESS || exists != 0) active.push_back(gpu->device.id);
+  }
+  return active;
+}
+
 Result<CudaPlace> CudaDevices::At(const Device& device) {
   const auto devices = OfThisProcess();
   if (!devices.ok()) return devices.status();

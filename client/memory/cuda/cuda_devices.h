@@ -76,6 +76,8 @@ class CudaDevices {
   void ForgetPeers() const { peers_.store(false); }
   // REQUIRES: an ordinal from Find. FAILED_PRECONDITION in a forked child.
   Result<CudaScope> Enter(int32_t ordinal) const;
+  // The GPUs in whose primary contexts this process may have work: they exist, whoever made them. Creates none.
+  std::vector<int32_t> Active() const;
   // Null if the context was not used yet. REQUIRES: an ordinal from Find.
   cuda::CUcontext ContextOf(int32_t ordinal) const {
     return gpus_.at(static_cast<size_t>(ordinal))->context.load(std::memory_order_acquire);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "client/memory/cuda/cuda_copy.h"
+#include "client/memory/cuda/cuda_pin.h"
 #include "proto/boundary/huge_pages.h"
 
 namespace arraybridge {
@@ -33,7 +34,13 @@ class HostMapping final : public Mapping {
   // descriptor of the file, used to map it read-only.
   HostMapping(void* base, uint64_t length, uint64_t skip, uint64_t size, UniqueFd reader = {})
       : base_(base), length_(length), skip_(skip), size_(size), reader_(std::move(reader)) {}
-  ~HostMapping() override { ::munmap(base_, length_); }
+  ~HostMapping() override {
+    if (pin_ == nullptr) {
+      ::munmap(base_, length_);
+    } else if (!idle_) {
+      CudaPin::LetGoAfterWork(pin_);
+    }
+  }
   HostMapping(const HostMapping&) = delete;
   HostMapping& operator=(const HostMapping&) = delete;
 
@@ -46,7 +53,14 @@ class HostMapping final : public Mapping {
     CopyCompact(source, data() + offset);
     return Ok();
   }
-  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
+  Status Pin() override {
+    auto pin = CudaPin::Of(base_, length_);
+    if (!pin.ok()) return pin.status();
+    pin_ = *std::move(pin);
+    return Ok();
+  }
+  std::shared_ptr<DeviceEvent> Now() override { return pin_ == nullptr ? nullptr : pin_->Now(); }
+  void NoteIdle() override { idle_ = true; }
 
   void Detach() noexcept override {
     constexpr int kInPlace = MAP_FIXED | MAP_PRIVATE | MAP_NORESERVE;
@@ -62,6 +76,8 @@ class HostMapping final : public Mapping {
   uint64_t skip_;
   uint64_t size_;
   UniqueFd reader_;
+  std::shared_ptr<const CudaPin> pin_;  // owns the mapping, if there is one
+  bool idle_ = false;
 };
 
 Status CheckFile(const Handle& handle) {

@@ -175,6 +175,7 @@ inline constexpr uint32_t kEventDisableTiming = 2;
 inline constexpr uint32_t kEventInterprocess = 4;
 inline constexpr uint32_t kStreamNonBlocking = 1;
 inline constexpr uint32_t kMemHostAllocPortable = 1;
+inline constexpr uint32_t kMemHostRegisterPortable = 1;
 inline constexpr uint32_t kMemHostRegisterReadOnly = 8;
 // Predefined streams, which are not objects: pass reinterpret_cast<CUstream>(value).
 inline constexpr uintptr_t kStreamLegacy = 1;

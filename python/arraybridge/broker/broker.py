@@ -477,7 +477,9 @@ class Broker(Session):
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast, via=via)
         return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
 
-    def empty(self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None) -> Any:
+    def empty(
+        self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None, pinned: bool = False
+    ) -> Any:
         """A writable array in broker memory with undefined content: `put` publishes it without a copy.
 
         Compact row-major, at an address that is a multiple of 256 bytes.
@@ -486,9 +488,14 @@ class Broker(Session):
             shape: sizes, in elements; an integer is one dimension.
             dtype: a name, a dtype of any of the frameworks, or any argument of numpy.dtype.
             device: as in `get`; None: the host.
+            pinned: True: host memory that is registered with the CUDA driver, for fast and asynchronous copies to and from
+                GPUs (torch: `frame.to("cuda", non_blocking=True)`). As with other pinned memory, a copy out of it must
+                have ended before it is written again, and a copy into it before the put: synchronise the stream. The
+                memory is not used for another array before the work that GPUs have when its last array goes has ended.
 
         Raises:
-            InvalidRequest: not a shape. UnsupportedDtype: not a dtype, or none of this framework.
+            DeviceUnavailable: pinned, and this process sees no CUDA GPU.
+            InvalidRequest: not a shape, or pinned memory of a GPU. UnsupportedDtype: not a dtype, or none of this framework.
             OutOfMemory: no room until `timeout_s`.
             UnsupportedArray: arrays of this framework cannot be written (JAX, TensorFlow).
 
@@ -497,7 +504,7 @@ class Broker(Session):
             >>> broker.put(frame, "frame").name
             'frame'
         """
-        return self._delivery.room(shape, dtype, framework, device)
+        return self._delivery.room(shape, dtype, framework, device, pinned)
 
     def bundle(
         self,

@@ -24,7 +24,7 @@ from arraybridge.convert.passing import passed
 from arraybridge.convert.source import Source, copied, described, pulled, source_of
 from arraybridge.convert.uploads import Uploads
 from arraybridge.convert.ways import Way
-from arraybridge.errors import InvalidRequest, UnsupportedArray, raised_by
+from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, raised_by
 from arraybridge.planner import Caps, Description, Plan
 
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
@@ -254,9 +254,11 @@ class Delivery:
             self._shortcuts.learn(key, array, wanted.target, wanted.caps, plans[0])
         return self._outcomes.told(result, plans, wanted.copy, explain)
 
-    def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object) -> Any:
+    def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object, pinned: bool = False) -> Any:
         """A writable array with undefined content in broker memory, as in Broker.empty."""
-        alike = type(dtype) is str and type(framework) is str and device is None
+        if not isinstance(pinned, bool):
+            raise InvalidRequest(f"pinned must be True or False, not {pinned!r}")
+        alike = type(dtype) is str and type(framework) is str and device is None and not pinned
         known = self._rooms.get((framework, dtype)) if alike else None
         if known is not None:
             made = self._connection.room(shape, *known)
@@ -277,9 +279,11 @@ class Delivery:
             raise InvalidRequest(f"an array of shape {sizes} exceeds the address space")
         gpus = gpus_for(device)
         where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
+        if pinned:
+            check_pinned(where, caps.name)
         there = Description("share", name, code, sizes, None, 0, False, device=where)
         chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
-        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where))
+        placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where, pinned=pinned))
         if alike and caps.settled and chosen.zero_copy and where == devices.HOST and name in planner.CODES:
             if len(self._rooms) < DECIDED_MAX:
                 self._rooms[framework, dtype] = (name, code), shortcut.quick(wanted.target, name)
@@ -372,6 +376,17 @@ def _form(view: _core.View) -> Hashable:
     if not view.compact or view.address & _ALIGNED:
         return None
     return view.dtype_name, view.dtype_code, view.ndim, view.device
+
+
+def check_pinned(where: devices.Device, framework: str) -> None:
+    """Raises:
+    InvalidRequest: it would be memory of a GPU. DeviceUnavailable: this process sees no GPU.
+    """
+    if where != devices.HOST:
+        raise InvalidRequest(f"pinned memory is host memory, and device is {devices.named(where)}: pass one of the two")
+    if not _core.gpus():
+        reason = "pinned memory is registered with a CUDA driver, and arraybridge sees no CUDA GPU here: leave out pinned=True"
+        raise DeviceUnavailable("array", framework, "pin", reason)
 
 
 def gpus_for(wish: object) -> Sequence[str]:

@@ -154,6 +154,7 @@ static_assert(ours::kEventBlockingSync == CU_EVENT_BLOCKING_SYNC);
 static_assert(ours::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(ours::kEventInterprocess == CU_EVENT_INTERPROCESS);
 static_assert(ours::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(ours::kMemHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(ours::kMemHostRegisterReadOnly == CU_MEMHOSTREGISTER_READ_ONLY);
 
 TEST(DriverAbiTest, PredefinedStreamsHaveTheirValues) {

@@ -44,6 +44,28 @@ TEST_P(RangeTest, WhatIsQueuedYetIsWaitedForWhateverTheBrokerSaid) {
   EXPECT_EQ(range_->Waits(), on_device());
 }
 
+TEST(PinnedRangeTest, GpusMayCopyFromItWhatWasHandedOut) {
+  const auto made = [](bool pinned) {
+    const auto arena = std::make_shared<WrittenArena>(Handle{}, std::make_unique<NoMapping>(), false, pinned);
+    return std::make_unique<Placement::Range>(nullptr, arena, 0, 256);
+  };
+  std::atomic<bool> left{false};
+  const auto pinned = made(true);
+  pinned->published = true;
+  pinned->left_direct = &left;
+  EXPECT_FALSE(pinned->Waits());
+  pinned->handed_out = true;
+  EXPECT_TRUE(pinned->Waits());
+  EXPECT_FALSE(pinned->EndAtOnce()) << "the sender would use it again under a copy";
+  EXPECT_FALSE(left);
+  const auto ordinary = made(false);
+  ordinary->left_direct = &left;
+  ordinary->handed_out = true;
+  EXPECT_FALSE(ordinary->Waits());
+  EXPECT_TRUE(ordinary->EndAtOnce());
+  EXPECT_TRUE(left);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, RangeTest, ::testing::Values(kDeviceCpu, kDeviceCuda));
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import ray
 
 import arraybridge.integrations.ray as abr
+from arraybridge.errors import BrokerError
 
 
 def on(node: str) -> dict[str, Any]:
@@ -63,6 +65,15 @@ class Holder:
 
     def sum(self, at: int) -> float:
         return float(self.kept[at].get().sum())
+
+    def fails(self, share: Any) -> str:
+        """Gets a share that has ended while it holds another one."""
+        gc.disable()
+        try:
+            self.kept.pop().get()
+        except BrokerError as error:
+            return type(error).__name__ + str(share.nbytes)
+        return ""
 
     def mapped(self) -> float:
         return float(self.kept[-1].sum())

@@ -32,6 +32,7 @@ from processes import environment, start_daemon, stop_daemon  # noqa: E402
 import arraybridge  # noqa: E402
 import arraybridge.integrations.dask as abd  # noqa: E402
 from arraybridge.errors import BrokerUnavailable, FrameworkNotAvailable, InvalidRequest, ShareNotFound  # noqa: E402
+from arraybridge.broker import replica  # noqa: E402
 from arraybridge.integrations import dask_peers, dask_share  # noqa: E402
 
 
@@ -330,9 +331,9 @@ def test_unpickling_uses_no_broker(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "share").write_bytes(pickle.dumps(share))
     code = """
 import pickle, sys
-from arraybridge.integrations import dask_peers
+from arraybridge.broker import replica
 share = pickle.load(open(sys.argv[1], "rb"))
-assert pickle.loads(pickle.dumps(share)).nbytes == share.nbytes and not dask_peers._brokers
+assert pickle.loads(pickle.dumps(share)).nbytes == share.nbytes and not replica._brokers
 try:
     share.get()
 except Exception as error:
@@ -516,4 +517,4 @@ def test_an_older_dask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_peers_are_told_once(cluster: Cluster) -> None:
     assert not dask_peers.is_own(cluster.workers["a1"]), "this process has no workers"
-    assert dask_peers.runs[cluster.workers["a1"]] == dask_peers.run_of(cluster.brokers["a"])
+    assert dask_peers.runs[cluster.workers["a1"]] == replica.run_of(cluster.brokers["a"])

@@ -20,7 +20,8 @@ from ray_tasks import Holder, made, memory_of, on, read  # noqa: E402
 import arraybridge  # noqa: E402
 import arraybridge.integrations.ray as abr  # noqa: E402
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound  # noqa: E402
-from arraybridge.integrations.ray_node import broker_of, node_broker  # noqa: E402
+from arraybridge.broker.replica import broker_of  # noqa: E402
+from arraybridge.integrations.ray_node import node_broker  # noqa: E402
 
 MIB = 1 << 20
 
@@ -214,6 +215,58 @@ def test_a_new_session_of_ray_ends_the_shares_of_the_last(nodes: Nodes) -> None:
     assert again.get().sum() == 10 and share != again
 
 
+def test_stopped_by_another_driver(nodes: Nodes) -> None:
+    holder = Holder.options(**on("b")).remote()
+    share = abr.put(np.ones(MIB, "u1"))
+    ray.get(holder.keep.remote([share]))
+    for _ in range(2):
+        assert ray.get(holder.sum.remote(0)) == 1.0 * MIB
+        for node in nodes.all:  # as `stop` does there
+            ray.kill(ray.get_actor(f"arraybridge-{node.id}", "arraybridge"))
+        another = abr.put(np.ones(MIB, "u1"))
+        ray.get(holder.keep.remote([another]))
+        assert ray.get(holder.sum.remote(-1)) == 1.0 * MIB
+    assert abr.start() == {node.id: node.directory for node in nodes.all}
+
+
+def test_a_get_that_fails_keeps_nothing(nodes: Nodes) -> None:
+    holder = Holder.options(**on("b")).remote()
+    gone, kept = abr.put(np.ones(3)), abr.put(np.ones(MIB, "u1"))
+    gone.local().withdraw()
+    ray.get(holder.keep.remote([gone]))
+    assert "ShareNotFound" in ray.get(holder.fails.remote(kept))
+    del gone, kept
+    eventually("the worker has dropped both", lambda: nodes["a"].broker.list() == [])
+
+
+def test_shares_of_one_array_end_apart(nodes: Nodes) -> None:
+    mine = broker_of("default").put(np.ones(10), "mine")
+    first, second = abr.share_of(mine), abr.share_of(mine)
+    third = abr.share_of(second.local())
+    del first
+    eventually("it is withdrawn", lambda: len(nodes["a"].broker.list()) == 3)
+    assert second.get().sum() == third.get().sum() == 10 and memory_of(second.get()) == memory_of(third.get())
+    mine.withdraw()
+    assert ray.get(read.options(**on("b")).remote(second))[0] == 10
+
+
+def test_a_broker_that_does_not_answer_when_the_last_reference_goes(nodes: Nodes) -> None:
+    share = abr.put(np.ones(MIB, "u1"))
+    nodes["a"].daemon.send_signal(signal.SIGSTOP)
+    del share
+    gc.collect()
+    time.sleep(12)  # longer than a call waits
+    nodes["a"].daemon.send_signal(signal.SIGCONT)
+
+
+def test_a_process_with_another_broker_than_its_node(nodes: Nodes) -> None:
+    share = abr.put(np.ones(3))
+    with arraybridge.Broker(start="private") as third:
+        other = {"env_vars": {"ARRAYBRIDGE_ADDRESS": third.address}}
+        with pytest.raises(ray.exceptions.RayTaskError, match="another broker than the node broker of its node"):
+            ray.get(read.options(**on("b"), runtime_env=other).remote(share))
+
+
 def test_wrong_arguments_say_what_to_do(nodes: Nodes) -> None:
     with arraybridge.Broker(nodes["b"].directory) as other:
         stranger = other.put(np.ones(3))
@@ -229,6 +282,10 @@ def test_wrong_arguments_say_what_to_do(nodes: Nodes) -> None:
         abr.put(broker_of("default").bundle(None, {"w": np.ones(3)}).fill(), metadata=b"x")
     with pytest.raises(InvalidRequest, match="namespace"):
         abr.put(np.ones(3), namespace=3)  # type: ignore[arg-type]
+    for call in abr.share_of, abr.near:
+        with pytest.raises(InvalidRequest, match="not int"):
+            call(3)
+    assert np.asarray(share).tolist() == [1, 1, 1]
     text = repr(share)
     assert share.name in text and "float64 (3,)" in text and share.node in text
 

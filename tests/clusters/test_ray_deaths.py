@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -12,6 +15,7 @@ ray = pytest.importorskip("ray")
 from ray_cluster import Nodes, eventually, kill_daemon  # noqa: E402
 from ray_tasks import Holder, made, on, read  # noqa: E402
 
+import arraybridge  # noqa: E402
 import arraybridge.integrations.ray as abr  # noqa: E402
 from arraybridge.errors import BrokerUnavailable, ShareNotFound  # noqa: E402
 from arraybridge.integrations.ray_node import node_broker  # noqa: E402
@@ -48,6 +52,47 @@ def test_a_share_spreads_over_the_nodes_that_have_it(cluster: Callable[..., Node
     nodes.leave_nothing()
     counts = [ray.get(node_broker(node.id).counts.remote()) for node in nodes.all]
     assert [(each["replicas"], each["copies"]) for each in counts] == [(0, 0)] * 4
+
+
+def test_a_source_that_is_lost_in_mid_transfer(cluster: Callable[..., Nodes]) -> None:
+    """Its broker goes on, but its node broker no longer knows its readers: the move begins anew."""
+    nodes = cluster(2, kept=True)
+    share = abr.put(np.ones(150 * MIB, "u1"))
+    held = Holder.options(**on("b")).remote()
+    ray.get(held.keep.remote([share]))
+    reading = held.sum.remote(0)
+    source = node_broker(nodes["a"].id)
+    eventually("it moves", lambda: ray.get(source.counts.remote())["sent"] == 1)
+    kill_daemon(nodes["a"].directory)
+    assert ray.get(reading) == 150.0 * MIB
+    del share
+    gc.collect()
+    ray.kill(held)
+    nodes.leave_nothing()
+
+
+def test_sessions_of_local_clusters() -> None:
+    """Each counts its jobs from 1; what an earlier one had ends, also if nothing is put in the later one."""
+    program = """
+import gc, time
+import numpy as np, ray
+import arraybridge.integrations.ray as abr
+from arraybridge.broker.replica import broker_of
+kept = []
+for last in (False, True):
+    ray.init(num_cpus=1, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+    kept.append(abr.put(np.ones(10)))
+    assert kept[-1].get().sum() == 10
+    ray.shutdown()
+deadline = time.monotonic() + 30
+while broker_of("default").list() and time.monotonic() < deadline:
+    time.sleep(0.1)
+print(len(broker_of("default").list()))
+"""
+    with arraybridge.Broker(start="private") as private:
+        environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": private.address}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 def test_a_lost_node(cluster: Callable[..., Nodes]) -> None:
@@ -98,7 +143,7 @@ def test_a_broker_that_is_lost(cluster: Callable[..., Nodes]) -> None:
     eventually("the replica ends", lambda: nodes["a"].left()[0] == 0)
     with pytest.raises(ray.exceptions.RayTaskError) as refused:
         ray.get(held.sum.remote(0))
-    assert isinstance(refused.value.cause, ShareNotFound) and "ended with its broker" in str(refused.value)
+    assert isinstance(refused.value.cause, ShareNotFound) and "ended with an earlier run of that broker" in str(refused.value)
     again = ray.get(made.options(**on("b")).remote(10))
     assert again.get().sum() == 45
     del share, again, refused

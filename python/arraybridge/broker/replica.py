@@ -4,17 +4,51 @@ the bytes between hosts. `forward_of` makes another share of the same broker, ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import os
+import threading
+from typing import Any, NamedTuple
 
 from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
+from arraybridge.broker.broker import Broker
 from arraybridge.broker.share import Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 
-if TYPE_CHECKING:
-    from arraybridge.broker.broker import Broker
+_lock = threading.Lock()
+_brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
+
+
+def _after_fork() -> None:
+    # A thread of the parent, which does not exist here, may have held it.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def broker_of(namespace: str) -> Broker:
+    """This process's Broker of a namespace, at the broker of this host, as `Broker()` finds it.
+
+    Raises:
+        InvalidRequest: no namespace can have this name.
+    """
+    if not isinstance(namespace, str):
+        raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
+    check_text(namespace, "a namespace")
+    key = namespace, os.environ.get("ARRAYBRIDGE_ADDRESS")
+    with _lock:
+        if key not in _brokers:
+            _brokers[key] = Broker(namespace=namespace)
+        return _brokers[key]
+
+
+def run_of(broker: Broker) -> bytes:
+    """The id of the broker and its run."""
+    return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
 
 
 class Contents(NamedTuple):

@@ -22,7 +22,7 @@ from arraybridge.adapters import ensure_module
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
-from arraybridge.broker.replica import forward_of
+from arraybridge.broker.replica import broker_of, forward_of, run_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
 from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
@@ -65,12 +65,12 @@ def put(array: Any, *, broker: Broker | None = None, metadata: bytes | None = No
             raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
         share = array.share if isinstance(array, Bundle) else array.publish()
         return _owned(module, share) if isinstance(array, BundleWriter) and share.unnamed else share_of(share)
-    return _owned(module, (broker or peers.broker_of("default")).put(array, metadata=metadata))
+    return _owned(module, (broker or broker_of("default")).put(array, metadata=metadata))
 
 
 def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, broker: Broker | None = None) -> Any:
     """A writable array in the memory of this host's broker, as `Broker.empty`: `put` publishes it without a copy."""
-    return (broker or peers.broker_of("default")).empty(shape, dtype, framework)
+    return (broker or broker_of("default")).empty(shape, dtype, framework)
 
 
 def share_of(share: LocalShare) -> Share:
@@ -104,7 +104,7 @@ def start(client: Any) -> dict[str, str]:
         FrameworkNotAvailable: distributed is not installed, or older than 2026.8.
     """
     register()
-    run = peers.run_of(peers.broker_of("default"))
+    run = run_of(broker_of("default"))
     started: dict[str, str] = client.sync(_started, client, run)
     return started
 

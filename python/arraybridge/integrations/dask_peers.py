@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
-from arraybridge.broker.broker import Broker
 from arraybridge.errors import BrokerUnavailable
 
 PULL: Final = "arraybridge_pull"  # operations of workers
@@ -29,7 +28,6 @@ recipient: ContextVar[bytes | None] = ContextVar("arraybridge_recipient", defaul
 runs: dict[str, bytes] = {}  # addresses of workers and the runs of their brokers, as `start` found them
 
 _workers: weakref.WeakSet[Any] = weakref.WeakSet()  # of this process
-_brokers: dict[str, Broker] = {}  # by namespace
 _lock = threading.Lock()
 
 
@@ -40,19 +38,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def broker_of(namespace: str) -> Broker:
-    """This process's Broker of a namespace, at the broker of this host."""
-    with _lock:
-        if namespace not in _brokers:
-            _brokers[namespace] = Broker(namespace=namespace)
-        return _brokers[namespace]
-
-
-def run_of(broker: Broker) -> bytes:
-    """The id of the broker and its run."""
-    return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
 
 
 def serve(worker: Any) -> None:

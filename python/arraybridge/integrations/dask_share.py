@@ -16,7 +16,7 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
-from arraybridge.broker.replica import Contents, contents_of, forward_of, replica_of
+from arraybridge.broker.replica import Contents, broker_of, contents_of, forward_of, replica_of, run_of
 from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, InvalidRequest, ShareExists, ShareNotFound
@@ -187,7 +187,7 @@ class Share:
             if self._own is not None:
                 return True
             record, origin, _ = self._ticket
-            broker = peers.broker_of(record.namespace)
+            broker = broker_of(record.namespace)
             with contextlib.suppress(ShareNotFound):
                 self._adopt(forward_of(LocalShare(broker, record)))
                 return True
@@ -200,7 +200,7 @@ class Share:
     def _pull(self) -> None:
         """Adopts a share of the bytes that a worker has. Waits for it, so it is not called in Dask's event loop."""
         record, origin, worker = self._ticket
-        if not worker and record.broker_id == peers.run_of(peers.broker_of(record.namespace)):
+        if not worker and record.broker_id == run_of(broker_of(record.namespace)):
             what = f"share {record.name!r} has ended: its maker dropped it, or ended"
             raise ShareNotFound(f"{what}; {peers.WAY}", _NOT_FOUND, "SHARE_NOT_FOUND")
         pulled: Share = peers.pulled(worker, origin, record.name)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
+from arraybridge.broker.replica import broker_of, run_of
 from arraybridge.errors import BrokerError
 from arraybridge.integrations import dask_peers as peers
 from arraybridge.integrations import dask_share
@@ -52,8 +53,8 @@ def here() -> tuple[str, bytes]:
     Raises:
         BrokerUnavailable: there is none.
     """
-    broker = peers.broker_of(NAMESPACE)
-    return broker.address, peers.run_of(broker)
+    broker = broker_of(NAMESPACE)
+    return broker.address, run_of(broker)
 
 
 async def _broker() -> dict[str, Any]:

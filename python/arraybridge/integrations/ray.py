@@ -18,18 +18,20 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.bundle import Bundle, BundleWriter
+from arraybridge.broker.replica import broker_of, forward_of, run_of
 from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
-from arraybridge.integrations.ray_node import broker_of, end_node_broker, mover, node_broker, run_of, this_node
+from arraybridge.integrations.ray_node import end_node_broker, forget_node_broker, mover, node_broker, session, this_node
 from arraybridge.planner import Converted
 
 
+_TICK_S: Final = 2.0
 _lock = threading.Lock()
 
 
@@ -121,8 +123,11 @@ class Share:
         if self._local is None:
             broker = broker_of(self._record.namespace)
             is_here = run_of(broker) == self._record.broker_id
-            self._local = LocalShare(broker, self._record) if is_here else self._pulled(0)
+            self._local = LocalShare(broker, self._record) if is_here else self._pulled(None)
         return self._local
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.local().__array__(dtype, copy)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()
@@ -147,20 +152,34 @@ class Share:
     def _renewed(self) -> LocalShare:
         """A new replica, after one that ended with this node's broker or its node broker."""
         stale, self._local = self._local, None
-        self._local = self._pulled(0 if stale is None else stale.id)
+        self._local = self._pulled(None if stale is None else (stale.broker_id, stale.id))
         return self._local
 
-    def _pulled(self, stale: int) -> LocalShare:
+    def _pulled(self, stale: tuple[bytes, int] | None) -> LocalShare:
         ray: Any = ensure_module("ray")
-        here = this_node()
+        if not ray.is_initialized():
+            what = f"share {self.name!r} is on node {self._node} of a Ray cluster, which this process is not connected to"
+            raise BrokerUnavailable(f"{what}: call ray.init()", code=14)
+        here, run = this_node(), run_of(broker_of(self._record.namespace))
+        for is_last in (False, True):
+            failure: Exception
+            try:
+                replica: LocalShare = ray.get(node_broker(here).pull.remote(tuple(self._record), self._node, run, stale))
+                return replica
+            except ray.exceptions.RayTaskError as error:
+                failure = error.cause if isinstance(error.cause, BrokerError) else error
+            except ray.exceptions.RayActorError as error:
+                forget_node_broker(here)
+                if not is_last:
+                    continue
+                what = f"the node broker of this node ({here}) ended while it moved share {self.name!r}"
+                failure = BrokerUnavailable(f"{what}: call again ({type(error).__name__})", code=14)
+            break
+        # Outside of the except clause: an error that has Ray's as its context would be a cycle, which keeps this Share.
         try:
-            replica: LocalShare = ray.get(node_broker(here).pull.remote(tuple(self._record), self._node, stale))
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, BrokerError) else error) from None
-        except ray.exceptions.RayActorError as error:
-            what = f"the node broker of this node ({here}) ended while it moved share {self.name!r}: call again"
-            raise BrokerUnavailable(f"{what} ({error})", code=14) from None
-        return replica
+            raise failure
+        finally:
+            del failure
 
 
 def put(array: Any, *, namespace: str = "default", metadata: bytes | None = None) -> Share:
@@ -180,11 +199,12 @@ def put(array: Any, *, namespace: str = "default", metadata: bytes | None = None
         >>> ray.get(ray.remote(lambda share: share.get("torch").sum().item()).remote(share))
         6.0
     """
-    if not isinstance(array, BundleWriter):
-        return share_of(broker_of(namespace).put(array, metadata=metadata))
-    if metadata is not None:
-        raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
-    return share_of(array.publish())
+    withdrawals = _withdrawals()  # before anything is published
+    if isinstance(array, BundleWriter):
+        if metadata is not None:
+            raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
+        return _counted(withdrawals, array.publish())
+    return _counted(withdrawals, broker_of(namespace).put(array, metadata=metadata))
 
 
 def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, namespace: str = "default") -> Any:
@@ -193,20 +213,16 @@ def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, n
 
 
 def share_of(share: LocalShare) -> Share:
-    """A share of this node's broker, counted by Ray from now on: it is withdrawn when the last reference is gone.
+    """The bytes of a share of this node's broker, for the cluster, without a copy. The given share stays as it is.
 
     Raises:
-        InvalidRequest: it is a share of another broker, or this Ray does not tell when an object is out of scope.
+        InvalidRequest: it is no share, or one of another broker. ShareNotFound: it has ended.
     """
-    record = record_of(share._record, share.broker_id)
-    if run_of(broker_of(record.namespace)) != record.broker_id:
-        raise InvalidRequest(f"share {record.name!r} is not in the broker of this node: put its array here, or pass the address by $ARRAYBRIDGE_ADDRESS")
-    ray: Any = ensure_module("ray")
-    if not ray.is_initialized():
-        ray.init()
-    anchor = ray.put(None)
-    _withdrawals().follow(anchor, share)
-    return Share(record, this_node(), anchor)
+    if not isinstance(share, LocalShare):
+        raise InvalidRequest(f"share_of takes a Share of Broker.put, not {type(share).__name__}; put takes arrays")
+    if run_of(broker_of(share.namespace)) != share.broker_id:
+        raise InvalidRequest(f"share {share.name!r} is not in the broker of this node: put its array here, or pass the address by $ARRAYBRIDGE_ADDRESS")
+    return _counted(_withdrawals(), forward_of(share))
 
 
 def near(share: Share) -> Any:
@@ -217,6 +233,8 @@ def near(share: Share) -> Any:
         >>> ray.get(task.options(scheduling_strategy=abr.near(share)).remote(share))
         48
     """
+    if not isinstance(share, Share):
+        raise InvalidRequest(f"near takes a Share of arraybridge.integrations.ray, not {type(share).__name__}")
     strategies: Any = ensure_module("ray.util.scheduling_strategies")
     return strategies.NodeAffinitySchedulingStrategy(share.node, soft=True)
 
@@ -233,10 +251,14 @@ def start() -> dict[str, str]:
     ray: Any = ensure_module("ray")
     found: dict[str, str] = {}
     for node in [each["NodeID"] for each in ray.nodes() if each["Alive"]]:
-        try:
-            found[node] = ray.get(node_broker(node).address.remote())
-        except ray.exceptions.RayError as error:
-            raise BrokerUnavailable(f"node {node} has no broker: {_cause_of(error)}", code=14) from None
+        for is_last in (False, True):  # the handle may be of a node broker that another driver has stopped
+            try:
+                found[node] = ray.get(node_broker(node).address.remote())
+                break
+            except ray.exceptions.RayError as error:
+                forget_node_broker(node)
+                if is_last or isinstance(error, ray.exceptions.RayTaskError):
+                    raise BrokerUnavailable(f"node {node} has no broker: {getattr(error, 'cause', None) or error}", code=14) from None
     return found
 
 
@@ -267,62 +289,96 @@ def _opened(share: LocalShare) -> Bundle:
     return share._broker.open(share)
 
 
-def _cause_of(error: Any) -> Any:
-    return getattr(error, "cause", None) or error
-
-
 def _arrived(record: tuple[Any, ...], node: str, anchor: Any) -> Share:
     # Uses no broker: Ray unpickles arguments and results in processes that only pass them on.
     return Share(record_from(record), node, anchor)
 
 
+def _counted(withdrawals: _Withdrawals, share: LocalShare) -> Share:
+    """A share that this process has published, counted by Ray from now on."""
+    try:
+        return Share(record_of(share._record, share.broker_id), this_node(), withdrawals.follow(share))
+    except BaseException:
+        share.withdraw()
+        raise
+
+
 class _Withdrawals:
-    """Withdraws the shares of this process whose anchors are out of scope in the cluster.
+    """Withdraws the shares of this process whose anchors are out of scope in the cluster, or when it has left the cluster.
 
     Ray calls back in a thread of its core worker, which must not wait for a broker, so a thread of its own withdraws.
+
+    Raises:
+        InvalidRequest: this Ray does not tell when an object is out of scope.
     """
 
-    def __init__(self, job: str) -> None:
-        self.job = job
-        self._shares: dict[bytes, LocalShare] = {}
-        self._ended: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="arraybridge-ray", daemon=True).start()
-
-    def follow(self, anchor: Any, share: LocalShare) -> None:
-        worker: Any = ensure_module("ray._private.worker").global_worker.core_worker
-        if not hasattr(worker, "add_object_out_of_scope_callback"):
+    def __init__(self, of: str) -> None:
+        if _when_out_of_scope() is None:
             version = getattr(ensure_module("ray"), "__version__", "?")
             raise InvalidRequest(f"Ray {version} does not tell when an object is out of scope: install Ray 2.60")
-        self._shares[anchor.binary()] = share
-        if not worker.add_object_out_of_scope_callback(anchor, self._ended.put):
-            self._ended.put(anchor.binary())
+        self.session = of
+        self._shares: dict[bytes, LocalShare] = {}
+        self._ended: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="arraybridge-ray", daemon=True).start()
 
-    def end(self) -> None:
-        """Withdraws all shares: the driver has left the cluster, and nothing can refer to them."""
-        for anchor in list(self._shares):
-            self._ended.put(anchor)
-        self._ended.put(None)
+    def follow(self, share: LocalShare) -> Any:
+        """The anchor of a share: an ObjectRef without a value."""
+        anchor = ensure_module("ray").put(None)
+        self._shares[anchor.binary()] = share
+        if not _when_out_of_scope()(anchor, self._ended.put):
+            self._ended.put(anchor.binary())
+        return anchor
 
     def _run(self) -> None:
-        while (anchor := self._ended.get()) is not None:
-            share = self._shares.pop(anchor, None)
-            if share is not None:
-                with contextlib.suppress(BrokerError):  # it has ended, or its broker
-                    share.withdraw()
+        late: list[LocalShare] = []  # their broker did not answer
+        while True:
+            with contextlib.suppress(queue.Empty):
+                share = self._shares.pop(self._ended.get(timeout=_TICK_S), None)
+                if share is not None and not _withdrawn(share):
+                    late.append(share)
+                continue
+            late = [share for share in late if not _withdrawn(share)]
+            if not _is_in(self.session):
+                late = [share for share in [*late, *self._shares.values()] if not _withdrawn(share)]
+                self._shares.clear()
+                if not late:
+                    return
+
+
+def _when_out_of_scope() -> Any:
+    """Ray's function that registers a callback for the end of an object; None: this Ray has none."""
+    worker: Any = ensure_module("ray._private.worker").global_worker.core_worker
+    return getattr(worker, "add_object_out_of_scope_callback", None)
+
+
+def _withdrawn(share: LocalShare) -> bool:
+    """Withdraws a share. False: its broker does not answer."""
+    try:
+        share.withdraw()
+    except ShareNotFound:
+        return True
+    except BrokerError:
+        return False
+    return True
+
+
+def _is_in(of: str) -> bool:
+    return bool(ensure_module("ray").is_initialized()) and session() == of
 
 
 _current: _Withdrawals | None = None
 
 
 def _withdrawals() -> _Withdrawals:
-    """The Withdrawals of this driver or worker; those of an earlier `ray.init` of this process end."""
+    """The Withdrawals of this process's connection to Ray, which is made if there is none."""
     global _current
-    job = str(ensure_module("ray").get_runtime_context().get_job_id())
+    ray: Any = ensure_module("ray")
+    if not ray.is_initialized():
+        ray.init()
+    now = session()
     with _lock:
-        if _current is None or _current.job != job:
-            if _current is not None:
-                _current.end()
-            _current = _Withdrawals(job)
+        if _current is None or _current.session != now:
+            _current = _Withdrawals(now)
         return _current
 
 

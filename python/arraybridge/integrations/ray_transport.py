@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
+from arraybridge.broker.replica import broker_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
 from arraybridge.errors import BrokerError, UnsupportedArray
 from arraybridge.integrations.ray import Share
-from arraybridge.integrations.ray_node import broker_of, this_node
+from arraybridge.integrations.ray_node import this_node
 
 NAME: Final = "arraybridge"
 _rdt: Any = ensure_module("ray.experimental.rdt.tensor_transport_manager")
@@ -56,7 +57,13 @@ class Transport(_rdt.TensorTransportManager):  # type: ignore[misc]
                 reason = f"it lies on {tensor.device}: this transport passes tensors of host memory"
                 raise UnsupportedArray("torch", "ray", "place", reason)
         broker = broker_of("default")
-        published = self._published[obj_id] = [broker.put(tensor) for tensor in rdt_object]
+        published = self._published.setdefault(obj_id, [])
+        try:
+            for tensor in rdt_object:
+                published.append(broker.put(tensor))
+        except BrokerError:
+            self.garbage_collect(obj_id, None, [])
+            raise
         shares = tuple(Share(record_of(each._record, each.broker_id), this_node(), None) for each in published)
         return Shared([(tensor.shape, tensor.dtype) for tensor in rdt_object], "cpu", shares)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arraybridge import _core
@@ -14,7 +16,7 @@ from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
 from arraybridge.broker.broker import Broker
-from arraybridge.broker.share import Record, Share, record_from, record_of
+from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 
 _lock = threading.Lock()
@@ -71,6 +73,45 @@ def contents_of(share: Share) -> Contents:
         raise UnsupportedArray("share", "another host", "place", reason)
     parts = [_bytes_of(view) for view in share._broker.plain_views(share, False)]
     return Contents(tuple(record_of(share._record, share.broker_id)), parts)
+
+
+class FarShare(ABC):
+    """A share that may be in the broker of another host: a part of the Shares of Ray and Dask."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _record(self) -> Record:
+        """The share's description."""
+
+    @abstractmethod
+    def local(self) -> Share:
+        """The share, or its replica, in the broker of this host."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the share spans in the broker's memory."""
+        return self._record.size
+
+    @property
+    def metadata(self) -> bytes:
+        """Its maker's own bytes."""
+        return self._record.metadata
+
+    @property
+    def specs(self) -> Sequence[ArraySpec]:
+        """Of each array: dtype, shape, strides in elements, offset in bytes."""
+        return [ArraySpec(name, tuple(shape), tuple(strides), offset) for name, _, shape, strides, offset in self._record.arrays]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.local().__array__(dtype, copy)
+
+    def _arrays_text(self) -> str:
+        """The dtypes and shapes of the first arrays."""
+        shown = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
+        more = len(self._record.arrays) - 3
+        return f"{shown} and {more} more" if more > 0 else shown
 
 
 def replica_of(broker: Broker, contents: Contents) -> Share:

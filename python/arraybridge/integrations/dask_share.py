@@ -9,15 +9,14 @@ import pickle
 import queue
 import threading
 import weakref
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
-from arraybridge.broker.replica import Contents, broker_of, contents_of, forward_of, replica_of, run_of
-from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
+from arraybridge.broker.replica import Contents, FarShare, broker_of, contents_of, forward_of, replica_of, run_of
+from arraybridge.broker.share import Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, InvalidRequest, ShareExists, ShareNotFound
 from arraybridge.integrations import dask_peers as peers
@@ -62,7 +61,7 @@ def ticket_from(plain: Any) -> Ticket:
 _SAME: Final = "install the same version of arraybridge in all processes of the cluster"
 
 
-class Share:
+class Share(FarShare):
     """An array, a tree of arrays or a bundle in the broker of a host, as an object of Dask.
 
     Each object owns a share of its own in its host's broker, without a name; several of them on one host have the same
@@ -84,19 +83,8 @@ class Share:
             self._adopt(own)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that the share spans in the broker's memory."""
-        return self._ticket.record.size
-
-    @property
-    def metadata(self) -> bytes:
-        """Its maker's own bytes."""
-        return self._ticket.record.metadata
-
-    @property
-    def specs(self) -> Sequence[ArraySpec]:
-        """Of each array: dtype, shape, strides in elements, offset in bytes."""
-        return [ArraySpec(name, tuple(shape), tuple(strides), offset) for name, _, shape, strides, offset in self._ticket.record.arrays]
+    def _record(self) -> Record:
+        return self._ticket.record
 
     def get(self, framework: str = "numpy", **wishes: Any) -> Any:
         """The array, or tree of arrays, of a framework, without a copy: as `Broker.get`, whose wishes it takes.
@@ -163,9 +151,7 @@ class Share:
         return unpickled, (self.ticket().plain, buffers, told is not None)
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
-        more = len(self._ticket.record.arrays) - 3
-        return f"<Share of Dask: {arrays}{f' and {more} more' if more > 0 else ''}, {self.nbytes} bytes>"
+        return f"<Share of Dask: {self._arrays_text()}, {self.nbytes} bytes>"
 
     def _adopt(self, own: LocalShare, *others: LocalShare) -> None:
         """Owns this share, and others, from now on. REQUIRES: the lock, or no other thread knows this object."""

@@ -23,8 +23,8 @@ from typing import Any, Final
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.bundle import Bundle, BundleWriter
-from arraybridge.broker.replica import broker_of, forward_of, run_of
-from arraybridge.broker.share import ArraySpec, Record, record_from, record_of
+from arraybridge.broker.replica import FarShare, broker_of, forward_of, run_of
+from arraybridge.broker.share import Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
 from arraybridge.integrations.ray_node import end_node_broker, forget_node_broker, mover, node_broker, session, this_node
@@ -35,7 +35,7 @@ _TICK_S: Final = 2.0
 _lock = threading.Lock()
 
 
-class Share:
+class Share(FarShare):
     """An array, a tree of arrays or a bundle in the broker of one node, for the whole cluster. A value, which holds no memory.
 
     Pass it in arguments, in results, and inside of other objects. Ray counts it as it counts an ObjectRef: when the last
@@ -44,6 +44,7 @@ class Share:
     """
 
     __slots__ = ("__weakref__", "_anchor", "_local", "_node", "_record")
+    _record: Record
 
     def __init__(self, record: Record, node: str, anchor: Any) -> None:
         self._record = record
@@ -59,21 +60,6 @@ class Share:
     @property
     def name(self) -> str:
         return self._record.name
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the share spans in the broker's memory."""
-        return self._record.size
-
-    @property
-    def metadata(self) -> bytes:
-        """Its maker's own bytes."""
-        return self._record.metadata
-
-    @property
-    def specs(self) -> Sequence[ArraySpec]:
-        """Of each array: dtype, shape, strides in elements, offset in bytes."""
-        return [ArraySpec(name, shape, strides, offset) for name, _, shape, strides, offset in self._record.arrays]
 
     def get(self, framework: str = "numpy", **wishes: Any) -> Any:
         """The array, or tree of arrays, of a framework.
@@ -126,9 +112,6 @@ class Share:
             self._local = LocalShare(broker, self._record) if is_here else self._pulled(None)
         return self._local
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.local().__array__(dtype, copy)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()
 
@@ -136,9 +119,7 @@ class Share:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
-        more = len(self._record.arrays) - 3
-        return f"<Share {self.name!r}: {arrays}{f' and {more} more' if more > 0 else ''} on node {self._node}, {self.nbytes} bytes>"
+        return f"<Share {self.name!r}: {self._arrays_text()} on node {self._node}, {self.nbytes} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (tuple(self._record), self._node, self._anchor)

@@ -32,6 +32,8 @@ import ray_cluster  # noqa: E402, F401  sets the environment of raylets
 from hosts import hosts  # noqa: E402
 from processes import start_daemon, stop_daemon  # noqa: E402
 
+import arraybridge  # noqa: E402
+import arraybridge.integrations.ray as abr  # noqa: E402
 import ray  # noqa: E402
 
 WARM_UPS, ROUNDS = 2, 7
@@ -46,6 +48,7 @@ class Way(NamedTuple):
     shared: bool  # by the brokers
     options: dict[str, Any] = {}  # of the actors
     access: str = "safe"
+    transport: str = ""  # of Ray Direct Transport
 
 
 WAYS = (
@@ -55,6 +58,8 @@ WAYS = (
     Way("torch with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", "torch", False, {"runtime_env": {"env_vars": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}}),
     Way("arraybridge torch", "torch", True),
     Way("arraybridge torch, access=shared", "torch", True, {}, "shared"),
+    Way("Ray Direct Transport by NIXL, torch", "torch", False, {}, "safe", "nixl"),
+    Way("Ray Direct Transport by arraybridge, torch", "torch", False, {}, "safe", "arraybridge"),
     Way("plain jax", "jax", False),
     Way("arraybridge jax", "jax", True),
 )  # fmt: skip
@@ -62,12 +67,17 @@ WAYS = (
 ROWS = (
     ("ray_torch", "arraybridge torch", "plain torch"),
     ("ray_torch_shared_again", "arraybridge torch, access=shared", "torch with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"),
+    ("ray_rdt", "Ray Direct Transport by arraybridge, torch", "Ray Direct Transport by NIXL, torch"),
     ("ray_jax", "arraybridge jax", "plain jax"),
     ("ray_numpy", "arraybridge numpy", "plain numpy"),
 )
 
 
-@ray.remote(num_cpus=0)
+abr.register()  # before a class names the transport
+HOOK = {"worker_process_setup_hook": "arraybridge.integrations.ray.register"}
+
+
+@ray.remote(num_cpus=0, enable_tensor_transport=True)
 class Stage:
     """Makes arrays, or reads them."""
 
@@ -87,13 +97,17 @@ class Stage:
 
     def ready(self) -> None:
         if self.way.shared:
-            import arraybridge.integrations.ray as abr
-
             abr.put(np.ones(1)).get()
 
-    def make(self) -> Any:
-        import arraybridge.integrations.ray as abr
+    @ray.method(tensor_transport="nixl")
+    def make_nixl(self) -> Any:
+        return self.array
 
+    @ray.method(tensor_transport="arraybridge")
+    def make_arraybridge(self) -> Any:
+        return self.array
+
+    def make(self) -> Any:
         return abr.put(self.array) if self.way.shared else self.array
 
     def read(self, array: Any) -> float:
@@ -105,13 +119,15 @@ class Stage:
 
 def measured(way: Way, mebibytes: int, there: str) -> Iterator[tuple[float, float]]:
     """Milliseconds of a hop, and of the next read, for ever."""
-    producer = Stage.options(resources={"a": 0.01}, **way.options).remote(way, mebibytes)
-    consumer, second = (Stage.options(resources={there: 0.01}, **way.options).remote(way, 0) for _ in range(2))
+    options = {"runtime_env": HOOK} if way.transport else way.options
+    producer = Stage.options(resources={"a": 0.01}, **options).remote(way, mebibytes)
+    consumer, second = (Stage.options(resources={there: 0.01}, **options).remote(way, 0) for _ in range(2))
+    make = getattr(producer, f"make_{way.transport}") if way.transport else producer.make
     ray.get([each.ready.remote() for each in (producer, consumer, second)])
     wanted = float(mebibytes << 8)
     while True:
         begun = time.perf_counter()
-        made = producer.make.remote()
+        made = make.remote()
         assert ray.get(consumer.read.remote(made)) == wanted
         hop = time.perf_counter()
         assert ray.get(second.read.remote(made)) == wanted
@@ -187,9 +203,6 @@ def main() -> None:
 
 
 def inside(how: str, sizes: list[int], head: str, directories: list[str]) -> None:
-    import arraybridge
-    import arraybridge.integrations.ray as abr
-
     ray.init(address=head, log_to_driver=False)
     abr.start()
     brokers = [arraybridge.Broker(directory, start="never") for directory in directories]

@@ -118,6 +118,8 @@ std::string Bundle::fingerprint() const {
   return Text(range.offset, range.bytes);
 }
 
+uint64_t Bundle::metadata_bytes() const { return ReadAt<Header>(manifest_, 0).metadata.bytes; }
+
 std::string Bundle::metadata() const {
   const Range range = ReadAt<Header>(manifest_, 0).metadata;
   return Text(range.offset, range.bytes);

@@ -169,8 +169,11 @@ def give(array: Any) -> None:
 
 
 def _class_of(framework: str, path: str) -> type | None:
-    """None: the framework is not imported, or has no such class."""
-    kind = functools.reduce(lambda found, name: getattr(found, name, None), path.split("."), sys.modules.get(framework))
+    """None: the framework is not imported, or not completely, or it is loaded lazily, or has no such class."""
+    module = sys.modules.get(framework)
+    if type(module).__name__ == "_LazyModule" or getattr(getattr(module, "__spec__", None), "_initializing", False):
+        return None
+    kind = functools.reduce(lambda found, name: getattr(found, name, None), path.split("."), module)
     return kind if isinstance(kind, type) else None
 
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "python/bindings/core.h"
+#include "python/bindings/gil.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/view.h"
 
@@ -85,9 +86,14 @@ py::list SpecsOf(const BundlePlan& plan) {
 void AddBundle(py::module_& module) {
   using py::arg;
   py::class_<Bundle>(module, "Bundle", py::is_final())
-      .def(py::init([](const py::sequence& views) { return ValueOf(Bundle::Of(ViewsOf(views))); }), arg("views"))
+      .def(py::init([](const py::sequence& objects) {
+             // A manifest on a GPU is copied, after the work of its producer.
+             return ValueOf(WithoutGil([views = ViewsOf(objects)]() mutable { return Bundle::Of(std::move(views)); }));
+           }),
+           arg("views"))
       .def("__len__", &Bundle::size)
       .def_property_readonly("fingerprint", [](const Bundle& bundle) { return py::bytes(bundle.fingerprint()); })
+      .def_property_readonly("metadata_bytes", &Bundle::metadata_bytes)
       .def_property_readonly("metadata", [](const Bundle& bundle) { return py::bytes(bundle.metadata()); })
       .def(
           "find", [](const Bundle& bundle, const std::string& name) { return ValueOf(bundle.Find(name)); }, arg("name"))
@@ -110,7 +116,9 @@ void AddBundle(py::module_& module) {
       .def("specs", &SpecsOf)
       .def(
           "write_to",
-          [](const BundlePlan& plan, const Placement& placement) { return ValueOf(plan.WriteTo(placement)); },
+          [](const BundlePlan& plan, const Placement& placement) {
+            return ValueOf(WithoutGil([&] { return plan.WriteTo(placement); }));
+          },
           arg("placement"));
   module.attr("BUNDLE_STRUCTURE") = py::bytes(Bundle::kStructure.data(), Bundle::kStructure.size());
 }

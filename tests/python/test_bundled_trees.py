@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from arraybridge import _core
-from arraybridge.convert import tree as trees
 from arraybridge.errors import InvalidRequest
 
 Layer = collections.namedtuple("Layer", "w b")
@@ -74,17 +73,51 @@ def test_a_bundle_of_the_user_is_no_tree(broker):
     assert sorted(broker.get("own")) == ["arraybridge.bytes", "arraybridge.manifest"]
 
 
-@pytest.mark.parametrize(
-    "structure", [b'{"l":[0,0]}', b'{"l":[2]}', b'{"x":[0]}', b"[", b'{"l":[' + b"[" * 2000, b" " * (9 << 20)]
-)
-def test_a_hostile_structure_is_refused(broker, structure):
-    arrays = [("0", (0, 8, 1), (1,), 2, ""), ("1", (0, 8, 1), (1,), 2, "")]
-    plan = _core.BundlePlan(arrays, b"", b"arraybridge.tree\n" + structure)
+def test_a_tree_with_the_keys_of_a_bundle(broker):
+    broker.put({"arraybridge.manifest": np.zeros(3, "u1"), "arraybridge.bytes": np.ones(2, "u1")}, "keys")
+    assert broker.get("keys")["arraybridge.bytes"].tolist() == [1, 1]
+
+
+def test_a_structure_without_arrays(broker):
+    info, _ = broker._connection.core().put("empty", [_core.wrap(np.zeros(3))], _core.PutOptions(structure=b'{"d":[]}'))
+    with pytest.raises(InvalidRequest, match="names no array"):
+        broker.get("empty")
+
+
+def test_keys_with_equal_hashes_are_refused(broker):
+    """A dict of them is built in quadratic time."""
+    keys = ",".join(f"[{number * (2**61 - 1)},0]" for number in range(1, 200_000))
+    hostile(broker, ('{"d":[' + keys + "]}").encode())
+    with pytest.raises(InvalidRequest, match="equal hashes"):
+        broker.get("hostile")
+    broker.put({number: np.zeros(0) for number in range(3000)}, "numbers")
+    assert list(broker.get("numbers")) == list(range(3000))
+
+
+def test_more_arrays_than_the_structure_can_name(broker):
+    hostile(broker, b'{"l":[0]}', 5000)
+    with pytest.raises(InvalidRequest, match="5000 arrays, more than its structure"):
+        broker.get("hostile")
+
+
+def hostile(broker, structure, count=2):
+    plan = _core.BundlePlan([(f"{number:09}", (0, 8, 1), (1,), 2, "") for number in range(count)], b"", b"arraybridge.tree\n" + structure)
     options = _core.PutOptions(structure=_core.BUNDLE_STRUCTURE)
     core = broker._connection.core()
     placement = core.empty(plan.specs(), "hostile", options)
     plan.write_to(placement)
     core.publish(placement, "hostile", options)
+
+
+@pytest.mark.parametrize(
+    "structure", [b'{"l":[0,0]}', b'{"l":[2]}', b'{"x":[0]}', b"[", b'{"l":[' + b"[" * 2000]
+)
+def test_a_hostile_structure_is_refused(broker, structure):
+    hostile(broker, structure)
     with pytest.raises(InvalidRequest, match="structure"):
         broker.get("hostile")
-    assert trees.DEPTH_MAX == 64
+
+
+def test_a_structure_that_is_too_long_is_not_read(broker):
+    hostile(broker, b" " * (9 << 20))
+    assert sorted(broker.get("hostile")) == ["arraybridge.bytes", "arraybridge.manifest"]

@@ -48,6 +48,7 @@ class Bundle {
   static Result<Bundle> Of(std::vector<View> views);
 
   uint64_t size() const { return size_; }
+  uint64_t metadata_bytes() const;  // of metadata(), without a copy
   // Set by the writer: tells which model this is. Empty: not set.
   std::string fingerprint() const;
   std::string metadata() const;

@@ -152,7 +152,7 @@ class Broker(Session):
         arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
         and timedelta. A tree of more arrays, or more plain values, than the broker takes in a share's description
         (`limits.arrays_per_share_max`, 1,024; `limits.structure_bytes_max`, 32,768 bytes of JSON) is stored as a bundle,
-        in host memory, with up to 8 MiB of JSON; put longer text and bytes as arrays (`memoryview(data)`).
+        in host memory, with up to 8 MiB of JSON; its arrays are always copied. Put longer text and bytes as arrays (`memoryview(data)`).
 
         Copies once; an array that was born in broker memory (`empty`, a `convert` result) is not copied. Such an array
         becomes the share and must not be written any more: a NumPy array turns read-only; use a new `empty` for the

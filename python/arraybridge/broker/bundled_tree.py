@@ -48,15 +48,17 @@ def unpacked(structure: bytes, views: Sequence[_core.View]) -> tuple[bytes, Sequ
     Raises:
         InvalidRequest: the manifest is malformed.
     """
-    if structure != _core.BUNDLE_STRUCTURE:
+    if structure != _core.BUNDLE_STRUCTURE or views[0].device != devices.HOST:
         return structure, views
     try:
         bundle = _core.Bundle(views)
-        metadata = bundle.metadata
-        if not metadata.startswith(_METADATA):
-            return structure, views
-        if len(metadata) > len(_METADATA) + _STRUCTURE_BYTES_MAX:
-            raise InvalidRequest(f"the structure of the share's tree has {len(metadata)} bytes; at most {_STRUCTURE_BYTES_MAX} are read")
+    except _core.StatusError:  # a tree with these two keys, or a bundle of a later version
+        return structure, views
+    if bundle.metadata_bytes > len(_METADATA) + _STRUCTURE_BYTES_MAX or not (metadata := bundle.metadata).startswith(_METADATA):
+        return structure, views
+    if len(bundle) > len(metadata):
+        raise InvalidRequest(f"the share's tree has {len(bundle)} arrays, more than its structure of {len(metadata)} bytes can name")
+    try:
         return metadata[len(_METADATA) :], [view for *_, view in bundle.arrays(0, len(bundle))]
     except _core.StatusError as status:
         raise from_status(status) from None

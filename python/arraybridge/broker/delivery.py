@@ -316,7 +316,10 @@ class Delivery:
             return wanted.assembled(layout, parts, "share", plans)
 
         structure, views = bundled_tree.unpacked(info.structure, views)
-        return tree.unflatten(structure, views, delivered, assembled, wanted.types), plans
+        shown = tree.unflatten(structure, views, delivered, assembled, wanted.types)
+        if not plans:
+            raise InvalidRequest("the share's structure names no array")
+        return shown, plans
 
     def _decide(self, view: _core.View, wanted: Wanted, chosen: Plan) -> None:
         form = view.traits or _form(view)

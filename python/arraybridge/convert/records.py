@@ -20,6 +20,7 @@ from arraybridge import autograph
 from arraybridge.errors import InvalidRequest
 
 Types = Sequence[type] | None
+_SHOWN_MAX: Final = 200  # characters of names in an error
 _AS_A_RECORD: Final = "pass types=[] to get a Record, or the plain value"
 
 
@@ -106,8 +107,8 @@ def record(name: str, fields: dict[str, Any], types: Types) -> Any:
         return Record.of(name, fields)
     known = _field_names(kind)
     if set(known) != set(fields):
-        there, here = (", ".join(each) or "none" for each in (fields, known))
-        raise InvalidRequest(f"the share's {name} has the fields {there}, this process's class has {here}: {_AS_A_RECORD}")
+        there, here = (", ".join(each)[:_SHOWN_MAX] or "none" for each in (fields, known))
+        raise InvalidRequest(f"the share's {name[:_SHOWN_MAX]} has the fields {there}, this process's class has {here}: {_AS_A_RECORD}")
     if _is_namedtuple(kind):
         return tuple.__new__(kind, [fields[each] for each in known])
     made = _with_fields(kind, fields)
@@ -125,7 +126,7 @@ def member(name: str, names: Sequence[str], value: Any, types: Types) -> Any:
         return value
     missing = [each for each in names if each not in kind.__members__]
     if missing:
-        raise InvalidRequest(f"the share's {name} has the member {missing[0]}, which this process's class lacks: {_AS_A_RECORD}")
+        raise InvalidRequest(f"the share's {name[:_SHOWN_MAX]} has the member {missing[0][:_SHOWN_MAX]}, which this process's class lacks: {_AS_A_RECORD}")
     if len(names) == 1:
         return kind.__members__[names[0]]
     return functools.reduce(operator.or_, (kind.__members__[each] for each in names), kind(0))

@@ -28,6 +28,7 @@ from arraybridge.convert.sparse import Sparse
 from arraybridge.errors import BrokerError, InvalidRequest
 
 DEPTH_MAX: Final = 64
+_COLLISIONS_MAX: Final = 1000
 _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
 NO_ARRAY: Final = "a tree without any array has nothing to"
@@ -244,7 +245,7 @@ class _Reader(_Walk):
         if kind == "t":
             return tuple(self._trees(body))
         if kind == "d":
-            return dict(self._item(child) for child in body)
+            return self._dict(body)
         if kind in ("record", "enum", "sparse"):
             return getattr(self, f"_{kind}")(body)
         raise InvalidRequest(f"the share's structure contains a container of the unknown kind {kind[:64]!r}")
@@ -259,6 +260,13 @@ class _Reader(_Walk):
 
     def _trees(self, nodes: Any) -> list[Any]:
         return [self.below(index, self.tree, child) for index, child in enumerate(nodes)]
+
+    def _dict(self, items: list[Any]) -> dict[Any, Any]:
+        # Numbers with one hash are easy to make, and would make the dict quadratic; the hashes of texts are random.
+        hashes = [hash(item[0]) for item in items if type(item) is list and item and type(item[0]) in (int, float)]
+        if len(hashes) > _COLLISIONS_MAX and len(set(hashes)) < len(hashes) // 8:
+            raise InvalidRequest("the share's structure contains a dict of numbers with equal hashes")
+        return dict(self._item(child) for child in items)
 
     def _item(self, item: Any) -> tuple[Any, Any]:
         if type(item) is not list or len(item) != 2 or type(item[0]) not in _KEYS:

@@ -24,6 +24,7 @@ from arraybridge.integrations import dask_peers as peers
 Origin = tuple[bytes, str, int]  # run of a broker, namespace and id: of the share that was put; replicas keep it
 
 _INDEX_SECONDS: Final = 60.0
+_CLOSE_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 5
 _TYPES: Final[tuple[Any, ...]] = (int, bytes, str, str, int, (list, tuple), int, (list, tuple), str, bool, bytes, bytes, bool)  # of a Record
 
@@ -180,7 +181,8 @@ class Share(FarShare):
             if self._frames is not None:
                 self._adopt(*_published(broker, Contents(tuple(record), self._frames), origin))
             elif (near := held_here(origin)) is not None:
-                self._adopt(forward_of(near.local()))
+                with contextlib.suppress(ShareNotFound):  # its broker has ended
+                    self._adopt(forward_of(near.local()))
             return self._own is not None
 
     def _pull(self) -> None:
@@ -246,6 +248,8 @@ def _published(broker: Broker, contents: Contents, origin: Origin) -> list[Local
             own.withdraw()
             return [same]
         return [own]
+    except BrokerError:  # no room for an entry: other processes of this host publish their own
+        return [own]
 
 
 def _indexed(broker: Broker, name: str, contents: Contents) -> LocalShare:
@@ -289,7 +293,7 @@ class _Withdrawals:
         if self.pid == os.getpid():
             self._closed = True
             self._ended.put(None)
-            self._thread.join()
+            self._thread.join(_CLOSE_SECONDS)  # the broker may not answer; it ends the shares of a process that has ended
 
     def _run(self) -> None:
         while (shares := self._ended.get()) is not None:

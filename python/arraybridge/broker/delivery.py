@@ -192,20 +192,12 @@ class Delivery:
         results: list[Any] = []
         plans: list[Plan] = []
         for view in views:
-            known = self._decided.get(wanted.caps, _NOTHING).get(view.traits or _form(view)) if wanted.plain else None
-            if known is not None:
-                try:
-                    results.append(known[1](view))
-                except Exception:
-                    pass  # the full path reports the error
-                else:
-                    next(known[2])
-                    continue
-            chosen = wanted.planned(described(view, "share", kind))
-            if wanted.plain and chosen.zero_copy:
-                self._decide(view, wanted, chosen)
-            plans.append(chosen)
-            results.append(seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen))
+            result, chosen, count = self._one_shown(view, kind, wanted)
+            results.append(result)
+            if count is None:
+                plans.append(chosen)
+            else:
+                next(count)
         if plans:
             self._outcomes.told(results, plans, wanted.copy, False)
         return results
@@ -304,11 +296,9 @@ class Delivery:
         plans: list[Plan] = []
 
         def delivered(view: _core.View) -> Any:
-            chosen = wanted.planned(described(view, "share", info.kind))
+            result, chosen, _ = self._one_shown(view, info.kind, wanted)
             plans.append(chosen)
-            if wanted.plain and chosen.zero_copy:
-                self._decide(view, wanted, chosen)
-            return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen)
+            return result
 
         def assembled(layout: SparseLayout, parts: list[Any]) -> Any:
             # Checks parts that only the target has: a copy of its own cannot change afterwards.
@@ -320,6 +310,19 @@ class Delivery:
         if not plans:
             raise InvalidRequest("the share's structure names no array")
         return shown, plans
+
+    def _one_shown(self, view: _core.View, kind: str, wanted: Wanted) -> tuple[Any, Plan, shortcut.Count | None]:
+        """One array of a share in this form, its plan, and how to count it cheaply, if that is known."""
+        known = self._decided.get(wanted.caps, _NOTHING).get(view.traits or _form(view)) if wanted.plain else None
+        if known is not None:
+            try:
+                return known[1](view), known[0], known[2]
+            except Exception:
+                pass  # the full path reports the error
+        chosen = wanted.planned(described(view, "share", kind))
+        if wanted.plain and chosen.zero_copy:
+            self._decide(view, wanted, chosen)
+        return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen), chosen, None
 
     def _decide(self, view: _core.View, wanted: Wanted, chosen: Plan) -> None:
         form = view.traits or _form(view)

@@ -28,9 +28,9 @@ sys.path[:0] = [str(ROOT / "tests/clusters"), str(ROOT / "tests/python")]
 os.environ.setdefault("ARRAYBRIDGE_DAEMON", str(ROOT / "build/release/daemon/arraybridged"))
 
 import numpy as np  # noqa: E402
-import ray_cluster  # noqa: E402, F401  sets the environment of raylets
 from hosts import hosts  # noqa: E402
 from processes import start_daemon, stop_daemon  # noqa: E402
+from ray_cluster import head_options, ray_start  # noqa: E402  sets the environment of raylets
 
 import arraybridge  # noqa: E402
 import arraybridge.integrations.ray as abr  # noqa: E402
@@ -170,11 +170,8 @@ def cluster(directories: list[str], how: str) -> Iterator[tuple[str, list[str]]]
         sessions = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp"))
         head = f"{made[0].address if made[0] else '127.0.0.1'}:{PORT}"
         for number, (directory, host) in enumerate(zip(directories, made, strict=True)):
-            where = ["--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false"] if number == 0 else ["--address", head]
-            words = [
-                str(Path(sys.executable).parent / "ray"), "start", *where, "--num-cpus", "8", "--object-store-memory", str(STORE),
-                "--node-ip-address", host.address if host else "127.0.0.1", "--resources", json.dumps({"ab"[number]: 100}), "--disable-usage-stats",
-            ]  # fmt: skip
+            where = head_options(PORT, sessions) if number == 0 else ["--address", head]
+            words = ray_start(where, host.address if host else "127.0.0.1", "ab"[number], cpus=8, store=STORE)
             environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": directory}
             started = host.start(words, env=environment) if host else subprocess.Popen(words, env=environment)
             assert started.wait() == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -102,6 +104,19 @@ class Nodes:
         self.cluster.shutdown()
         for node in self.all:
             node.close()
+
+
+def ray_start(where: list[str], address: str, name: str, *, cpus: int = 4, store: int = STORE_BYTES) -> list[str]:
+    """The command that starts a raylet. where: --head and its options, or the --address to join; name: as of Node."""
+    return [
+        str(Path(sys.executable).parent / "ray"), "start", *where, "--node-ip-address", address, "--num-cpus", str(cpus),
+        "--object-store-memory", str(store), "--resources", json.dumps({name: 100}), "--disable-usage-stats",
+    ]  # fmt: skip
+
+
+def head_options(port: int, folder: str) -> list[str]:
+    """`where` of the first raylet. folder: for its sockets and logs, short."""
+    return ["--head", "--port", str(port), "--temp-dir", folder, "--include-dashboard", "false"]
 
 
 def kill_daemon(directory: str) -> None:

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray")
-import ray_cluster  # noqa: E402, F401  sets the environment of raylets
 from hosts import Host, hosts, why_not  # noqa: E402
 from processes import ROOT, start_daemon, stop_daemon  # noqa: E402
+from ray_cluster import head_options, ray_start  # noqa: E402  sets the environment of raylets
 
-RAY = Path(sys.executable).parent / "ray"
 PORT = 6390
 COUNT = 1 << 21
 
@@ -58,12 +57,9 @@ def two() -> Iterator[list[Host]]:
         yield made
 
 
-def start_ray(host: Host, directory: str, mover: str, *words: str) -> None:
+def start_ray(host: Host, directory: str, mover: str, where: list[str], name: str) -> None:
     """A raylet on this host, with its broker."""
-    command = [
-        str(RAY), "start", *words, "--node-ip-address", host.address, "--num-cpus", "4", "--object-store-memory", str(300 << 20),
-        "--disable-usage-stats",
-    ]  # fmt: skip
+    command = ray_start(where, host.address, name)
     # UCX would read the other process's memory on this machine, which no network permits.
     environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": directory, "ARRAYBRIDGE_MOVER": mover, "UCX_TLS": "tcp"}
     started = host.start(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -81,8 +77,8 @@ def test_two_hosts(two: list[Host], mover: str) -> None:
             Path(directory).mkdir()
         daemons = [start_daemon(directory, "--log-level", "warn", "--orphan-grace", "2s") for directory in directories]
         head = f"{two[0].address}:{PORT}"
-        start_ray(two[0], directories[0], mover, "--head", "--port", str(PORT), "--temp-dir", sessions, "--include-dashboard", "false", "--resources", '{"a": 100}')
-        start_ray(two[1], directories[1], mover, "--address", head, "--resources", '{"b": 100}')
+        start_ray(two[0], directories[0], mover, head_options(PORT, sessions), "a")
+        start_ray(two[1], directories[1], mover, ["--address", head], "b")
         driver = two[0].start(
             [sys.executable, "-c", DRIVER, head, *directories, str(COUNT)],
             env={**os.environ, "ARRAYBRIDGE_ADDRESS": directories[0], "ARRAYBRIDGE_MOVER": mover}, stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ from arraybridge import Broker, BundleSpec, _core
 from arraybridge.files import reading
 from arraybridge.integrations.torch import attach, publish
 from fakes import frameworks, gpu, own_copies
+from gpu_programs import refused
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 MIXED = {"w": VALUES, "t": VALUES.T, "swapped": VALUES.astype(">f4"), "scalar": np.array(7), "empty": np.zeros((0, 3), "f4")}
@@ -44,15 +45,6 @@ def same(bundle: Any, arrays: Any, number: int = 0) -> None:
             assert (array.values() == arrays[name]).all() and array.shape == arrays[name].shape, name
     for name, array in bundle.numpy().items():
         assert type(array) is np.ndarray and (array == arrays[name]).all(), name
-
-
-def refused(ask: Callable[[], Any], error: type[Exception], *words: str) -> None:
-    try:
-        ask()
-    except error as told:
-        assert all(word in str(told) for word in words), told
-    else:
-        raise AssertionError(words)
 
 
 def arrays_of_the_host_lie_on_the_gpu(broker: Broker, _: str) -> None:

@@ -2,13 +2,13 @@
 
 import ctypes
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import arraybridge
 import numpy as np
 from arraybridge import Broker, _core
 from fakes import gpu
+from gpu_programs import refused
 
 NBYTES = 1 << 16
 
@@ -24,15 +24,6 @@ def is_pinned(array: Any) -> bool:
     kind = ctypes.c_int()
     address = ctypes.c_uint64(array.__array_interface__["data"][0])
     return ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(kind), 2, address) == 0 and kind.value == 1
-
-
-def refused(ask: Callable[[], Any], error: type[Exception], *words: str) -> None:
-    try:
-        ask()
-    except error as told:
-        assert all(word in str(told) for word in words), told
-    else:
-        raise AssertionError(words)
 
 
 def an_arena_is_registered_once(broker: Broker) -> None:

@@ -16,6 +16,7 @@ from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
 from arraybridge.broker.broker import Broker
+from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 
@@ -51,6 +52,17 @@ def broker_of(namespace: str) -> Broker:
 def run_of(broker: Broker) -> bytes:
     """The id of the broker and its run."""
     return bytes(broker._connection.ask(lambda core: core.server_info())["broker_id"])
+
+
+def published(broker: Broker, array: Any, metadata: bytes | None) -> Share:
+    """The share of an array, a tree of arrays or a filled BundleWriter.
+
+    Raises:
+        InvalidRequest: metadata with a bundle, which has its own. Other errors of `Broker.put`.
+    """
+    if isinstance(array, Bundle | BundleWriter) and metadata is not None:
+        raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
+    return array.publish() if isinstance(array, BundleWriter) else broker.put(array, metadata=metadata)
 
 
 class Contents(NamedTuple):

@@ -21,8 +21,8 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.broker import Broker
-from arraybridge.broker.bundle import Bundle, BundleWriter
-from arraybridge.broker.replica import broker_of, forward_of, run_of
+from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.replica import broker_of, forward_of, published, run_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
 from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
@@ -60,12 +60,10 @@ def put(array: Any, *, broker: Broker | None = None, metadata: bytes | None = No
         6.0
     """
     module = _module("dask_share")
-    if isinstance(array, Bundle | BundleWriter):
-        if metadata is not None:
-            raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
-        share = array.share if isinstance(array, Bundle) else array.publish()
-        return _owned(module, share) if isinstance(array, BundleWriter) and share.unnamed else share_of(share)
-    return _owned(module, (broker or broker_of("default")).put(array, metadata=metadata))
+    if isinstance(array, Bundle) and metadata is None:
+        return share_of(array.share)
+    share = published(broker or broker_of("default"), array, metadata)
+    return _owned(module, share) if share.unnamed else share_of(share)
 
 
 def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, broker: Broker | None = None) -> Any:

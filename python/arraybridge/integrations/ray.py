@@ -17,21 +17,23 @@ import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
-from arraybridge.broker.bundle import Bundle, BundleWriter
-from arraybridge.broker.replica import FarShare, broker_of, forward_of, run_of
+from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.replica import FarShare, broker_of, forward_of, published, run_of
 from arraybridge.broker.share import Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
 from arraybridge.integrations.ray_node import end_node_broker, forget_node_broker, mover, node_broker, session, this_node
+from arraybridge.integrations.ray_source import Key, key_of
 from arraybridge.planner import Converted
 
 
-_TICK_S: Final = 2.0
+_T = TypeVar("_T")
+_TICK_S: Final = 2.0  # between two looks whether this process is still connected, and tries to withdraw
 _lock = threading.Lock()
 
 
@@ -75,12 +77,7 @@ class Share(FarShare):
             ShareNotFound: the share has ended, or its node has. OutOfMemory: this node's broker has no room for a replica.
             UnsupportedArray: it lies on a GPU of another node. Other errors of `Broker.get`.
         """
-        try:
-            found = self.local().to(framework, **wishes)
-        except ShareNotFound:
-            if not self._is_replica():
-                raise
-            found = self._renewed().to(framework, **wishes)
+        found = self._used(lambda share: share.to(framework, **wishes))
         if isinstance(found, Converted) and self._is_replica():
             by = {"store": "Ray's object store", "nixl": "NIXL"}[mover()]
             moved = f"{self.nbytes} bytes of node {self._node} moved once to this one by {by}"
@@ -93,12 +90,7 @@ class Share(FarShare):
         Raises:
             InvalidRequest: it is no bundle. Other errors of `get`.
         """
-        try:
-            return _opened(self.local())
-        except ShareNotFound:
-            if not self._is_replica():
-                raise
-            return _opened(self._renewed())
+        return self._used(lambda share: share._broker.open(share))
 
     def local(self) -> LocalShare:
         """The share in this node's broker, for all that arraybridge does with one: the published one, or the replica.
@@ -124,17 +116,23 @@ class Share(FarShare):
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (tuple(self._record), self._node, self._anchor)
 
-    def _key(self) -> tuple[bytes, str, int]:
-        return self._record.broker_id, self._record.namespace, self._record.id
+    def _key(self) -> Key:
+        return key_of(self._record)
 
     def _is_replica(self) -> bool:
         return self._local is not None and self._local.broker_id != self._record.broker_id
 
-    def _renewed(self) -> LocalShare:
-        """A new replica, after one that ended with this node's broker or its node broker."""
-        stale, self._local = self._local, None
-        self._local = self._pulled(None if stale is None else (stale.broker_id, stale.id))
-        return self._local
+    def _used(self, use: Callable[[LocalShare], _T]) -> _T:
+        """use(local share), with a new replica if the one before ended with this node's broker or its node broker."""
+        share = self.local()
+        try:
+            return use(share)
+        except ShareNotFound:
+            if not self._is_replica():
+                raise
+        self._local = None
+        self._local = self._pulled((share.broker_id, share.id))
+        return use(self._local)
 
     def _pulled(self, stale: tuple[bytes, int] | None) -> LocalShare:
         ray: Any = ensure_module("ray")
@@ -181,11 +179,7 @@ def put(array: Any, *, namespace: str = "default", metadata: bytes | None = None
         6.0
     """
     withdrawals = _withdrawals()  # before anything is published
-    if isinstance(array, BundleWriter):
-        if metadata is not None:
-            raise InvalidRequest("the metadata of a bundle are given to Broker.bundle, not to put")
-        return _counted(withdrawals, array.publish())
-    return _counted(withdrawals, broker_of(namespace).put(array, metadata=metadata))
+    return _counted(withdrawals, published(broker_of(namespace), array, metadata))
 
 
 def empty(shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, namespace: str = "default") -> Any:
@@ -264,10 +258,6 @@ def register() -> None:
             def batch(self): ...
     """
     ensure_module("arraybridge.integrations.ray_transport")
-
-
-def _opened(share: LocalShare) -> Bundle:
-    return share._broker.open(share)
 
 
 def _arrived(record: tuple[Any, ...], node: str, anchor: Any) -> Share:

@@ -71,6 +71,12 @@ ROWS = (
     ("ray_jax", "arraybridge jax", "plain jax"),
     ("ray_numpy", "arraybridge numpy", "plain numpy"),
 )
+GROUPS = (
+    [way.name for way in WAYS if way.framework == "numpy"],
+    [way.name for way in WAYS if way.framework == "torch" and not way.transport],
+    [way.name for way in WAYS if way.transport],
+    [way.name for way in WAYS if way.framework == "jax"],
+)
 
 
 abr.register()  # before a class names the transport
@@ -136,30 +142,38 @@ def measured(way: Way, mebibytes: int, there: str) -> Iterator[tuple[float, floa
 
 
 def compared(sizes: list[int], there: str, brokers: list[Any]) -> None:
+    """One framework after the other: all actors together would fill the memory of a small machine."""
     for mebibytes in sizes:
-        runs = {way.name: measured(way, mebibytes, there) for way in WAYS}
-        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-        for number in range(WARM_UPS + ROUNDS):
-            for name, run in runs.items():
-                took = next(run)
-                if number >= WARM_UPS:
-                    taken[name].append(took)
-                time.sleep(0.2)  # what the hop before left is collected
-        hops = {name: statistics.median(hop for hop, _ in each) for name, each in taken.items()}
-        again = {name: statistics.median(next_ for _, next_ in each) for name, each in taken.items()}
-        for name, each in taken.items():
-            spread = [round(extreme, 1) for extreme in (min(each)[0], max(each)[0])]
-            print(json.dumps({"way": name, "mib": mebibytes, "hop_ms": round(hops[name], 1), "spread_ms": spread, "again_ms": round(again[name], 1)}))
-        for row, ours, other in ROWS:
-            of = again if row.endswith("again") else hops
-            print(json.dumps({"row": row, "mib": mebibytes, "ratio": round(of[ours] / of[other], 3), "ms": round(of[ours], 1), "beside": other}), flush=True)
-        del runs, run
-        for number in range(300):
-            left = [(broker.stats()["shares"], broker.stats()["leases"]) for broker in brokers]
-            if left == [(0, 0)] * len(brokers):
-                break
-            time.sleep(0.1)
+        for group in GROUPS:
+            hops, again = medians([way for way in WAYS if way.name in group], mebibytes, there)
+            for row, ours, other in ROWS:
+                if ours in group:
+                    of = again if row.endswith("again") else hops
+                    print(json.dumps({"row": row, "mib": mebibytes, "ratio": round(of[ours] / of[other], 3), "ms": round(of[ours], 1), "beside": other}), flush=True)
+            for number in range(300):
+                left = [(broker.stats()["shares"], broker.stats()["leases"]) for broker in brokers]
+                if left == [(0, 0)] * len(brokers):
+                    break
+                time.sleep(0.1)
         print(json.dumps({"row": "ray_left", "mib": mebibytes, "shares_and_leases": left}), flush=True)
+
+
+def medians(ways: list[Way], mebibytes: int, there: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Milliseconds of a hop and of the next read, by the names of the ways; prints them."""
+    runs = {way.name: measured(way, mebibytes, there) for way in ways}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for number in range(WARM_UPS + ROUNDS):
+        for name, run in runs.items():
+            took = next(run)
+            if number >= WARM_UPS:
+                taken[name].append(took)
+            time.sleep(0.2)  # what the hop before left is collected
+    hops = {name: statistics.median(hop for hop, _ in each) for name, each in taken.items()}
+    again = {name: statistics.median(next_ for _, next_ in each) for name, each in taken.items()}
+    for name, each in taken.items():
+        spread = [round(extreme, 1) for extreme in (min(each)[0], max(each)[0])]
+        print(json.dumps({"way": name, "mib": mebibytes, "hop_ms": round(hops[name], 1), "spread_ms": spread, "again_ms": round(again[name], 1)}), flush=True)
+    return hops, again
 
 
 @contextlib.contextmanager

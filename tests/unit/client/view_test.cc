@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -69,6 +70,21 @@ TEST(CopyCompact, SixteenByteItems) {
   std::vector<std::array<uint64_t, 2>> data(12);
   for (size_t i = 0; i < data.size(); ++i) data[i] = {i, ~i};
   ExpectCopied<std::array<uint64_t, 2>>(Of(data, {5, 128, 1}, {3, 4}, {1, 3}));
+}
+
+TEST(CopyCompact, LargerThanTheCaches) {
+  constexpr size_t kBytes = (size_t{33} << 20) + 5;
+  std::vector<uint8_t> data(kBytes + 1), copied(kBytes + 10);
+  std::iota(data.begin(), data.end(), uint8_t{0});
+  for (const size_t offset : {0, 1, 7}) {  // of a destination that is aligned, and of others
+    std::fill(copied.begin(), copied.end(), uint8_t{0});
+    const auto view = Describe(data.data() + 1, {1, 8, 1}, {static_cast<int64_t>(kBytes)}, {}, {}, false, nullptr);
+    ASSERT_TRUE(view.ok());
+    CopyCompact(*view, copied.data() + offset);
+    EXPECT_TRUE(std::equal(data.begin() + 1, data.end(), copied.begin() + static_cast<ptrdiff_t>(offset)));
+    EXPECT_EQ(std::count(copied.begin(), copied.begin() + static_cast<ptrdiff_t>(offset), 0), offset);
+    EXPECT_EQ(copied[offset + kBytes], 0);
+  }
 }
 
 TEST(CopyCompact, UnalignedSource) {

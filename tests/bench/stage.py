@@ -23,7 +23,7 @@ HOP_BYTES = 4096
 FRAME_BYTES = 1920 * 1080 * 3
 LARGE_BYTES = 1 << 30
 DEPTH = 8
-WARM_UP = 20  # of every work; more frames than any ring has slots
+WARM_UP = 100  # of every work; more frames than a transport has in memory, whose first touch takes milliseconds
 TRANSPORTS = {
     "arraybridge": "transports.Arraybridge",
     "arraybridge-torch": "transports.ArraybridgeTorch",

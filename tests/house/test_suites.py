@@ -1,13 +1,17 @@
 """`tests/run` chooses suites, and says how long they will take, as its help and the documents say."""
 
+import os
 import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = ["long", "tsan", "asan", "tidy"]
+LANES = 2 if len(os.sched_getaffinity(0)) > 1 else 1
 
 
 def listed(*arguments: str, root: Path = ROOT) -> tuple[dict[str, str], str]:
@@ -53,28 +57,80 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_forecast_is_the_sum_of_the_last_times(copy: Path) -> None:
+def test_the_forecast_is_the_sum_of_the_last_times_over_the_lanes(copy: Path) -> None:
     assert "suites: 1; time: about 80 s," in listed("--only", "^unit$", root=copy)[1]
-    assert "suites: 2; time: about 11 min," in listed("--only", "^(unit|asan)$", root=copy)[1]
-    assert "about 10 s plus shell (not timed yet)," in listed("--only", "^(house|shell)$", root=copy)[1]
+    assert f"suites: 2; time: about {11 if LANES == 1 else 6} min," in listed("--only", "^(unit|asan)$", root=copy)[1]
+    assert f"about {10 // LANES} s plus shell (not timed yet)," in listed("--only", "^(house|shell)$", root=copy)[1]
     (copy / "build/suite_seconds").write_text("unit 30\n")
     suites, forecast = listed("--only", "^(house|shell|unit)$", root=copy)
-    assert suites == {"house": "10", "shell": "?", "unit": "30"} and "about 40 s plus shell" in forecast
+    assert suites == {"house": "10", "shell": "?", "unit": "30"} and f"about {40 // LANES} s plus shell" in forecast
 
 
 def test_a_run_says_the_forecast_first_and_shows_progress(copy: Path) -> None:
-    """Two suites of one command each; a setup that has nothing to do."""
+    """Suites of one command each; a setup that has nothing to do."""
+    with_suites(copy, house="one true", unit="one false")
+    done = run(copy, "^(house|unit)$")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert lines[0] == f"suites: 2; time: about {90 // LANES} s, on two cores, after the first build"
+    assert f"== unit   (suite 1 of 2; passed: 0 s; left: about {90 // LANES} s)" in lines
+    assert f"== house   (suite 2 of 2; passed: 0 s; left: about {10 // LANES} s)" in lines
+    assert lines[-1] == "1 passed, 1 failed, 0 skipped" and "failed: unit" in lines
+    assert (copy / "build/suite_seconds").read_text() == "house 0\n", "a suite that failed is not timed"
+
+
+@pytest.mark.skipif(LANES == 1, reason="one CPU: suites run one after the other")
+def test_two_suites_run_at_a_time_and_their_output_is_not_mixed(copy: Path) -> None:
+    each = "echo {0}; touch {0}; for _ in $(seq 100); do [[ -e {1} ]] && break; sleep 0.1; done; echo {0}; [[ -e {1} ]]; one true"
+    with_suites(copy, house=each.format("h", "u"), unit=each.format("u", "h"), shell="one true")
+    done = run(copy, "^(house|unit|shell)$")
+    assert done.returncode == 0 and done.stdout.endswith("\n3 passed, 0 failed, 0 skipped\n")
+    assert "\nh\nh\n-- house " in done.stdout and "\nu\nu\n-- unit " in done.stdout
+
+
+def test_one_build_at_a_time_and_one_installation(copy: Path) -> None:
+    build = "(set -C; : >building) && sleep 0.5 && rm building"
+    with_suites(copy, house="build dev all && package && one true", unit="build dev all && package && one true")
+    script = (copy / "tests/run").read_text()
+    script = re.sub(r"configure_and_build\(\) \{\n.*?\n\}\n", f"configure_and_build() {{ {build}; }}\n", script, flags=re.DOTALL)
+    (copy / "tests/run").write_text(script.replace("install_package &&", "echo installed &&"))
+    done = run(copy, "^(house|unit)$")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("installed\n") == 1
+
+
+def test_a_suite_that_ends_the_shell_has_failed(copy: Path) -> None:
+    with_suites(copy, house="exit 3", unit="one true")
+    done = run(copy, "^(house|unit)$")
+    assert done.returncode == 1 and "failed: house" in done.stdout
+
+
+def test_an_interrupt_ends_all_suites(copy: Path) -> None:
+    with_suites(copy, house="sleep 300", unit="sleep 300")
+    words = [copy / "tests/run", "--only", "^(house|unit)$"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as running:
+        assert running.stdout is not None
+        while "suite 2 of 2" not in running.stdout.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert "failed: unit house" in running.communicate(timeout=30)[0]
+    left = ["pgrep", "-a", "-s", str(running.pid)]
+    until = time.monotonic() + 5
+    while (found := subprocess.run(left, capture_output=True, text=True).stdout) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert found == "", "nothing is left"
+
+
+def with_suites(copy: Path, **suites: str) -> None:
+    """Replaces suites by commands, and the setup by nothing."""
     (copy / "deploy/setup").write_text("#!/bin/sh\n")
     (copy / "deploy/setup").chmod(0o755)
     script = (copy / "tests/run").read_text()
-    script = re.sub(r"suite_house\(\) \{\n.*?\n\}\n", "suite_house() { one true; }\n", script, flags=re.DOTALL)
-    script = re.sub(r"suite_unit\(\) \{\n.*?\n\}\n", "suite_unit() { one false; }\n", script, flags=re.DOTALL)
+    for name, commands in suites.items():
+        script, count = re.subn(rf"suite_{name}\(\) \{{\n.*?\n\}}\n", f"suite_{name}() {{ {commands}; }}\n", script, flags=re.DOTALL)
+        assert count == 1
     (copy / "tests/run").write_text(script)
-    done = subprocess.run([copy / "tests/run", "--only", "^(house|unit)$"], capture_output=True, text=True)
-    lines = done.stdout.splitlines()
-    assert done.returncode == 1
-    assert lines[0] == "suites: 2; time: about 90 s, on two cores, after the first build"
-    assert "== house   (suite 1 of 2; passed: 0 s; left: about 90 s)" in lines
-    assert "== unit   (suite 2 of 2; passed: 0 s; left: about 80 s)" in lines
-    assert lines[-1] == "1 passed, 1 failed, 0 skipped"
-    assert (copy / "build/suite_seconds").read_text() == "house 0\n", "a suite that failed is not timed"
+
+
+def run(copy: Path, only: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([copy / "tests/run", "--only", only], capture_output=True, text=True, timeout=60)

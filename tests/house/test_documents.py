@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "docs" / "pictures"))
 import benchmark
 import draw
 import svg
+import tables
 from check_house import TOP_FOLDERS, files_of
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "tests").glob("*/README.md"))]
@@ -80,6 +81,11 @@ def test_a_name_without_a_file_is_found() -> None:
 @pytest.mark.parametrize("name", draw.PICTURES)
 def test_a_picture_is_what_its_script_draws(name: str) -> None:
     assert (draw.FOLDER / name).read_text(encoding="utf-8") == draw.PICTURES[name](), "run python docs/pictures/draw.py"
+
+
+def test_the_table_of_the_readme_has_the_newest_figures() -> None:
+    page = draw.README.read_text(encoding="utf-8")
+    assert tables.written(page) == page, "run python docs/pictures/draw.py"
 
 
 def test_a_chart_shows_what_was_measured_and_no_panel_without_ours() -> None:

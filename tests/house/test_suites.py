@@ -106,7 +106,8 @@ def test_a_suite_that_ends_the_shell_has_failed(copy: Path) -> None:
 
 
 def test_an_interrupt_ends_all_suites(copy: Path) -> None:
-    with_suites(copy, house="sleep 300", unit="sleep 300")
+    """Also a suite whose program catches the signal and ends by itself."""
+    with_suites(copy, house="sleep 300", unit="bash -c 'trap \"exit 2\" INT; sleep 300' || true; sleep 300")
     words = [copy / "tests/run", "--only", "^(house|unit)$"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as running:
         assert running.stdout is not None

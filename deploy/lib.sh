@@ -40,6 +40,17 @@ step() {
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
 }
 
+# locked <name> <command...>: not while another process of this checkout has this lock.
+locked() {
+  local lock=$logs/$1.lock status=0
+  shift
+  {
+    flock 9
+    "$@" 9>&- || status=$?
+  } 9>"$lock"
+  return "$status"
+}
+
 # uv does not read pip's settings, so an index, a folder of wheels or a certificate bundle in them is passed on.
 hand_on_pip_settings() {
   local setting value
@@ -56,7 +67,9 @@ hand_on_pip_settings() {
 
 # make_environment <folder> <what> <override> <requirements...>: a virtual environment with only these packages, from
 # uv's cache if possible. Keeps an environment whose requirements have not changed. Unavailable packages are a failure.
-make_environment() {
+make_environment() { locked "environment-${1##*/}" make_environment_alone "$@"; }
+
+make_environment_alone() {
   local folder=$1 what=$2 override=$3 wanted requirements
   shift 3
   wanted=$(cat "$override" "$@" | sha256sum)

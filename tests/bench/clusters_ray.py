@@ -6,7 +6,7 @@
 
 with the interpreter of build/environments/clusters (`tests/run --only clusters` makes it). Prints a line of JSON for each
 row. A hop: the producer returns its array, or a share of it; the consumer reads a byte of each page; the driver has the
-answer. Ways of one framework take turns; milliseconds, median (least to most).
+answer. Ways of one group (GROUPS) take turns; milliseconds, median (least to most).
 """
 
 from __future__ import annotations

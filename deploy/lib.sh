@@ -51,6 +51,16 @@ locked() {
   return "$status"
 }
 
+# build <preset> <what> [target...]: one at a time, because a build has all cores, and later ones have less to do.
+build() { locked build configure_and_build "$@"; }
+
+configure_and_build() {
+  local preset=$1 what=$2
+  shift 2
+  step "configure-$preset" "$preset: configure" cmake --preset "$preset" -DPython_EXECUTABLE="$python" || return
+  step "build-$preset" "$preset: build $what" ninja -C "build/$preset" -j "$(nproc)" "$@"
+}
+
 # uv does not read pip's settings, so an index, a folder of wheels or a certificate bundle in them is passed on.
 hand_on_pip_settings() {
   local setting value

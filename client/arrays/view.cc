@@ -40,7 +40,7 @@ std::vector<Dimension> Merged(const View& view, int64_t item) {
 }
 
 // memcpy, but past the caches for what they could not keep: the destination is not read first, and other data stays
-// cached. glibc does so from 3/4 of the last-level cache on, and on a virtual machine that is the host's: here 320 MiB.
+// cached. glibc does so from 3/4 of the last-level cache on, and on a virtual machine that can be all of the host's.
 // Sanitizers check memcpy, and do not see these stores.
 void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

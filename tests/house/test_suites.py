@@ -84,7 +84,7 @@ def test_a_run_says_the_forecast_first_and_shows_progress(copy: Path) -> None:
 
 @pytest.mark.skipif(LANES == 1, reason="one CPU: suites run one after the other")
 def test_two_suites_run_at_a_time_and_their_output_is_not_mixed(copy: Path) -> None:
-    each = "echo {0}; touch {0}; for _ in $(seq 100); do [[ -e {1} ]] && break; sleep 0.1; done; echo {0}; [[ -e {1} ]]; one true"
+    each = "echo {0}; touch {0}; for _ in $(seq 100); do [[ -e {1} ]] && break; sleep 0.1; done; echo {0}; [[ -e {1} ]] && one true"
     with_suites(copy, house=each.format("h", "u"), unit=each.format("u", "h"), shell="one true")
     done = run(copy, "^(house|unit|shell)$")
     assert done.returncode == 0 and done.stdout.endswith("\n3 passed, 0 failed, 0 skipped\n")
@@ -94,9 +94,10 @@ def test_two_suites_run_at_a_time_and_their_output_is_not_mixed(copy: Path) -> N
 def test_one_build_at_a_time_and_one_installation(copy: Path) -> None:
     build = "(set -C; : >building) && sleep 0.5 && rm building"
     with_suites(copy, house="build dev all && package && one true", unit="build dev all && package && one true")
-    script = (copy / "tests/run").read_text()
-    script = re.sub(r"configure_and_build\(\) \{\n.*?\n\}\n", f"configure_and_build() {{ {build}; }}\n", script, flags=re.DOTALL)
-    (copy / "tests/run").write_text(script.replace("install_package &&", "echo installed &&"))
+    for name, body in {"configure_and_build": build, "install_package": "echo installed"}.items():
+        script, count = re.subn(rf"{name}\(\) \{{\n.*?\n\}}\n", f"{name}() {{ {body}; }}\n", (copy / "deploy/lib.sh").read_text(), flags=re.DOTALL)
+        assert count == 1
+        (copy / "deploy/lib.sh").write_text(script)
     done = run(copy, "^(house|unit)$")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("installed\n") == 1

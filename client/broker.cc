@@ -231,8 +231,8 @@ Result<Placement> Broker::PlacementOf(std::span<const View> views) {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session || session->lifeline().lost()) return NotFound("nothing is placed on this connection");
-  auto placement = FindPlacement(*session, views);
-  return placement.ok() ? placement : FindForward(*session, views);
+  if (auto placement = FindPlacement(*session, views)) return *std::move(placement);
+  return FindForward(*session, views);
 }
 
 std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }

@@ -66,24 +66,33 @@ Result<Placement> FindForward(Session& session, std::span<const View> views) {
   std::shared_ptr<ReadArena> arena;
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
-  std::vector<View> parts(views.begin(), views.end());
-  for (View& view : parts) {
-    if (view.dtype.empty()) view.dtype = NameOf(view.type);
-    if (view.data == nullptr) continue;
+  std::vector<uint64_t> offsets;  // nothing is allocated for arrays that lie elsewhere, which are most
+  for (const View& view : views) {
+    if (view.data == nullptr) {
+      offsets.push_back(0);
+      continue;
+    }
     auto place = PlaceOf(session, view);
     if (!place.ok()) return arena && place.status().reason().empty() ? Apart() : place.status();
     if (arena && arena != place->arena) return Apart();
     arena = std::move(place->arena);
     first = std::min(first, place->offset);
     last = std::max(last, place->offset + view.nbytes());
-    view.data = arena->shared->data() + place->offset;
-    view.strides = CompactStrides(view.shape);
-    view.read_only = true;
+    offsets.push_back(place->offset);
   }
   if (!arena) return NoForward();
   const auto holding = HoldingOf(session, *arena, first, last - first);
   if (!holding) return Apart();
   const uint64_t size = std::min(Carver::Granules(last - first), holding->offset + holding->size - first);
+  std::vector<View> parts(views.begin(), views.end());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    View& view = parts[i];
+    if (view.dtype.empty()) view.dtype = NameOf(view.type);
+    if (view.data == nullptr) continue;
+    view.data = arena->shared->data() + offsets[i];
+    view.strides = CompactStrides(view.shape);
+    view.read_only = true;
+  }
   auto forward = std::make_shared<const Placement::Forward>(
       Placement::Forward{session.shared_releases(), std::move(arena), first, size, holding->source});
   return Placement(std::move(forward), std::move(parts));

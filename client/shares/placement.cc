@@ -411,18 +411,17 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   return ShareOf(*std::move(published), ns, std::move(request), arena.device, arena.kind, session);
 }
 
-Result<Placement> FindPlacement(Session& session, std::span<const View> views) {
-  const auto none = [] { return NotFound("the arrays do not lie in one unpublished placement of this connection"); };
+std::optional<Placement> FindPlacement(Session& session, std::span<const View> views) {
   std::shared_ptr<Placement::Range> range;
   for (const View& view : views) {
     if (view.data == nullptr) continue;
-    if (!view.compact()) return none();
-    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return none();
+    if (!view.compact()) return std::nullopt;
+    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return std::nullopt;
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || its->published.load() || (range && its != range)) return none();
+    if (!its || its->published.load() || (range && its != range)) return std::nullopt;
     range = std::move(its);
   }
-  if (!range) return none();
+  if (!range) return std::nullopt;
   std::vector<View> found(views.begin(), views.end());
   for (View& view : found) {
     view.strides = CompactStrides(view.shape);

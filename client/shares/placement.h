@@ -61,8 +61,8 @@ struct IntoChannel {
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
 
-// Finds the placement that contains these views. NOT_FOUND: they do not all lie, aligned and compact, in one
-// unpublished placement of the session.
-Result<Placement> FindPlacement(Session& session, std::span<const View> views);
+// Finds the placement that contains these views. Nothing: they do not all lie, aligned and compact, in one unpublished
+// placement of the session, as most arrays do not.
+std::optional<Placement> FindPlacement(Session& session, std::span<const View> views);
 
 }  // namespace arraybridge

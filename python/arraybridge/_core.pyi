@@ -310,6 +310,13 @@ def capsuled(take: Callable[[Any], Any], /) -> Callable[[View], Any]:
 def exported(capsule: Any, /) -> View | None:
     """The View that a DLPack capsule was exported from, also a consumed one; None: another producer made it."""
 
+def ndarray(view: View, /) -> Any:
+    """The ndarray over a View's memory, read-only if the View is; the View is its base. Does not copy.
+
+    Raises:
+        BufferError: it is not host memory, or NumPy has no such dtype.
+    """
+
 def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
     """True if `take` makes a read-only array of a read-only View and is called by no other consumer: from then on it
     gets protected memory as it is. One such consumer per process: NumPy's from_dlpack.
@@ -326,13 +333,22 @@ def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, 
     """
 
 @final
-class GetMethod:
-    """Broker.get: calls `function` unless the share is found without a call to the daemon. A Broker's attribute `_fast` is
-    (connection, forms, note, granted): `known_core` of the connection, from a framework's name to the last two arguments of
-    `try_acquire`, what is called with a plan, and what is called with a share that has none and the framework.
+class FastMethod:
+    """A method of Broker ("get") or Channel ("send", "receive"): answered in C if the share is found without a call to the
+    daemon, or the array is ordinary; else calls `function`.
+
+    The attribute `_fast` of a Broker is (connection, forms, note, granted): `known_core` of the connection, from a
+    framework's name to the last two arguments of `try_acquire`, what is called with a plan, and what is called with a share
+    that has none and the framework. That of a Channel is (`_fast` of its Broker, ends, unclaimed, waits, makers, freeze):
+    from a role to its ChannelEnd, what is received already, `waits` of `receive`, from a class to what makes Views of its
+    ordinary arrays and raises for others, and what is called with an array that was sent in place. The Channel's `_error_of`
+    makes an error of a role, its end, a StatusError and the timeout.
+
+    Raises:
+        ValueError: another method.
     """
 
-    def __new__(cls, function: Any, /) -> Self: ...
+    def __new__(cls, function: Any, method: str, /) -> Self: ...
     def __call__(self, *arguments: Any, **options: Any) -> Any: ...
 
 def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) -> tuple[Any, Any] | None:
@@ -344,15 +360,6 @@ def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) 
         plans: from View.traits of the one array of a share to (plan, show, count).
     """
 
-def send(
-    end: ChannelEnd, core: Core, maker: Callable[[Any], View], array: Any, timeout_s: float | None, waits: bool, /
-) -> bool | None:
-    """`ChannelEnd.put` for an ordinary array. None: it is not ordinary, and nothing was sent.
-
-    Args:
-        maker: makes the View of an ordinary array of this class (`arraybridge.convert.shortcut`), and raises for others.
-    """
-
 def receive(
     end: ChannelEnd, private: bool, timeout_s: float | None, waits: bool, plans: dict[Any, Any], /
 ) -> tuple[Any, Any]:
@@ -361,7 +368,11 @@ def receive(
 def put(
     core: Core, maker: Callable[[Any], View], name: str | None, array: Any, options: PutOptions, /
 ) -> tuple[ShareInfo | None, bool] | None:
-    """`Core.put` for an ordinary array, as for `send`. None: it is not ordinary, or `name` is not a name."""
+    """`Core.put` for an ordinary array. None: it is not ordinary, or `name` is not a name.
+
+    Args:
+        maker: makes the View of an ordinary array of this class (`arraybridge.convert.shortcut`), and raises for others.
+    """
 
 def room(
     core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /

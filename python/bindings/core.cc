@@ -113,7 +113,20 @@ py::object InfoOf(Share share, bool waited) {
   return Own(NewShareInfo(std::make_shared<Share>(std::move(share))));
 }
 
-PyTypeObject* g_core_type = nullptr;  // set once, under the import lock
+// Set once, under the import lock.
+PyTypeObject* g_core_type = nullptr;
+PyTypeObject* g_channel_end_type = nullptr;
+
+// The C++ object of a Python object. An object of the class itself needs no search for the class, which takes as long
+// as the rest of a lookup. Throws if it is of another class, or was made without __init__.
+template <class Class>
+Class& Native(PyObject* object, PyTypeObject* type) {
+  if (Py_TYPE(object) != type) return py::cast<Class&>(py::handle(object));
+  auto* const its =
+      static_cast<Class*>(reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr());
+  if (its == nullptr) throw py::value_error("the object was made without __init__");
+  return *its;
+}
 
 class Core {
  public:
@@ -468,8 +481,9 @@ void AddCore(py::module_& module) {
   // Before ChannelEnd, whose signatures name it; its own name ChannelEnd.
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
   g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());
-  py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>>(module, "ChannelEnd", py::is_final())
-      .def_property_readonly("capacity", &ChannelEnd::capacity)
+  py::class_<ChannelEnd, std::unique_ptr<ChannelEnd, DeleteWithoutGil>> end(module, "ChannelEnd", py::is_final());
+  g_channel_end_type = reinterpret_cast<PyTypeObject*>(end.ptr());
+  end.def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
            arg("timeout_s") = py::none(), arg("waits") = false)
       .def("put", &ChannelEnd::Put, arg("core"), arg("views"), arg("structure") = py::bytes(),
@@ -510,9 +524,9 @@ void AddCore(py::module_& module) {
       .def("settle", &Core::Settle);
 }
 
-Broker& BrokerOf(PyObject* core) { return py::cast<Core&>(py::handle(core)).broker(); }
+Broker& BrokerOf(PyObject* core) { return Native<Core>(core, g_core_type).broker(); }
 
-Channel& ChannelOf(PyObject* end) { return py::cast<ChannelEnd&>(py::handle(end)).channel(); }
+Channel& ChannelOf(PyObject* end) { return Native<ChannelEnd>(end, g_channel_end_type).channel(); }
 
 const PutOptions& OptionsOf(PyObject* options) { return py::cast<const PutOptions&>(py::handle(options)); }
 
@@ -521,17 +535,15 @@ std::optional<std::chrono::milliseconds> TimeoutOf(PyObject* seconds) {
   return Milliseconds(py::cast<double>(py::handle(seconds)), "timeout_s");
 }
 
+PyObject* StatusErrorOf(const Status& status) { return ErrorOf(status).release().ptr(); }
+
 PyObject* RaiseStatus(const Status& status) {
   PyErr_SetObject(g_status_error, ErrorOf(status).ptr());
   return nullptr;
 }
 
 std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool map_private) {
-  // An object of the class itself needs no search for the class, which takes as long as the rest of a lookup.
-  if (Py_TYPE(core) != g_core_type) return py::cast<Core&>(py::handle(core)).TryAcquire(name, map_private);
-  auto* const instance = reinterpret_cast<py::detail::instance*>(core);
-  auto* const its = static_cast<Core*>(instance->get_value_and_holder().value_ptr());
-  return its == nullptr ? std::nullopt : its->TryAcquire(name, map_private);  // null: made without __init__
+  return Native<Core>(core, g_core_type).TryAcquire(name, map_private);
 }
 
 }  // namespace arraybridge::python

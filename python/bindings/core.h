@@ -28,6 +28,8 @@ const PutOptions& OptionsOf(PyObject* options);
 // Seconds, or None: no limit. More than a week is no limit. Throws if it is neither, NaN, or negative.
 std::optional<std::chrono::milliseconds> TimeoutOf(PyObject* seconds);
 
+// A new StatusError; nullptr with another error.
+PyObject* StatusErrorOf(const Status& status);
 // Sets a StatusError. Returns nullptr.
 PyObject* RaiseStatus(const Status& status);
 

@@ -7,9 +7,11 @@
 
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
+#include "python/bindings/ndarray.h"
 #include "python/bindings/publishing.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/share_info.h"
+#include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
 
 namespace arraybridge::python {
@@ -18,10 +20,63 @@ namespace {
 
 constexpr Py_ssize_t kRankMax = 8;  // of arrays that every framework accepts
 
+// Names, set once under the import lock; they live as long as the process.
+struct HandoffNames {
+  PyObject* fast;
+  PyObject* known_core;
+  PyObject* error_of;
+  PyObject* sender;
+  PyObject* receiver;
+};
+HandoffNames g_names;
+
+// The fields of `_fast`.
+enum BrokerField : uint8_t { kConnection, kForms, kNote, kGranted, kBrokerFields };
+enum ChannelField : uint8_t { kBroker, kEnds, kUnclaimed, kWaits, kMakers, kFreeze, kChannelFields };
+
+PyObject* Field(const Ref& fast, uint8_t which) { return PyTuple_GET_ITEM(fast.get(), which); }
+
+Ref FastOf(PyObject* object, uint8_t fields) {
+  Ref fast(PyObject_GetAttr(object, g_names.fast));
+  return fast != nullptr && PyTuple_CheckExact(fast.get()) && PyTuple_GET_SIZE(fast.get()) == fields ? std::move(fast)
+                                                                                                     : nullptr;
+}
+
+// The Core that a Connection has already made.
+Ref CoreOf(PyObject* connection) {
+  Ref core(PyObject_GetAttr(connection, g_names.known_core));
+  return core == nullptr || core.get() == Py_None ? nullptr : std::move(core);
+}
+
+// A new reference, because another thread may change the table.
+Ref Item(PyObject* table, PyObject* key) {
+  return PyDict_CheckExact(table) ? Ref(Py_XNewRef(PyDict_GetItemWithError(table, key))) : nullptr;
+}
+
+// `broker`: the `_fast` of one.
+PyObject* Told(const Delivered& delivered, PyObject* broker, PyObject* framework) {
+  PyObject* const result = delivered.result.get();
+  if (delivered.plan == nullptr)
+    return PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(broker, kGranted), result, framework, nullptr);
+  const Ref noted(PyObject_CallOneArg(PyTuple_GET_ITEM(broker, kNote), delivered.plan.get()));
+  return noted == nullptr ? nullptr : Py_NewRef(result);
+}
+
+// Raises what a Channel makes of a refusal.
+PyObject* RaiseRefused(PyObject* channel, PyObject* role, const Ref& end, const Status& status, PyObject* timeout) {
+  const Ref refused(StatusErrorOf(status));
+  if (refused == nullptr) return nullptr;
+  const Ref error(
+      PyObject_CallMethodObjArgs(channel, g_names.error_of, role, end.get(), refused.get(), timeout, nullptr));
+  if (error != nullptr) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  return nullptr;
+}
+
 // Reads an array with its framework's function for ordinary arrays. Nothing, possibly with an error: it is not
 // ordinary.
 std::optional<View> OrdinaryOf(PyObject* maker, PyObject* array) {
-  std::optional<View> view;
+  std::optional<View> view = ViewOfNdarray(array);
+  if (view) return view;
   if (PyCFunction_CheckExact(maker) && PyCFunction_GET_FUNCTION(maker) == &Wrap) {
     DLManagedTensorVersioned* const tensor = TensorOf(array);
     if (tensor == nullptr) return std::nullopt;
@@ -62,6 +117,63 @@ bool SizesOf(PyObject* shape, std::vector<int64_t>& sizes) {
 
 }  // namespace
 
+int InternHandoffNames() {
+  g_names = {PyUnicode_InternFromString("_fast"), PyUnicode_InternFromString("known_core"),
+             PyUnicode_InternFromString("_error_of"), PyUnicode_InternFromString("sender"),
+             PyUnicode_InternFromString("receiver")};
+  return PyErr_Occurred() == nullptr ? 0 : -1;
+}
+
+std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* framework) {
+  const Ref fast = FastOf(broker, kBrokerFields);
+  const Ref form = fast == nullptr ? nullptr : Entry(Field(fast, kForms), framework, 2);
+  const Ref core = form == nullptr ? nullptr : CoreOf(Field(fast, kConnection));
+  if (core == nullptr) return std::nullopt;
+  const Delivered held =
+      AcquireAs(core.get(), name, PyTuple_GET_ITEM(form.get(), 0) == Py_True, PyTuple_GET_ITEM(form.get(), 1));
+  if (held.result == nullptr) return std::nullopt;
+  return Told(held, fast.get(), framework);
+}
+
+std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObject* timeout) {
+  const Ref fast = FastOf(channel, kChannelFields);
+  const Ref end = fast == nullptr ? nullptr : Item(Field(fast, kEnds), g_names.sender);
+  if (end == nullptr) return std::nullopt;
+  const Ref core = CoreOf(PyTuple_GET_ITEM(Field(fast, kBroker), kConnection));
+  const Ref maker = Item(Field(fast, kMakers), reinterpret_cast<PyObject*>(Py_TYPE(array)));
+  if (core == nullptr || maker == nullptr) return std::nullopt;
+  Channel::SendOptions options;
+  options.timeout = TimeoutOf(timeout);
+  if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
+  const std::optional<View> view = OrdinaryOf(maker.get(), array);
+  if (!view) return std::nullopt;
+  Broker& broker = BrokerOf(core.get());
+  Channel& its = ChannelOf(end.get());
+  const auto in_place = WithoutGil([&] { return SendArrays(broker, its, {&*view, 1}, std::move(options)); });
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
+  return *in_place ? PyObject_CallOneArg(Field(fast, kFreeze), array) : Py_NewRef(Py_None);
+}
+
+std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework, PyObject* timeout) {
+  const Ref fast = FastOf(channel, kChannelFields);
+  if (fast == nullptr || PySequence_Size(Field(fast, kUnclaimed)) != 0) return std::nullopt;
+  PyObject* const broker = Field(fast, kBroker);
+  const Ref end = Item(Field(fast, kEnds), g_names.receiver);
+  const Ref form = end == nullptr ? nullptr : Entry(PyTuple_GET_ITEM(broker, kForms), framework, 2);
+  if (form == nullptr) return std::nullopt;
+  Channel::ReceiveOptions options;
+  if (PyTuple_GET_ITEM(form.get(), 0) == Py_True) options.mode = MapMode::kPrivate;
+  options.timeout = TimeoutOf(timeout);
+  if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
+  Channel& its = ChannelOf(end.get());
+  auto acquired = WithoutGil([&] { return its.Receive(options); });
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!acquired.ok()) return RaiseRefused(channel, g_names.receiver, end, acquired.status(), timeout);
+  const Delivered delivered = DeliverAs(*std::move(acquired), PyTuple_GET_ITEM(form.get(), 1));
+  return delivered.result == nullptr ? nullptr : Told(delivered, broker, framework);
+}
+
 PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count != 5) return PyErr_Format(PyExc_TypeError, "put takes a Core, a maker, a name, an array, and PutOptions");
@@ -79,24 +191,6 @@ PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!put.ok()) return RaiseStatus(put.status());
     const Ref info(options.said.wait ? NewShareInfo(std::make_shared<Share>(put->share)) : Py_NewRef(Py_None));
     return info == nullptr ? nullptr : PyTuple_Pack(2, info.get(), put->in_place ? Py_True : Py_False);
-  });
-}
-
-PyObject* SendOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
-    if (count != 6)
-      return PyErr_Format(PyExc_TypeError, "send takes a ChannelEnd, a Core, a maker, an array, a timeout, and waits");
-    Channel& channel = ChannelOf(arguments[0]);
-    Broker& broker = BrokerOf(arguments[1]);
-    Channel::SendOptions options;
-    options.timeout = TimeoutOf(arguments[4]);
-    if (arguments[5] == Py_True) options.on_peer_death = PeerDeath::kWait;
-    const std::optional<View> view = OrdinaryOf(arguments[2], arguments[3]);
-    if (!view) return NotOrdinary();
-    const auto in_place = WithoutGil([&] { return SendArrays(broker, channel, {&*view, 1}, std::move(options)); });
-    if (PyErr_Occurred() != nullptr) return nullptr;
-    if (!in_place.ok()) return RaiseStatus(in_place.status());
-    return PyBool_FromLong(*in_place);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
+#include "python/bindings/ndarray.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
@@ -31,6 +32,7 @@ PyMethodDef g_functions[] = {
     {"exported", ab::Exported, METH_O,
      "exported($module, capsule, /)\n--\n\nThe View that a capsule was made of, by whatever name; None of other "
      "producers."},
+    {"ndarray", ab::Ndarray, METH_O, "ndarray($module, view, /)\n--\n\nNumPy's array over a View. Does not copy."},
     {"heeds_read_only", ab::HeedsReadOnly, METH_O,
      "heeds_read_only($module, take, /)\n--\n\nWhether `take` makes something read-only of a read-only View."},
     {"shortcut", Fast(ab::Shortcut), METH_FASTCALL,
@@ -40,8 +42,6 @@ PyMethodDef g_functions[] = {
      "try_acquire($module, core, name, private, plans, /)\n--\n\nThe result for a share that is found without a call."},
     {"receive", Fast(ab::ReceiveAs), METH_FASTCALL,
      "receive($module, end, private, timeout_s, waits, plans, /)\n--\n\nThe result for the next array of a channel."},
-    {"send", Fast(ab::SendOrdinary), METH_FASTCALL,
-     "send($module, end, core, maker, array, timeout_s, waits, /)\n--\n\nSends an ordinary array into a channel."},
     {"put", Fast(ab::PutOrdinary), METH_FASTCALL,
      "put($module, core, maker, name, array, options, /)\n--\n\nPublishes an ordinary array."},
     {"room", Fast(ab::RoomFor), METH_FASTCALL,
@@ -68,7 +68,7 @@ PyMethodDef g_functions[] = {
 
 PYBIND11_MODULE(_core, module) {
   if (ab::InternExchangeNames() < 0 || ab::AddViewType(module.ptr()) < 0 || ab::AddShareInfoType(module.ptr()) < 0 ||
-      ab::AddGetMethodType(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
+      ab::AddFastMethodType(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
   // Created without the GIL, because it waits for a query in progress.

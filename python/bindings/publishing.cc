@@ -64,8 +64,9 @@ Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> 
   std::optional<steady_clock::time_point> until;
   if (options.timeout) until = steady_clock::now() + *options.timeout;
   for (bool copies = false;;) {
-    const auto there = copies ? Result<Placement>(NotFound("to be copied")) : broker.PlacementOf(views);
-    const auto placement = there.ok() ? there : Place(broker, views, options);
+    auto placement = copies ? Result<Placement>(NotFound("to be copied")) : broker.PlacementOf(views);
+    const bool there = placement.ok();
+    if (!there) placement = Place(broker, views, options);
     const auto now = until ? steady_clock::now() : steady_clock::time_point();
     // A placement waits for memory as long as the Broker's timeout, and then this waits on.
     const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
@@ -75,10 +76,10 @@ Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> 
     const Status sent = channel.Send(*placement, options);
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.
-    copies = there.ok() && (sent.reason() == "PLACEMENT_PUBLISHED" || sent.reason() == "NOT_FORWARDED");
+    copies = there && (sent.reason() == "PLACEMENT_PUBLISHED" || sent.reason() == "NOT_FORWARDED");
     if (copies) continue;
     if (!sent.ok()) return sent;
-    return there.ok() && !there->forward();
+    return there && !placement->forward();
   }
 }
 

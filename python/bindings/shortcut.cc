@@ -178,7 +178,7 @@ bool MayGoOn() {
   return true;
 }
 
-Held AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans) {
+Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans) {
   const auto text = NameOf(name);
   auto acquired = text.has_value() ? TryAcquire(core, *text, map_private) : std::nullopt;
   if (!acquired.has_value()) return {};
@@ -193,7 +193,7 @@ Held AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans
 PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count != 4) return PyErr_Format(PyExc_TypeError, "try_acquire takes a Core, a name, private, and plans");
-    const Held held = AcquireAs(arguments[0], arguments[1], arguments[2] == Py_True, arguments[3]);
+    const Delivered held = AcquireAs(arguments[0], arguments[1], arguments[2] == Py_True, arguments[3]);
     if (held.result != nullptr)
       return PyTuple_Pack(2, held.result.get(), held.plan == nullptr ? Py_None : held.plan.get());
     if (!MayGoOn()) return nullptr;
@@ -201,7 +201,20 @@ PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   });
 }
 
-// The share cannot be received again: if its array cannot be made, the full path reports the error.
+Delivered DeliverAs(Acquired acquired, PyObject* plans) {
+  const Ref decided(DecidedOf(acquired, plans));
+  if (decided != nullptr) {
+    const Ref view(NewView(std::move(acquired.views[0])));
+    if (view == nullptr) return {};
+    Ref shown(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
+    if (shown != nullptr && Count(decided))
+      return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
+    acquired.views[0] = *ViewOf(view.get());
+  }
+  if (!MayGoOn()) return {};
+  return {Ref(FoundOf(std::move(acquired))), nullptr};
+}
+
 PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count != 5)
@@ -214,18 +227,9 @@ PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     auto acquired = WithoutGil([&] { return channel.Receive(options); });
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!acquired.ok()) return RaiseStatus(acquired.status());
-    const Ref decided(DecidedOf(*acquired, arguments[4]));
-    if (decided != nullptr) {
-      const Ref view(NewView(std::move(acquired->views[0])));
-      if (view == nullptr) return nullptr;
-      PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
-      PyObject* const shown = Answer(decided, Ref(PyObject_CallOneArg(show, view.get())));
-      if (shown != nullptr) return shown;
-      acquired->views[0] = *ViewOf(view.get());
-    }
-    if (!MayGoOn()) return nullptr;
-    const Ref found(FoundOf(*std::move(acquired)));
-    return found == nullptr ? nullptr : PyTuple_Pack(2, found.get(), Py_None);
+    const Delivered delivered = DeliverAs(*std::move(acquired), arguments[4]);
+    if (delivered.result == nullptr) return nullptr;
+    return PyTuple_Pack(2, delivered.result.get(), delivered.plan == nullptr ? Py_None : delivered.plan.get());
   });
 }
 

@@ -1,6 +1,8 @@
 // The tables of the fast paths, as the Python modules that own them fill them.
 #pragma once
 
+#include <arraybridge/broker.h>
+
 #include "python/bindings/python_owner.h"
 
 namespace arraybridge::python {
@@ -13,16 +15,19 @@ Ref Entry(PyObject* table, PyObject* key, Py_ssize_t size);
 // on: false.
 bool MayGoOn();
 
-// A share that was found without a call. No result, possibly with an error: the full path is taken. No plan: the result
-// is (ShareInfo, [View, ...]).
-struct Held {
+// The result of a delivery and its plan. No plan: the result is (ShareInfo, [View, ...]).
+struct Delivered {
   Ref result;
   Ref plan;
 };
 // `plans`: from View.traits of the one array of a share to (plan, show, count).
-Held AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans);
+// A share that is found without a call. No result, possibly with an error: the full path is taken.
+Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans);
+// A share that cannot be acquired again: if its array cannot be made, it is delivered without a plan. No result: with
+// an error.
+Delivered DeliverAs(Acquired acquired, PyObject* plans);
 
-// Adds `GetMethod` to the module. -1 with a Python error.
-int AddGetMethodType(PyObject* module);
+// Adds `FastMethod` to the module. -1 with a Python error.
+int AddFastMethodType(PyObject* module);
 
 }  // namespace arraybridge::python

@@ -40,7 +40,7 @@ def entered(reader: arraybridge.Broker, broker: arraybridge.Broker, monkeypatch:
         calls.append(arguments)
         return full(self, *arguments, **wishes)
 
-    monkeypatch.setattr(arraybridge.Broker, "get", _core.GetMethod(noted))
+    monkeypatch.setattr(arraybridge.Broker, "get", _core.FastMethod(noted, "get"))
     return calls
 
 
@@ -115,14 +115,15 @@ def test_the_method_looks_like_the_function_that_it_wraps():
     with pytest.raises(TypeError, match="missing"):
         method()
     with pytest.raises(TypeError):
-        _core.GetMethod()  # type: ignore[call-arg]
+        _core.FastMethod()  # type: ignore[call-arg]
 
 
 def test_objects_that_are_no_brokers_reach_the_function():
-    method: Any = _core.GetMethod(lambda *arguments: arguments)
+    method: Any = _core.FastMethod(lambda *arguments: arguments, "get")
     odd = type("Odd", (), {"_fast": (1, {"numpy": (True, {})}, 2, 3)})()
     assert method(1, "a") == (1, "a") and method(odd, "a") == (odd, "a") and method(odd, "a", "numpy") == (odd, "a", "numpy")
-    assert _core.try_acquire(_core.Core.__new__(_core.Core), "a", False, {}) is None
+    with pytest.raises(RuntimeError, match="without __init__"):
+        _core.try_acquire(_core.Core.__new__(_core.Core), "a", False, {})
 
 
 def test_what_it_shows_is_the_newest_and_what_has_gone_is_not_there(reader, broker, held):

@@ -23,7 +23,7 @@ void Fill(v1::NamespaceRef* of, const std::string& ns, const AdminOptions& asked
 // "4096", "64KiB", "2MiB", "8GiB", "1TiB".
 Result<uint64_t> ReadSize(std::string_view text) {
   constexpr std::pair<std::string_view, int> kSuffixes[] = {{"", 0},     {"B", 0},    {"KiB", 10},
-                                                         {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+                                                            {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));

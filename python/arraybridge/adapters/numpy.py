@@ -11,7 +11,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core
 from arraybridge.adapters import ensure_module, named
@@ -108,14 +108,14 @@ def export(array: Any) -> View:
 def view(view: View) -> Any:
     name = view.dtype_name
     if name in COMMON or not name:
-        return _array(view)
+        return _core.ndarray(view)
     if name in _VIA_ML_DTYPES:
         bits = CODES[name][1]
-        return _array(view.named(f"uint{bits}", (1, bits, 1))).view(dtype_of(name))
+        return _core.ndarray(view.named(f"uint{bits}", (1, bits, 1))).view(dtype_of(name))
     dtype = opaque_dtype(name, view.dtype_code, view.shape)
     if not name.startswith(STRUCT):
-        return _array(view.named("int64")).view(dtype)
-    data = _array(view.named("uint8"))
+        return _core.ndarray(view.named("int64")).view(dtype)
+    data = _core.ndarray(view.named("uint8"))
     array = _numpy().ndarray(data.shape[:-1], dtype, buffer=data)
     return frozen(array) if view.read_only else array  # NumPy drops the flag of arrays without elements
 
@@ -155,7 +155,7 @@ def _constant(array: Any) -> View:
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """`view` for compact host memory of this dtype."""
-    return _importer() if dtype in COMMON else view
+    return _core.ndarray if dtype in COMMON else view
 
 
 def narrowed(source: View, dtype: str) -> View:
@@ -294,24 +294,12 @@ def opaque_dtype(name: str, code: Code, shape: tuple[int, ...]) -> Any:
     return dtype
 
 
-def _array(view: View) -> Any:
-    return _importer()(view)
-
-
 @functools.cache
 def _wrapper() -> Callable[[Any], View]:
     """The function that makes Views of ndarrays."""
     # Before 2.1 NumPy's DLPack is unversioned: it has no read-only flag and refuses read-only memory. Buffers have the
     # flag.
     return _core.wrap if _version() >= (2, 1) else _core.wrap_buffer
-
-
-@functools.cache
-def _importer() -> Callable[[View], Any]:
-    np = _numpy()
-    # Up to NumPy 2.2.4 from_dlpack made all arrays read-only; the buffer protocol has the flag, and takes five times as
-    # long.
-    return cast(Callable[["View"], Any], np.from_dlpack if _version() >= (2, 3) else np.asarray)
 
 
 def _version() -> tuple[int, ...]:

@@ -7,11 +7,10 @@ maker and the daemon have ended.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
@@ -20,7 +19,7 @@ from arraybridge.broker import discovery, references
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, opened
 from arraybridge.broker.bundle import Kind as ArrayKind
 from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
-from arraybridge.broker.delivery import Acquired, Delivery, Wanted
+from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
@@ -46,12 +45,6 @@ _ONLY_ONCE = (
     "a capsule can be read only once, and a plan would consume it: plan for asdlpack(capsule), or convert it with explain=True"
 )
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
-_F = TypeVar("_F")
-
-
-def _quick(function: _F) -> _F:
-    """`get`, answered in C where no call to the daemon is needed."""
-    return cast(_F, functools.update_wrapper(_core.GetMethod(function), cast(Any, function)))
 
 
 class Broker(Session):
@@ -86,7 +79,7 @@ class Broker(Session):
     ) -> None:
         super().__init__(address, namespace, start, timeout_s, token, direct_channels)
         delivery = self._delivery = Delivery(self._connection)
-        self._fast = self._connection, delivery.short, delivery.note, delivery.granted_as  # for _core.GetMethod
+        self._fast = self._connection, delivery.short, delivery.note, delivery.granted_as  # for `fast`
         references.remember(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -257,7 +250,7 @@ class Broker(Session):
     def get(
         self, name: str | Share, framework: str, *, explain: bool = ..., info: bool = ..., **wishes: Unpack[GetWishes],
     ) -> Any: ...  # fmt: skip
-    @_quick
+    @fast
     def get(
         self,
         name: str | Share,

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpa
 from arraybridge import _core, autograph
 from arraybridge.arguments import Access, ReadWishes, check_text, check_word
 from arraybridge.broker.connection import UNAVAILABLE
-from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted
-from arraybridge.broker.due import NEVER, Due
+from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted, fast
+from arraybridge.broker.due import Due
 from arraybridge.broker.facts import table_of
-from arraybridge.broker.message import Message, sent_alike
+from arraybridge.broker.message import Message, freeze_alike
 from arraybridge.broker.worker import Worker, told
+from arraybridge.convert import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
 from arraybridge.planner import Plan
 
@@ -137,6 +138,8 @@ class Channel:
         self._workers: dict[Role, Worker] = {}
         # Arrays that were received for cancelled tasks.
         self._unclaimed: deque[Future[Acquired]] = deque()
+        fast_get = self._broker._fast
+        self._fast = fast_get, self._ends, self._unclaimed, self._waits, shortcut.makers, freeze_alike  # for `fast`
         self._end = weakref.finalize(self, _end_calls, self._ends, self._workers)
 
     @property
@@ -172,6 +175,7 @@ class Channel:
         self._opened(role)
         return self
 
+    @fast
     def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """Sends an array, or a tree as in `Broker.put`; waits for room in the queue and in memory.
 
@@ -196,9 +200,9 @@ class Channel:
             >>> frames = broker.channel("frames")
             >>> frames.send(np.arange(3), metadata=b"first", timeout=10)
         """
-        due = NEVER if timeout is None else Due.after(timeout)
-        if metadata is not None or not self._sent_alike(array, due):
-            self._send(Message.of(array, metadata), due)
+        due = Due.after(timeout)
+        self._send(Message.of(array, metadata), due)
+        shortcut.maker_of(type(array))  # the next one is sent in C
 
     async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
@@ -208,6 +212,7 @@ class Channel:
         await asyncio.wait({told(sent)})
         sent.result()
 
+    @fast
     def receive(
         self,
         framework: str = "numpy",
@@ -238,16 +243,12 @@ class Channel:
             tensor([0, 1, 2])
         """
         delivery = self._broker._delivery
-        bare = type(framework) is str and access == "safe" and not (explain or info or wishes)
-        short = delivery.short.get(framework) if bare else None
-        wanted = None
-        if short is None:
-            wanted = Wanted.of(framework, access, **wishes)
-            known = None if explain or info else delivery.short_for(wanted, framework if bare else None)
-            short = known or (wanted.private, _NO_PLANS)
-        result, plan = self._received(short, NEVER if timeout is None else Due.after(timeout))
+        bare = type(framework) is str and access == "safe" and not wishes
+        wanted = Wanted.of(framework, access, **wishes)
+        known = None if explain or info else delivery.short_for(wanted, framework if bare else None)
+        result, plan = self._received(known or (wanted.private, _NO_PLANS), Due.after(timeout))
         if plan is None:
-            return self._result_of(result, wanted or Wanted.of(framework), info, explain)
+            return self._result_of(result, wanted, info, explain)
         delivery.note(plan)
         return result
 
@@ -357,8 +358,12 @@ class Channel:
         except _core.StatusError as status:
             raise self._error_of(role, end, status) from None
 
-    def _error_of(self, role: Role, end: _core.ChannelEnd, status: _core.StatusError) -> BrokerError:
+    def _error_of(
+        self, role: Role, end: _core.ChannelEnd, status: _core.StatusError, timeout: float | None = None
+    ) -> BrokerError:
         """The error of a refused call; forgets an end that was lost with its connection."""
+        if status.reason == _EMPTY:
+            return self._nothing_came(timeout or 0)
         if status.code == UNAVAILABLE and status.reason != "DRAINING":
             with self._lock:
                 if self._ends.get(role) is end:
@@ -369,17 +374,6 @@ class Channel:
         """A received message in the form that the caller requested."""
         array = self._broker._delivery.granted(received, wanted, explain)
         return Received.of(array, received[0]) if info else array
-
-    def _sent_alike(self, array: Any, due: Due) -> bool:
-        """As `message.sent_alike`; False also where no end is open."""
-        end = self._ends.get("sender")
-        if end is None:
-            return False
-        connection = self._broker._connection
-        try:
-            return sent_alike(end, connection.known_core or connection.core(), array, due, self._waits)
-        except _core.StatusError as status:
-            raise self._error_of("sender", end, status) from None
 
     def _send(self, message: Message, due: Due) -> None:
         self._opened("sender")
@@ -395,14 +389,12 @@ class Channel:
                 self._unclaimed.append(coming)
                 raise
             return self._claimed(coming, bool(done), due), None
-        end = self._ends.get("receiver") or self._opened("receiver")
+        end = self._opened("receiver")
         try:
-            return _core.receive(end, short[0], None if due is NEVER else due.left(), self._waits, short[1])
+            return _core.receive(end, short[0], due.left(), self._waits, short[1])
         except _core.StatusError as status:
             # No variable of this frame may hold the error: its traceback holds the frame, and so the channel.
-            if status.reason == _EMPTY:
-                raise self._nothing_came(due) from None
-            raise self._error_of("receiver", end, status) from None
+            raise self._error_of("receiver", end, status, due.seconds) from None
 
     async def _areceived(self, private: bool, due: Due) -> Acquired:
         coming = self._next_received(private)
@@ -417,10 +409,10 @@ class Channel:
         if done:
             return coming.result()
         self._unclaimed.append(coming)
-        raise self._nothing_came(due)
+        raise self._nothing_came(due.seconds or 0)
 
-    def _nothing_came(self, due: Due) -> BrokerTimeout:
-        what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {due.seconds:g} s"
+    def _nothing_came(self, seconds: float) -> BrokerTimeout:
+        what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {seconds:g} s"
         return BrokerTimeout(f"{what}: send one in another process, or pass a larger timeout=", 4, _EMPTY)
 
     def _next_received(self, private: bool) -> Future[Acquired]:

@@ -1,6 +1,6 @@
 """A Message is what one send passes on: the arrays of a tree, its structure, and the sender's bytes.
 
-An ordinary array needs none: `sent_alike` passes it on in one call of the extension.
+An ordinary array needs none: the extension sends it in one call.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from arraybridge.arguments import checked_metadata
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
-from arraybridge.broker.due import NEVER, Due
+from arraybridge.broker.due import Due
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
-from arraybridge.convert import shortcut, tree
+from arraybridge.convert import tree
 from arraybridge.convert.source import Source
 from arraybridge.errors import InvalidRequest, OutOfMemory
 
@@ -81,16 +81,7 @@ class Message(NamedTuple):
                     raise
 
 
-def sent_alike(end: _core.ChannelEnd, core: _core.Core, array: Any, due: Due, waits: bool) -> bool:
-    """The short way of a send of an ordinary array. False: nothing was sent; a Message sends it, or reports what is wrong.
-
-    Raises:
-        StatusError: it is refused.
-    """
-    maker = shortcut.maker_of(type(array))
-    if maker is None:
-        return False
-    in_place = _core.send(end, core, maker, array, None if due is NEVER else due.left(), waits)
-    if in_place and memory_type_of(type(array)) == "numpy":
+def freeze_alike(array: Any) -> None:
+    """Makes an ordinary array read-only that was sent in place, if its framework can."""
+    if memory_type_of(type(array)) == "numpy":
         numpy_adapter.freeze(array)
-    return in_place is not None

@@ -30,7 +30,7 @@ Plans = dict[Hashable, Decided]  # by View.traits, and by the key of a Straight
 Route = tuple[Maker | Straight, Callable[[], Caps] | None, Caps, Plans]
 _PLANS_MAX: Final = 1024
 # Array classes of frameworks, which live as long as the process; no classes of users.
-_makers: dict[type, Maker] = {}
+makers: Final[dict[type, Maker]] = {}
 
 
 class Shortcuts:
@@ -58,13 +58,13 @@ class Shortcuts:
             caps_now = None if caps.settled else target.caps
             # copy=False also shares memory that may change.
             checks = None if key[-1] is False else _constant(type(array), target)
-            read = _straight(type(array), target) or checks or _makers[type(array)]
+            read = _straight(type(array), target) or checks or makers[type(array)]
             route = self._routes[key] = (read, caps_now, caps, {})
         plans = route[3]
         if len(plans) >= _PLANS_MAX:
             plans.clear()
         decided = plans[traits] = plan, show, counts.of_process.free(plan)
-        if route[0] is not _makers[type(array)]:
+        if route[0] is not makers[type(array)]:
             _decide(plans, route[0], array, decided)
 
 
@@ -97,7 +97,7 @@ def ordinary(array: Any) -> _core.View | None:
 
 def maker_of(kind: type) -> Maker | None:
     """The function that makes Views of ordinary arrays of a class, and raises for others. None: there is none."""
-    return _makers.get(kind) or _maker(kind)
+    return makers.get(kind) or _maker(kind)
 
 
 def _maker(kind: type) -> Maker | None:
@@ -106,7 +106,7 @@ def _maker(kind: type) -> Maker | None:
         return None
     found: Maker | None = getattr(adapters.named(framework), "ordinary", _nothing)(kind)
     if found is not None:
-        _makers[kind] = found
+        makers[kind] = found
     return found
 
 

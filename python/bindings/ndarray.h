@@ -1,0 +1,19 @@
+// Reads and makes NumPy's arrays by their own fields: their DLPack makes capsules and tensors, and takes 0.2 to 0.4 µs.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <optional>
+
+#include <arraybridge/view.h>
+
+namespace arraybridge::python {
+
+// A compact array of ordinary numbers, of the class ndarray itself. Nothing for other objects; they are read by DLPack.
+std::optional<View> ViewOfNdarray(PyObject* array);
+
+// A function of the module: the ndarray over a View's memory in the host, read-only if the View is. Does not copy.
+PyObject* Ndarray(PyObject* module, PyObject* view);
+
+}  // namespace arraybridge::python

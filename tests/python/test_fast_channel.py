@@ -1,0 +1,249 @@
+"""The fast ways of Channel.send and receive, and NumPy's arrays as they read and make them."""
+
+from __future__ import annotations
+
+import gc
+import math
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import arraybridge
+import numpy as np
+import pytest
+from arraybridge import BrokerTimeout, Channel, ChannelClosed, InvalidRequest, PeerGone, _core
+from arraybridge.planner import COMMON
+
+
+@pytest.fixture
+def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods of a Channel that entered Python."""
+    calls: list[str] = []
+
+    def noting(name: str) -> Any:
+        full = getattr(Channel, name).__wrapped__
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return full(*arguments, **options)
+
+        return _core.FastMethod(noted, name)
+
+    for name in "send", "receive":
+        monkeypatch.setattr(Channel, name, noting(name))
+    return calls
+
+
+@pytest.fixture
+def ends(broker: arraybridge.Broker, entered: list[str]) -> Iterator[tuple[Channel, Channel]]:
+    """A sender and a receiver that know a plan for arrays of two float32."""
+    with broker.channel("c").open("receiver") as receiver, broker.channel("c").open("sender") as sender:
+        for _ in range(2):  # with both alignments that NumPy's arrays have here
+            sender.send(np.zeros(2, np.float32))
+            receiver.receive()
+        entered.clear()
+        yield sender, receiver
+
+
+def test_an_ordinary_array_enters_no_python_function(ends, entered, broker):
+    sender, receiver = ends
+    sent = np.array([1, 2], np.float32)
+    before = sum(row.conversions for row in arraybridge.conversion_counts())
+    for timeout in (None, 5, 5.0):
+        sender.send(sent, timeout=timeout)
+        got = receiver.receive("numpy", timeout=timeout)
+        assert np.array_equal(got, sent) and not got.flags.writeable and isinstance(got.base, _core.View)
+    sender.send(sent)
+    assert np.array_equal(receiver.receive(), sent) and broker.last_plan.zero_copy
+    assert entered == []
+    assert sum(row.conversions for row in arraybridge.conversion_counts()) == before + 4
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, math.nan, "5", True, b"", [1]])
+def test_a_timeout_that_needs_a_check_is_passed_on(ends, entered, timeout):
+    sender, receiver = ends
+    if timeout is True:  # a number for Python
+        sender.send(np.zeros(1), timeout=timeout)
+        receiver.receive(timeout=timeout)
+    else:
+        with pytest.raises(InvalidRequest, match="timeout must be 0 or more seconds"):
+            sender.send(np.zeros(1), timeout=timeout)
+        with pytest.raises(InvalidRequest, match="timeout must be 0 or more seconds"):
+            receiver.receive(timeout=timeout)
+    assert entered == ["send", "receive"]
+
+
+def test_other_arguments_are_passed_on(ends, entered):
+    sender, receiver = ends
+    sender.send(np.zeros(2, np.float32), metadata=b"own", timeout=9)
+    assert receiver.receive("numpy", info=True, timeout=9).metadata == b"own"
+    sender.send(np.zeros(2, np.float32))
+    assert receiver.receive(framework="numpy", access="shared").tolist() == [0, 0]
+    for call in (
+        lambda: sender.send(),
+        lambda: sender.send(1, 2),
+        lambda: sender.send(np.zeros(1), timeot=1),
+        lambda: receiver.receive("numpy", 1),
+        lambda: Channel.send(),
+        lambda: Channel.receive(),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(arraybridge.InvalidMemoryType):
+        receiver.receive("nompy")
+    assert entered[:4] == ["send", "receive", "receive", "send"]
+
+
+@pytest.mark.parametrize("dtype", sorted(COMMON))
+def test_every_dtype_is_the_same_by_the_fast_way(ends, entered, dtype):
+    sender, receiver = ends
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    for _ in range(3):
+        sender.send(values)
+        got = receiver.receive()
+        assert got.dtype == values.dtype and got.shape == (2, 3) and got.flags.c_contiguous
+        assert got.tobytes() == values.tobytes()
+    assert "send" not in entered and entered.count("receive") <= 2
+
+
+class Own(np.ndarray):
+    pass
+
+
+READ_ONLY = np.arange(4.0)
+READ_ONLY.flags.writeable = False
+ODD = {
+    "strided": np.arange(12.0)[::3],
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "backwards": np.arange(4.0)[::-1],
+    "swapped": np.arange(4, dtype=">f8"),
+    "empty": np.zeros((0, 3)),
+    "scalar": np.array(7.0),
+    "unaligned": np.frombuffer(b"\0" + np.arange(4.0).tobytes(), np.float64, offset=1),
+    "read-only": READ_ONLY,
+    "subclass": np.arange(4.0).view(Own),
+    "broadcast": np.broadcast_to(np.arange(3.0), (2, 3)),
+    "rank 9": np.arange(512.0).reshape((2,) * 9),
+    "longlong": np.arange(4, dtype=np.longlong),
+    "ulong": np.arange(4, dtype=np.uint),
+    "time": np.arange(4).astype("datetime64[s]"),
+    "record": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_arrays_that_are_not_ordinary_have_the_same_values(ends, what):
+    sender, receiver = ends
+    for _ in range(2):
+        sender.send(ODD[what])
+        got = receiver.receive()
+        assert np.array_equal(got, ODD[what]) and got.shape == ODD[what].shape and got.dtype.kind == ODD[what].dtype.kind
+        assert not got.flags.writeable or not got.size
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.clongdouble, object, "U3", "S3"])
+def test_dtypes_that_cannot_travel_are_refused_as_before(ends, entered, dtype):
+    sender, _ = ends
+    with pytest.raises(arraybridge.UnsupportedDtype):
+        sender.send(np.zeros(2, dtype))
+    assert entered == ["send"]
+
+
+def test_refusals_are_those_of_the_full_way(ends, entered, broker):
+    sender, receiver = ends
+    with pytest.raises(BrokerTimeout, match=r"no array arrived in channel 'c' .* within 0\.01 s") as nothing:
+        receiver.receive(timeout=0.01)
+    assert nothing.value.__context__ is None
+    for _ in range(16):
+        sender.send(np.zeros(2, np.float32))
+    with pytest.raises(BrokerTimeout):
+        while True:
+            sender.send(np.zeros(2, np.float32), timeout=0.01)
+    receiver.abandon()
+    with pytest.raises(PeerGone):
+        while True:
+            sender.send(np.zeros(2, np.float32), timeout=5)
+    sender.close()
+    assert entered == []
+    with pytest.raises(ChannelClosed):
+        sender.send(np.zeros(2, np.float32))
+    with pytest.raises(ChannelClosed):
+        receiver.receive()
+
+
+def test_a_refusal_keeps_neither_its_channel_nor_its_array(ends):
+    _, receiver = ends
+    kept = weakref.ref(receiver)
+    gc.disable()
+    try:
+        with pytest.raises(BrokerTimeout) as raised:
+            receiver.receive(timeout=0)
+        assert raised.value.__traceback__ is not None
+        before = sys.getrefcount(receiver)
+        for _ in range(100):
+            try:
+                receiver.receive(timeout=0)
+            except BrokerTimeout:
+                pass
+        assert sys.getrefcount(receiver) == before and kept() is receiver
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_ends_the_wait_and_loses_nothing(ends, entered):
+    sender, receiver = ends
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        receiver.receive(timeout=30)
+    assert time.monotonic() - begun < 10 and entered == []
+    sender.send(np.array([5, 6], np.float32))
+    assert receiver.receive(timeout=5).tolist() == [5, 6]
+
+
+def test_an_array_that_is_sent_is_released_and_one_that_is_received_keeps_its_bytes(ends, broker):
+    sender, receiver = ends
+    array = np.array([3, 4], np.float32)
+    before = sys.getrefcount(array)
+    for _ in range(200):
+        sender.send(array)
+        got = receiver.receive()
+    assert sys.getrefcount(array) == before
+    base = weakref.ref(got.base)
+    part = got[1:]
+    del got
+    gc.collect()
+    assert base() is not None and part.tolist() == [4]
+    del part
+    assert base() is None
+
+
+def test_a_view_becomes_an_ndarray_with_its_strides_and_its_flag():
+    source = np.arange(24, dtype=np.int16).reshape(4, 6)
+    for part in (source, source[::2, 1:], source[:, ::-1], source.T, source[0:0]):
+        made = _core.ndarray(_core.wrap(part))
+        assert np.array_equal(made, part) and made.dtype == part.dtype
+        assert made.flags.writeable
+        assert not part.size or made.__array_interface__["data"] == part.__array_interface__["data"]
+    frozen = source.view()
+    frozen.flags.writeable = False
+    made = _core.ndarray(_core.wrap(frozen))
+    assert not made.flags.writeable
+    with pytest.raises(ValueError):
+        made.flags.writeable = True
+    with pytest.raises(TypeError):
+        _core.ndarray(source)  # type: ignore[arg-type]
+    with pytest.raises(BufferError, match="no dtype"):
+        _core.ndarray(_core.wrap(np.zeros(2, np.uint8)).named("float8_e5m2", (12, 8, 1)))
+
+
+def test_only_methods_that_have_a_fast_way_can_be_made():
+    with pytest.raises(ValueError, match="no method 'put' has a fast way"):
+        _core.FastMethod(print, "put")
+    method: Any = _core.FastMethod(lambda *arguments, **options: (arguments, options), "receive")
+    odd = type("Odd", (), {"_fast": ((1, {}, 2, 3), {}, 5, True, {}, 7)})()
+    assert method(odd) == ((odd,), {}) and method(odd, timeout=1) == ((odd,), {"timeout": 1})

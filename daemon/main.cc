@@ -444,6 +444,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   NotifyManager(Concat(stopping, "STATUS=draining: ", reason));
   const ForceExitOnSignal force_exit;
   const auto deadline = Clock::now() + (ending->patient() ? config.drain_timeout : std::chrono::milliseconds(0));
+  broker.Stop();
   verbs.Drain();
   (*listener)->Stop();
   grpc_door.Drain(deadline);

@@ -106,6 +106,9 @@ class Broker {
   // stay whole. Sweep gives the bytes back. Idempotent. Returns the channels of which the session had an end: waits of
   // other sessions on them may be over.
   std::vector<ChannelId> EndSession(SessionId session);
+  // The process ends. The sessions that end from now on have clients that live, and read what they hold: no writer may
+  // learn that a range is free because a session has ended.
+  void Stop();
 
   // Slow (populates): call it on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
   Result<AllocatedArena> Allocate(SessionId session, const AllocateCall& call);

@@ -110,6 +110,7 @@ struct Broker::State {
   Events events{config.limits};  // its mutex is taken after this one
 
   mutable Mutex mutex;
+  bool stopping AB_GUARDED_BY(mutex) = false;  // see Broker::Stop
   // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
   // namespaces, refer to arenas; no destructor of an arena refers to them.
   Journal journal;  // guarded by the mutex, except its thread-safe methods

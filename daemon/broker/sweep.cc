@@ -40,6 +40,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   Swept swept;
   {
     const MutexLock lock(state.mutex);
+    if (state.stopping) return swept;  // what ended sessions held ends with the process
     swept.unfinished = state.ClearSome(now);
     state.hazards.WantLooks();  // an orphan may have no reader any more
     state.shares.LookFor(kLookNs);
@@ -67,6 +68,7 @@ Broker::Swept Broker::SweepOn(Clock::time_point now) {
   DeferredRelease::Objects released;  // destroyed after the lock
   Swept swept;
   const MutexLock lock(state.mutex);
+  if (state.stopping) return swept;
   swept.unfinished = state.ClearSome(now);
   swept.next = state.shares.NextDue();
   released = state.released.Take();

@@ -311,10 +311,10 @@ def exported(capsule: Any, /) -> View | None:
     """The View that a DLPack capsule was exported from, also a consumed one; None: another producer made it."""
 
 def ndarray(view: View, /) -> Any:
-    """The ndarray over a View's memory, read-only if the View is; the View is its base. Does not copy.
+    """The ndarray over a View's memory, read-only if the View is; the View is its base, if it has elements. Does not copy.
 
     Raises:
-        BufferError: it is not host memory, or NumPy has no such dtype.
+        BufferError: it is not host memory, NumPy has no such dtype, or the name of its dtype is of another one.
     """
 
 def heeds_read_only(take: Callable[[Any], Any], /) -> bool:
@@ -345,7 +345,7 @@ class FastMethod:
     makes an error of a role, its end, a StatusError and the timeout.
 
     Raises:
-        ValueError: another method.
+        ValueError: for another method.
     """
 
     def __new__(cls, function: Any, method: str, /) -> Self: ...

@@ -24,7 +24,7 @@ using Way = Answered (*)(PyObject* const* arguments, Py_ssize_t count, PyObject*
 
 struct FastMethodObject {
   PyObject_HEAD vectorcallfunc call;
-  PyObject* function;    // null only while the collector clears it
+  PyObject* function;
   PyObject* attributes;  // those of the function, which functools.update_wrapper copies
   Way way;
 };
@@ -83,7 +83,8 @@ PyObject* Call(PyObject* self, PyObject* const* arguments, size_t flags, PyObjec
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   PyObject* function = nullptr;
   const char* name = nullptr;
-  if (keywords != nullptr || !PyArg_ParseTuple(arguments, "Os:FastMethod", &function, &name)) return nullptr;
+  if (keywords != nullptr) return PyErr_Format(PyExc_TypeError, "FastMethod takes no keyword arguments");
+  if (!PyArg_ParseTuple(arguments, "Os:FastMethod", &function, &name)) return nullptr;
   const auto* const found = std::ranges::find(kWays, std::string_view(name), &Named::name);
   if (found == std::end(kWays)) return PyErr_Format(PyExc_ValueError, "no method '%s' has a fast way", name);
   PyObject* const self = type->tp_alloc(type, 0);

@@ -36,10 +36,13 @@ enum ChannelField : uint8_t { kBroker, kEnds, kUnclaimed, kWaits, kMakers, kFree
 
 PyObject* Field(const Ref& fast, uint8_t which) { return PyTuple_GET_ITEM(fast.get(), which); }
 
+bool HasFields(PyObject* fast, uint8_t fields) { return PyTuple_CheckExact(fast) && PyTuple_GET_SIZE(fast) == fields; }
+
 Ref FastOf(PyObject* object, uint8_t fields) {
   Ref fast(PyObject_GetAttr(object, g_names.fast));
-  return fast != nullptr && PyTuple_CheckExact(fast.get()) && PyTuple_GET_SIZE(fast.get()) == fields ? std::move(fast)
-                                                                                                     : nullptr;
+  if (fast == nullptr || !HasFields(fast.get(), fields)) return nullptr;
+  if (fields == kChannelFields && !HasFields(Field(fast, kBroker), kBrokerFields)) return nullptr;
+  return fast;
 }
 
 // The Core that a Connection has already made.
@@ -68,9 +71,29 @@ PyObject* RaiseRefused(PyObject* channel, PyObject* role, const Ref& end, const 
   if (refused == nullptr) return nullptr;
   const Ref error(
       PyObject_CallMethodObjArgs(channel, g_names.error_of, role, end.get(), refused.get(), timeout, nullptr));
-  if (error != nullptr) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  if (error == nullptr) return nullptr;
+  PyException_SetCause(error.get(), nullptr);  // raise ... from None
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   return nullptr;
 }
+
+// The answer of `prepare`, which sends and receives nothing; an empty one, with an error, if it throws.
+template <class Prepare>
+auto Prepared(Prepare prepare) {
+  return Guarded(decltype(prepare()){}, prepare);
+}
+
+struct Sending {
+  Broker& broker;
+  Channel& channel;
+  View view;
+  Channel::SendOptions options;
+};
+
+struct Receiving {
+  Channel& channel;
+  Channel::ReceiveOptions options;
+};
 
 // Reads an array with its framework's function for ordinary arrays. Nothing, possibly with an error: it is not
 // ordinary.
@@ -125,14 +148,16 @@ int InternHandoffNames() {
 }
 
 std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* framework) {
-  const Ref fast = FastOf(broker, kBrokerFields);
-  const Ref form = fast == nullptr ? nullptr : Entry(Field(fast, kForms), framework, 2);
-  const Ref core = form == nullptr ? nullptr : CoreOf(Field(fast, kConnection));
-  if (core == nullptr) return std::nullopt;
-  const Delivered held =
-      AcquireAs(core.get(), name, PyTuple_GET_ITEM(form.get(), 0) == Py_True, PyTuple_GET_ITEM(form.get(), 1));
-  if (held.result == nullptr) return std::nullopt;
-  return Told(held, fast.get(), framework);
+  return Prepared([=]() -> std::optional<PyObject*> {
+    const Ref fast = FastOf(broker, kBrokerFields);
+    const Ref form = fast == nullptr ? nullptr : Entry(Field(fast, kForms), framework, 2);
+    const Ref core = form == nullptr ? nullptr : CoreOf(Field(fast, kConnection));
+    if (core == nullptr) return std::nullopt;
+    const Delivered held =
+        AcquireAs(core.get(), name, PyTuple_GET_ITEM(form.get(), 0) == Py_True, PyTuple_GET_ITEM(form.get(), 1));
+    if (held.result == nullptr) return std::nullopt;
+    return Told(held, fast.get(), framework);
+  });
 }
 
 std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObject* timeout) {
@@ -142,14 +167,17 @@ std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObje
   const Ref core = CoreOf(PyTuple_GET_ITEM(Field(fast, kBroker), kConnection));
   const Ref maker = Item(Field(fast, kMakers), reinterpret_cast<PyObject*>(Py_TYPE(array)));
   if (core == nullptr || maker == nullptr) return std::nullopt;
-  Channel::SendOptions options;
-  options.timeout = TimeoutOf(timeout);
-  if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
-  const std::optional<View> view = OrdinaryOf(maker.get(), array);
-  if (!view) return std::nullopt;
-  Broker& broker = BrokerOf(core.get());
-  Channel& its = ChannelOf(end.get());
-  const auto in_place = WithoutGil([&] { return SendArrays(broker, its, {&*view, 1}, std::move(options)); });
+  auto prepared = Prepared([&]() -> std::optional<Sending> {
+    auto view = OrdinaryOf(maker.get(), array);
+    if (!view) return std::nullopt;
+    Sending sending{BrokerOf(core.get()), ChannelOf(end.get()), *std::move(view), {}};
+    sending.options.timeout = TimeoutOf(timeout);
+    if (Field(fast, kWaits) == Py_True) sending.options.on_peer_death = PeerDeath::kWait;
+    return sending;
+  });
+  if (!prepared) return std::nullopt;
+  auto& [broker, its, view, options] = *prepared;
+  const auto in_place = WithoutGil([&] { return SendArrays(broker, its, {&view, 1}, std::move(options)); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
   return *in_place ? PyObject_CallOneArg(Field(fast, kFreeze), array) : Py_NewRef(Py_None);
@@ -162,12 +190,15 @@ std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework,
   const Ref end = Item(Field(fast, kEnds), g_names.receiver);
   const Ref form = end == nullptr ? nullptr : Entry(PyTuple_GET_ITEM(broker, kForms), framework, 2);
   if (form == nullptr) return std::nullopt;
-  Channel::ReceiveOptions options;
-  if (PyTuple_GET_ITEM(form.get(), 0) == Py_True) options.mode = MapMode::kPrivate;
-  options.timeout = TimeoutOf(timeout);
-  if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
-  Channel& its = ChannelOf(end.get());
-  auto acquired = WithoutGil([&] { return its.Receive(options); });
+  const auto prepared = Prepared([&]() -> std::optional<Receiving> {
+    Receiving receiving{ChannelOf(end.get()), {}};
+    if (PyTuple_GET_ITEM(form.get(), 0) == Py_True) receiving.options.mode = MapMode::kPrivate;
+    receiving.options.timeout = TimeoutOf(timeout);
+    if (Field(fast, kWaits) == Py_True) receiving.options.on_peer_death = PeerDeath::kWait;
+    return receiving;
+  });
+  if (!prepared) return std::nullopt;
+  auto acquired = WithoutGil([&] { return prepared->channel.Receive(prepared->options); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!acquired.ok()) return RaiseRefused(channel, g_names.receiver, end, acquired.status(), timeout);
   const Delivered delivered = DeliverAs(*std::move(acquired), PyTuple_GET_ITEM(form.get(), 1));

@@ -75,24 +75,24 @@ std::optional<View> ViewOfNdarray(PyObject* object) {
 }
 
 PyObject* Ndarray(PyObject*, PyObject* object) {
-  const View* const view = ViewOf(object);
-  if (view == nullptr) return nullptr;
-  try {
+  return Guarded(static_cast<PyObject*>(nullptr), [object]() -> PyObject* {
+    const View* const view = ViewOf(object);
+    if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
     if (view->device.type != kDeviceCpu) return PyErr_Format(PyExc_BufferError, "NumPy has no arrays on GPUs");
-    const auto dtype = DtypeOf(view->type);
-    if (!dtype) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
-    if (view->data == nullptr) return py::array(*dtype, view->shape).release().ptr();
-    std::vector<py::ssize_t> strides(view->strides.begin(), view->strides.end());
-    for (py::ssize_t& stride : strides) stride *= dtype->itemsize();
-    py::array array(*dtype, view->shape, std::move(strides), view->data, py::handle(object));
-    if (view->read_only) py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-    return array.release().ptr();
-  } catch (py::error_already_set& error) {
-    error.restore();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
+    try {
+      const auto dtype = DtypeOf(view->type);
+      if (!dtype) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
+      std::vector<py::ssize_t> strides(view->strides.begin(), view->strides.end());
+      for (py::ssize_t& stride : strides) stride *= dtype->itemsize();
+      py::array array = view->data == nullptr
+                            ? py::array(*dtype, view->shape)
+                            : py::array(*dtype, view->shape, std::move(strides), view->data, py::handle(object));
+      if (view->read_only) py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+      return array.release().ptr();
+    } catch (py::error_already_set& error) {
+      return error.restore(), nullptr;
+    }
+  });
 }
 
 }  // namespace arraybridge::python

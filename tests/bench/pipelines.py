@@ -116,8 +116,9 @@ class Pipeline:
 
     def result(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
-        if not select.select([process.stdout], [], [], WORK_S)[0]:
-            raise self.failed(f"gave nothing within {WORK_S} s")
+        patience_s = WORK_S + self.rounds  # frames are measured for 0.2 s a round
+        if not select.select([process.stdout], [], [], patience_s)[0]:
+            raise self.failed(f"gave nothing within {patience_s} s")
         line = process.stdout.readline()
         if not line:
             process.wait()

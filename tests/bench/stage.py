@@ -146,8 +146,8 @@ class Stage:
         self.done(value=self.microseconds(source, self.rounds * 10))
 
     def microseconds(self, source: Any, least: int) -> float:
-        """What each of the next frames takes: of at least this number, and of 0.1 s for each round, so that the first second,
-        in which a daemon also prepares memory for later, is over before the second measurement.
+        """What each of the next frames takes: of at least this number, and of 0.1 s for each round. With the 15 rounds of a
+        whole benchmark the first second, in which a daemon also prepares memory for later, is over then.
         """
         begun = now = time.perf_counter_ns()
         first = self.received

@@ -176,6 +176,33 @@ def test_an_array_that_was_born_in_broker_memory_is_sent_as_it_is_and_frozen(
             assert made.shape == (shape if isinstance(shape, tuple) else (shape,))
 
 
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("relayed", [False, True], ids=["received", "relayed"])
+def test_arrays_outlive_a_daemon_that_ends_in_order(relayed: bool, first: int) -> None:
+    """Its sessions end although their processes live on and read what they hold: the sender must not use that memory again."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "warn")
+        brokers = [arraybridge.Broker(directory, namespace="n", start="never") for _ in range(3)]
+        for number in range(3):  # whose session ends first is not ours to choose
+            brokers[(first + number) % 3].stats()
+        sender, receiver = meet(*brokers[:2])
+        relay, last = brokers[1].channel("second").open("sender"), brokers[2].channel("second").open("receiver")
+        held = []
+        for number in range(5):
+            sender.send(np.full(2, float(number)))
+            array = receiver.receive()
+            if relayed:
+                relay.send(array)
+                array = last.receive()
+            held.append(array)
+        del array
+        assert stop_daemon(daemon) == 0
+        for number in range(10):
+            with pytest.raises(arraybridge.BrokerUnavailable):
+                sender.send(np.full(2, 90.0 + number))
+            assert [one.tolist() for one in held] == [[float(value)] * 2 for value in range(5)]
+
+
 def test_an_array_whose_framework_fails_is_received_the_careful_way(
     broker: arraybridge.Broker, reader: arraybridge.Broker
 ) -> None:

@@ -122,8 +122,12 @@ def test_objects_that_are_no_brokers_reach_the_function():
     method: Any = _core.FastMethod(lambda *arguments: arguments, "get")
     odd = type("Odd", (), {"_fast": (1, {"numpy": (True, {})}, 2, 3)})()
     assert method(1, "a") == (1, "a") and method(odd, "a") == (odd, "a") and method(odd, "a", "numpy") == (odd, "a", "numpy")
+    bare = _core.Core.__new__(_core.Core)
     with pytest.raises(RuntimeError, match="without __init__"):
-        _core.try_acquire(_core.Core.__new__(_core.Core), "a", False, {})
+        _core.try_acquire(bare, "a", False, {})
+    connection = type("Connection", (), {"known_core": bare})()
+    odd = type("Odd", (), {"_fast": (connection, {"numpy": (True, {})}, 2, 3)})()
+    assert method(odd, "a") == (odd, "a")
 
 
 def test_what_it_shows_is_the_newest_and_what_has_gone_is_not_there(reader, broker, held):

@@ -185,7 +185,7 @@ void Broker::ForgetDirectChannels(SessionId sender, std::span<const uint64_t> nu
 std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChannels(SessionId session) {
   auto taken = direct_channels.Of(session);
   for (const auto& each : taken) {
-    if (each->receiver == session) each->pages->MarkGone();
+    if (each->receiver == session && !stopping) each->pages->MarkGone();
     // Its sender still waits for the ranges that shares use, and says when it waits for none.
     const bool waits = each->sender != session && each->open && !each->kept->roots.empty();
     waits ? direct_channels.End(*each) : Remove(*each);

@@ -29,6 +29,8 @@ class EndedSessions {
 
   // Clears the session, or its first slice.
   void Add(std::unique_ptr<Session> session);
+  // The session is not cleared, because its client lives and the process ends.
+  void AddUncleared(std::unique_ptr<Session> session) { all_.push_back(std::move(session)); }
   // Clears all sessions in turn. Subtracts its steps from `steps`.
   void Clear(uint64_t* steps);
 

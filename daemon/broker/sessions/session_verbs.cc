@@ -115,6 +115,11 @@ void Broker::OfferAnew(SessionId session, Peer offered) {
   if (state_->journal.CheckRoom().ok()) state_->journal.Put(*found);
 }
 
+void Broker::Stop() {
+  const MutexLock lock(state_->mutex);
+  state_->stopping = true;
+}
+
 std::vector<ChannelId> Broker::EndSession(SessionId session) {
   State& state = *state_;
   DeferredRelease::Objects released;                                  // destroyed after the lock
@@ -135,7 +140,7 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
     state.channels.Close(ended, id, end, EndedHow::kDied, ended.ended);
   }
   state.journal.Erase(ended);  // the next daemon closes ends whose session is there and whose client is gone
-  state.ended_sessions.Add(std::move(removed));
+  state.stopping ? state.ended_sessions.AddUncleared(std::move(removed)) : state.ended_sessions.Add(std::move(removed));
   state.events.EmitSession(EventKind::kSessionEnd, ended);
   released = state.released.Take();
   return channels;

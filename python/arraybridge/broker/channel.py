@@ -340,6 +340,10 @@ class Channel:
         return state, next((end.capacity for end in ends.values()), self._terms.capacity)
 
     def _opened(self, role: Role) -> _core.ChannelEnd:
+        # Without the lock, which a signal handler would wait for that closes the channel.
+        known = self._ends.get(role)
+        if known is not None:
+            return known
         with self._lock:
             if self._closed:
                 what = f"channel {self._name!r} was closed here: make a new one with Broker.channel"

@@ -114,12 +114,8 @@ std::optional<View> OrdinaryOf(PyObject* maker, PyObject* array) {
   return TraitsOf(*view).has_value() ? std::move(view) : std::nullopt;
 }
 
-// None: the array takes the careful way, which reports its errors. KeyboardInterrupt and SystemExit are passed on.
-PyObject* NotOrdinary() {
-  if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
-  PyErr_Clear();
-  Py_RETURN_NONE;
-}
+// None: the array takes the careful way.
+PyObject* NotOrdinary() { return MayGoOn() ? Py_NewRef(Py_None) : nullptr; }
 
 // The sizes of a shape that is an int or a tuple of ints. False, without an error: it is another, has no elements, or
 // more than every framework accepts.

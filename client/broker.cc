@@ -129,12 +129,11 @@ Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arr
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
-  const auto now = steady_clock::now();
   const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
   // Before memory is allocated for it.
   if (options.pinned) AB_RETURN_IF_ERROR(CudaDevices::OfThisProcess(options_.cuda_driver).status());
   return MakeRoom(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned}, options.publish,
-                  {now + options_.timeout, now + timeout});
+                  {options_.timeout, timeout});
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
@@ -213,7 +212,7 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
     if (options.forward && !options.sealed) {
-      if (const auto forward = FindForward(*session, sources); forward.ok()) {
+      if (const auto forward = FindForward(*session, sources)) {
         auto share = Publish(*forward, options);
         if (share.ok() || !IsNotForwarded(share.status())) return share;
       }
@@ -227,12 +226,12 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
   return Publish(*placement, options);
 }
 
-Result<Placement> Broker::PlacementOf(std::span<const View> views) {
+std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::string_view* why) {
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
-  if (!session || session->lifeline().lost()) return NotFound("nothing is placed on this connection");
-  if (auto placement = FindPlacement(*session, views)) return *std::move(placement);
-  return FindForward(*session, views);
+  if (!session || session->lifeline().lost()) return std::nullopt;
+  if (auto placement = FindPlacement(*session, views)) return placement;
+  return FindForward(*session, views, why);
 }
 
 std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }

@@ -127,7 +127,7 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
 
 void WrittenArenas::DropLocal(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena, offset, &Holders::local);
+  Drop(arena, offset, true, false);
 }
 
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
@@ -141,7 +141,12 @@ void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
 
 void WrittenArenas::DropForBroker(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena, offset, &Holders::broker);
+  Drop(arena, offset, false, true);
+}
+
+void WrittenArenas::DropBoth(uint64_t arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  Drop(arena, offset, true, true);
 }
 
 void WrittenArenas::Return(std::span<const codec::Returned> returned) {
@@ -161,12 +166,13 @@ void WrittenArenas::Return(std::span<const codec::Returned> returned) {
   }
 }
 
-void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) {
+void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool local, bool broker) {
   const auto entry = entries_.find(arena);
   if (entry == entries_.end()) return;
   const auto range = entry->second.ranges.find(offset);
   if (range == entry->second.ranges.end()) return;
-  range->second.*holder = false;
+  if (local) range->second.local = false;
+  if (broker) range->second.broker = false;
   RecarveIfFree(entry->second, range);
 }
 

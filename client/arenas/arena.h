@@ -93,6 +93,8 @@ class WrittenArenas {
   void DropLocal(uint64_t arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
   void DropForBroker(uint64_t arena, uint64_t offset);
+  // Both in one step.
+  void DropBoth(uint64_t arena, uint64_t offset);
   // Frees the ranges that the broker has released. Invalid entries change nothing.
   void Return(std::span<const codec::Returned> returned);
   // Removes a sealed arena, which is no longer writable.
@@ -123,7 +125,7 @@ class WrittenArenas {
   std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued, bool pinned)
       AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
-  void Drop(uint64_t arena, uint64_t offset, bool Holders::*holder) AB_REQUIRES(mutex_);
+  void Drop(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
 
   const uint64_t large_;

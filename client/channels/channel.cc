@@ -62,7 +62,7 @@ Channel::End::~End() {
     static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
     return;
   }
-  while (auto kept = TakeKept()) GiveBackLate(*session_, *std::move(kept));
+  while (auto kept = TakeWaiting().kept) GiveBackLate(*session_, *std::move(kept));
   if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
@@ -162,17 +162,13 @@ void Channel::End::Arrived(Result<Answer> answer) {
   CountReceived();
 }
 
-bool Channel::End::is_behind() {
+Channel::End::Waiting Channel::End::TakeWaiting() {
   MutexLock lock(mutex_);
-  return unanswered_ != 0;
-}
-
-std::optional<Answer> Channel::End::TakeKept() {
-  MutexLock lock(mutex_);
-  if (kept_.empty()) return std::nullopt;
-  Answer first = std::move(kept_.front());
+  Waiting waiting{unanswered_ != 0, std::nullopt, consumer_, received_};
+  if (kept_.empty()) return waiting;
+  waiting.kept = std::move(kept_.front());
   kept_.pop_front();
-  return first;
+  return waiting;
 }
 
 Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
@@ -180,13 +176,16 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
   uint64_t seen = seen_notice_.load();
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    const bool behind = is_behind();
-    if (behind) session_->lifeline().ReadArrived();
-    auto first = TakeKept();
-    if (!first) {
-      const auto consumer = direct_consumer();
+    Waiting waiting = TakeWaiting();
+    const bool behind = waiting.behind;
+    if (behind && !waiting.kept) {
+      session_->lifeline().ReadArrived();
+      waiting = TakeWaiting();
+    }
+    if (!waiting.kept) {
+      const auto consumer = Standing(std::move(waiting.consumer));
       const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
-      if (auto received = ReceiveDirect(options, until)) return *std::move(received);
+      if (auto received = ReceiveDirect(consumer, waiting.received, options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
       const Status told = Ask(slice, seen);
       if (told.ok() || GoesOn(told, options.on_peer_death, &seen)) continue;
@@ -201,7 +200,7 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
       continue;
     }
     const Deadline deadline = steady_clock::now() + options_.timeout;
-    auto taken = TakeGranted(*session_, *std::move(first), 1, options.mode, deadline);
+    auto taken = TakeGranted(*session_, *std::move(waiting.kept), 1, options.mode, deadline);
     if (!taken.ok()) return Explain(taken.status());
     return std::move(taken->front());
   }

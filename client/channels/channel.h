@@ -62,22 +62,45 @@ class Channel::End : public std::enable_shared_from_this<End> {
   // `ended`: the DirectProducer or DirectConsumer that has ended, or that this end does not use any more; nothing
   // happens if another thread has left it already. `tell`: the broker is to revoke it.
   void LeaveDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
-  // The direct channel of this end, open or not; null: there is none that stands.
-  std::shared_ptr<DirectProducer> direct_producer() AB_EXCLUDES(mutex_);
-  std::shared_ptr<DirectConsumer> direct_consumer() AB_EXCLUDES(mutex_);
+  // The DirectProducer or DirectConsumer, open or not; null: it does not stand any more. One that was revoked before
+  // both ends had mapped it is left here: nothing travels in it that would show it.
+  template <class Direct>
+  std::shared_ptr<Direct> Standing(std::shared_ptr<Direct> direct) AB_EXCLUDES(mutex_) {
+    if (direct == nullptr || direct->opened() || direct->stands()) return direct;
+    return LeaveDirect(direct.get(), false), nullptr;
+  }
+  // An encoded description, and what it describes.
+  struct Described {
+    std::vector<codec::PublishedArray> arrays;
+    std::string structure;
+    std::string metadata;
+    std::string encoded;
+  };
+  // `last`, the one that was sent last, if it describes this share, too: senders mostly repeat themselves. Null: it is
+  // too long for an entry.
+  std::shared_ptr<const Described> DescriptionOf(const Placement& placement, const SendOptions& options,
+                                                 std::shared_ptr<const Described> last) AB_EXCLUDES(mutex_);
   DirectWait WaitOf(const Until& until) const;
   // Nothing: the share goes, or comes, by a call.
   std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
   std::optional<Status> PutDirect(DirectProducer& producer, const Placement& placement, std::string_view description,
                                   const Until& until);
-  std::optional<Result<Acquired>> ReceiveDirect(const ReceiveOptions& options, const Until& until);
+  // `received`: shares by calls, when there was no other to take.
+  std::optional<Result<Acquired>> ReceiveDirect(const std::shared_ptr<DirectConsumer>& consumer, uint64_t received,
+                                                const ReceiveOptions& options, const Until& until);
   // The broker says that shares come by the direct channel, and has no share left of those that it had counted to come
   // by calls.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
   void CountReceived() AB_REQUIRES(mutex_);
   void Arrived(Result<Answer> answer);
-  bool is_behind();
-  std::optional<Answer> TakeKept();
+  // A Receive finds this without a call.
+  struct Waiting {
+    bool behind = false;         // an earlier request has no answer yet
+    std::optional<Answer> kept;  // taken
+    std::shared_ptr<DirectConsumer> consumer;
+    uint64_t received = 0;  // by calls
+  };
+  Waiting TakeWaiting() AB_EXCLUDES(mutex_);
 
   std::shared_ptr<Session> session_;
   const Broker::Options options_;
@@ -104,6 +127,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::shared_ptr<DirectConsumer> consumer_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls
   bool revoke_ AB_GUARDED_BY(mutex_) = false;    // the broker is to revoke it
+  std::shared_ptr<const Described> described_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

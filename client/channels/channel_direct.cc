@@ -1,6 +1,7 @@
 // A channel's end without calls. Its direct channel is used from the moment the control block says that both ends have
 // mapped it. A share that cannot travel in it goes by a call, which revokes it if entries stand there: the broker keeps
 // the order, not this file.
+#include <algorithm>
 #include <utility>
 
 #include "client/arenas/placement_range.h"
@@ -19,8 +20,9 @@ bool MayTravelDirect(const Placement::Range& range) {
 }
 
 // The broker exports an arena to the receiver only after the sender has said Mapped. Called once for each arena.
-bool KnownToBeMapped(Session& session, WrittenArena& arena, Deadline deadline) {
+bool KnownToBeMapped(Session& session, WrittenArena& arena, std::chrono::milliseconds timeout) {
   if (arena.published_of.load(std::memory_order_relaxed)) return true;
+  const Deadline deadline = steady_clock::now() + timeout;
   if (!session.Call(Verb::kMapped, codec::EncodeMapped(arena.id), deadline).ok()) return false;
   arena.published_of.store(true, std::memory_order_relaxed);
   return true;
@@ -83,52 +85,57 @@ void Channel::End::LeaveDirect(const void* ended, bool tell) {
   pause_ = std::min(pause_ * 2, kAskMost);
 }
 
-// One that was revoked before both ends had mapped it is left here: nothing travels in it that would show it.
-std::shared_ptr<DirectProducer> Channel::End::direct_producer() {
-  std::shared_ptr<DirectProducer> producer;
-  {
-    const MutexLock lock(mutex_);
-    producer = producer_;
-  }
-  if (producer == nullptr || producer->opened() || producer->stands()) return producer;
-  return LeaveDirect(producer.get(), false), nullptr;
-}
-
-std::shared_ptr<DirectConsumer> Channel::End::direct_consumer() {
-  std::shared_ptr<DirectConsumer> consumer;
-  {
-    const MutexLock lock(mutex_);
-    consumer = consumer_;
-  }
-  if (consumer == nullptr || consumer->opened() || consumer->stands()) return consumer;
-  return LeaveDirect(consumer.get(), false), nullptr;
-}
-
 DirectWait Channel::End::WaitOf(const Until& until) const {
   return {session_->lifeline(), until, options_.spin, options_.interrupted};
 }
 
+std::shared_ptr<const Channel::End::Described> Channel::End::DescriptionOf(const Placement& placement,
+                                                                           const SendOptions& options,
+                                                                           std::shared_ptr<const Described> last) {
+  const std::byte* const start = placement.range()->data();
+  const auto same = [start](const codec::PublishedArray& array, const View& view) {
+    return IsSpecOf(array, view, start);
+  };
+  if (last && last->structure == options.structure && last->metadata == options.metadata &&
+      std::ranges::equal(last->arrays, placement.described(), same)) {
+    return last;
+  }
+  std::vector<codec::PublishedArray> arrays;
+  arrays.reserve(placement.described().size());
+  for (const View& view : placement.described()) arrays.push_back(SpecOf(view, start));
+  std::string encoded = codec::EncodeDescription(arrays, options.structure, options.metadata);
+  if (encoded.size() > direct_channel::Format::kDescriptionBytesMax) return nullptr;
+  auto described = std::make_shared<const Described>(
+      Described{std::move(arrays), options.structure, options.metadata, std::move(encoded)});
+  const MutexLock lock(mutex_);
+  return described_ = std::move(described);
+}
+
 std::optional<Status> Channel::End::SendDirect(const Placement& placement, const SendOptions& options,
                                                const Until& until) {
-  const auto producer = direct_producer();
+  std::shared_ptr<DirectProducer> known;
+  std::shared_ptr<const Described> last;
+  {
+    const MutexLock lock(mutex_);
+    known = producer_;
+    last = described_;
+  }
+  const auto producer = Standing(std::move(known));
   if (!producer || !producer->opened()) return PrefetchDirect(), std::nullopt;
   const auto& range = placement.range();
   if (!MayTravelDirect(*range) || !session_->lifeline().alive()) return std::nullopt;
-  std::vector<codec::PublishedArray> arrays;
-  arrays.reserve(placement.described().size());
-  for (const View& view : placement.described()) arrays.push_back(SpecOf(view, range->data()));
-  const std::string description = codec::EncodeDescription(arrays, options.structure, options.metadata);
-  if (description.size() > direct_channel::Format::kDescriptionBytesMax) return std::nullopt;
+  const auto described = DescriptionOf(placement, options, std::move(last));
+  if (!described) return std::nullopt;
   // A share that the broker would refuse goes by a call, so that the broker refuses it.
   const ShareLimits& limits = session_->server().limits.share;
   if (options.structure.size() > limits.structure_bytes_max || options.metadata.size() > limits.metadata_bytes_max) {
     return std::nullopt;
   }
-  if (!KnownToBeMapped(*session_, *range->arena, steady_clock::now() + options_.timeout)) return std::nullopt;
+  if (!KnownToBeMapped(*session_, *range->arena, options_.timeout)) return std::nullopt;
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  auto sent = PutDirect(*producer, placement, description, until);
+  auto sent = PutDirect(*producer, placement, described->encoded, until);
   if (!sent || !sent->ok()) range->published.store(false);
   return sent;
 }
@@ -159,14 +166,14 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Pl
   }
 }
 
-std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const ReceiveOptions& options, const Until& until) {
-  const auto consumer = direct_consumer();
+std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_ptr<DirectConsumer>& consumer,
+                                                            uint64_t received, const ReceiveOptions& options,
+                                                            const Until& until) {
   if (!consumer || !consumer->opened()) return PrefetchDirect(), std::nullopt;
-  while (true) {
+  for (bool first = true;; first = false) {
     if (Status here = CheckHere(); !here.ok()) return here;
     if (!session_->lifeline().alive()) return std::nullopt;
-    uint64_t received = 0;
-    {
+    if (!first) {
       const MutexLock lock(mutex_);
       if (!kept_.empty()) return std::nullopt;
       received = received_;

@@ -39,9 +39,11 @@ void DirectProducer::Done(uint32_t bit, bool return_it) {
   Sent& its = sent_[bit];
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
-  if (return_it) written_.DropForBroker(its.arena, its.offset);
-  if (!its.left.load(std::memory_order_acquire)) return lingering_.push_back(bit);
-  written_.DropLocal(its.arena, its.offset);
+  if (!its.left.load(std::memory_order_acquire)) {
+    if (return_it) written_.DropForBroker(its.arena, its.offset);
+    return lingering_.push_back(bit);
+  }
+  return_it ? written_.DropBoth(its.arena, its.offset) : written_.DropLocal(its.arena, its.offset);
   Vacate(bit);
 }
 

@@ -167,7 +167,7 @@ Reclaimer::Batch Reclaimer::Take(bool waiting) {
 void Reclaimer::ReclaimNow(Batch batch) {
   if (batch.empty()) return;
   const auto gone = [this, count = batch.size()] {
-    pending_.fetch_sub(count, std::memory_order_relaxed);
+    pending_.fetch_sub(count, std::memory_order_release);
     living_.fetch_sub(count, std::memory_order_seq_cst);
   };
   try {
@@ -181,6 +181,8 @@ void Reclaimer::ReclaimNow(Batch batch) {
 }
 
 void Reclaimer::CollectReady() {
+  // An object that another thread takes counts until it is reclaimed.
+  if (pending_.load(std::memory_order_acquire) == 0) return;
   MutexLock one_at_a_time(reclaiming_);
   ReclaimNow(Take(false));
   // A reclaimed private range has dropped its lease.

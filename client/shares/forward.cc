@@ -31,25 +31,22 @@ std::optional<Holding> HoldingOf(Session& session, const ReadArena& arena, uint6
   return Holding{{.share = facts.share}, facts.offset, facts.size};
 }
 
-Status NoForward() { return NotFound("the arrays do not lie in shares of this connection"); }
+// Nothing, for this reason.
+std::nullopt_t None(std::string_view reason, std::string_view* why) {
+  if (why != nullptr) *why = reason;
+  return std::nullopt;
+}
 
-Status Apart() { return NotFound("the arrays do not lie in one share").Because("APART"); }
-
-// The place of an array that can be a part of a forward.
-Result<ArenaCache::Place> PlaceOf(Session& session, const View& view) {
-  if (view.device.type != kDeviceCpu) return NoForward();
+// The place of an array that can be a part of a forward. No reason: it lies elsewhere.
+std::optional<ArenaCache::Place> PlaceOf(Session& session, const View& view, std::string_view* why) {
+  if (view.device.type != kDeviceCpu) return std::nullopt;
   const bool compact = view.compact();
   const uint64_t bytes = compact ? view.nbytes() : 1;
   auto place = session.read().FindAt(view.data, bytes);
-  if (!place) return NoForward();
-  if (!compact || place->offset % kArrayAlignment != 0) {
-    return NotFound("an array in a share is not contiguous, or not aligned to ", kArrayAlignment, " bytes")
-        .Because("LAYOUT");
-  }
-  if (place->own && !NeverWritten(static_cast<const std::byte*>(view.data), bytes)) {
-    return NotFound("an array was written since this process mapped its share").Because("WRITTEN");
-  }
-  return *std::move(place);
+  if (!place) return std::nullopt;
+  if (!compact || place->offset % kArrayAlignment != 0) return None("LAYOUT", why);
+  if (place->own && !NeverWritten(static_cast<const std::byte*>(view.data), bytes)) return None("WRITTEN", why);
+  return place;
 }
 
 Status Refused(std::string_view why) {
@@ -62,7 +59,7 @@ Status Refused(std::string_view why) {
 Placement::Placement(std::shared_ptr<const Forward> forward, std::vector<View> views)
     : forward_(std::move(forward)), views_(std::move(views)) {}
 
-Result<Placement> FindForward(Session& session, std::span<const View> views) {
+std::optional<Placement> FindForward(Session& session, std::span<const View> views, std::string_view* why) {
   std::shared_ptr<ReadArena> arena;
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
@@ -72,17 +69,18 @@ Result<Placement> FindForward(Session& session, std::span<const View> views) {
       offsets.push_back(0);
       continue;
     }
-    auto place = PlaceOf(session, view);
-    if (!place.ok()) return arena && place.status().reason().empty() ? Apart() : place.status();
-    if (arena && arena != place->arena) return Apart();
+    std::string_view reason;
+    auto place = PlaceOf(session, view, &reason);
+    if (!place) return None(arena && reason.empty() ? "APART" : reason, why);
+    if (arena && arena != place->arena) return None("APART", why);
     arena = std::move(place->arena);
     first = std::min(first, place->offset);
     last = std::max(last, place->offset + view.nbytes());
     offsets.push_back(place->offset);
   }
-  if (!arena) return NoForward();
+  if (!arena) return std::nullopt;
   const auto holding = HoldingOf(session, *arena, first, last - first);
-  if (!holding) return Apart();
+  if (!holding) return None("APART", why);
   const uint64_t size = std::min(Carver::Granules(last - first), holding->offset + holding->size - first);
   std::vector<View> parts(views.begin(), views.end());
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include <arraybridge/array.h>
 #include <arraybridge/broker.h>
@@ -24,10 +26,10 @@ struct Placement::Forward {
   codec::Source source;
 };
 
-// Finds the share of host memory in which all these arrays lie. NOT_FOUND: there is none. LAYOUT: an array in a share
-// is not compact and aligned. WRITTEN: this process wrote it since it mapped the share copy-on-write. APART: the arrays
-// do not lie in one share.
-Result<Placement> FindForward(Session& session, std::span<const View> views);
+// Finds the share of host memory in which all these arrays lie. Nothing: there is none. `why` is set then, if some lie
+// in shares: LAYOUT: an array is not compact and aligned. WRITTEN: this process wrote it since it mapped the share
+// copy-on-write. APART: the arrays do not lie in one share.
+std::optional<Placement> FindForward(Session& session, std::span<const View> views, std::string_view* why = nullptr);
 
 // FAILED_PRECONDITION, NOT_FORWARDED: publish a copy. REQUIRES: the placement is a forward.
 Result<Share> PublishForward(Session& session, std::string_view ns, const Placement& placement,

@@ -117,7 +117,7 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
 // and waiting for one without more room, whose size is the one that an error names.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
                                      const Device& device, uint64_t bytes, const ArenaWish& wish,
-                                     const RoomDeadlines& until) {
+                                     RoomDeadlines& until) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reclaimer().CollectReady();
@@ -129,13 +129,13 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, wish.own, wish.pinned);
     const bool looks = session.direct_producers().outstanding();
-    const uint64_t left = reclaimed ? MillisecondsLeft(until.room) : 0;
+    const uint64_t left = reclaimed ? MillisecondsLeft(until.room()) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
-    auto handle = Ask(session, ns, device, size, wait, until.calls + milliseconds(reclaimed ? 1000 : 0));
+    auto handle = Ask(session, ns, device, size, wait, until.calls() + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
-      return MapAndCarve(session, std::move(**handle), device, bytes, wish, continued, until.calls);
+      return MapAndCarve(session, std::move(**handle), device, bytes, wish, continued, until.calls());
     }
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kResourceExhausted && wait < left) {
@@ -144,7 +144,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     if (handle.status().code() != Code::kResourceExhausted || reclaimed) return handle.status();
     reclaimed = true;
-    AB_RETURN_IF_ERROR(connection.Flush(until.calls));
+    AB_RETURN_IF_ERROR(connection.Flush(until.calls()));
   }
   return ResourceExhausted("no contiguous room for ", bytes, " bytes in the arenas of this session");
 }
@@ -172,6 +172,13 @@ codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
   array.size = view.nbytes();
   if (view.data != nullptr) array.spec.offset = static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
   return array;
+}
+
+bool IsSpecOf(const codec::PublishedArray& array, const View& view, const std::byte* start) {
+  const auto offset =
+      view.data == nullptr ? 0 : static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
+  return array.spec.type == view.type && array.spec.dtype == view.dtype && array.spec.shape == view.shape &&
+         array.spec.offset == offset && array.size == view.nbytes();
 }
 
 namespace {
@@ -316,7 +323,7 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 }  // namespace
 
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           const ArenaWish& wish, const Broker::PublishOptions& options, const RoomDeadlines& until) {
+                           const ArenaWish& wish, const Broker::PublishOptions& options, RoomDeadlines until) {
   if (wish.own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
@@ -326,20 +333,24 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
   const auto bytes = RoomOfAll(arrays);
   if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
-    auto session = connection.Connected(until.calls);
-    if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckPublish((*session)->server().limits.share, ns, arrays, options));
-    if (device.type != kDeviceCpu) (*session)->SayGpus();  // the device was found among the GPUs of this process
-    auto carving = Carve(connection, **session, ns, device, *bytes, wish, until);
+    auto session = connection.current();
+    if (!session || session->lifeline().lost()) {
+      auto connected = connection.Connected(until.calls());
+      if (!connected.ok()) return connected.status();
+      session = *std::move(connected);
+    }
+    AB_RETURN_IF_ERROR(CheckPublish(session->server().limits.share, ns, arrays, options));
+    if (device.type != kDeviceCpu) session->SayGpus();  // the device was found among the GPUs of this process
+    auto carving = Carve(connection, *session, ns, device, *bytes, wish, until);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
-    auto range = (*session)->reclaimer().Adopt(
-        std::make_unique<Placement::Range>((*session)->shared_releases(), carving->arena, carving->offset, *bytes));
+    auto range = session->reclaimer().Adopt(
+        std::make_unique<Placement::Range>(session->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
-      (*session)->written().DropLocal(*carving->arena, carving->offset);
+      session->written().DropLocal(*carving->arena, carving->offset);
       return range.status();
     }
-    (*session)->written().Name(*carving, *range);
+    session->written().Name(*carving, *range);
     LayOut(arrays, *range);
     return Placement(*std::move(range), std::move(arrays));
   }

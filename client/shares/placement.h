@@ -1,7 +1,9 @@
 // Placements: room for arrays in the arenas of a session, and their publication as shares.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,9 +15,23 @@
 
 namespace arraybridge {
 
-struct RoomDeadlines {
-  Deadline calls;
-  Deadline room;  // to wait for memory; no later than `calls`
+// Deadlines from their first use on: a call that finds room in an arena of its session does not read the clock.
+class RoomDeadlines {
+ public:
+  // REQUIRES: room <= calls.
+  RoomDeadlines(std::chrono::milliseconds calls, std::chrono::milliseconds room) : calls_(calls), room_(room) {}
+  Deadline calls() { return begun() + calls_; }
+  Deadline room() { return begun() + room_; }  // to wait for memory
+
+ private:
+  Deadline begun() {
+    if (!begun_) begun_ = std::chrono::steady_clock::now();
+    return *begun_;
+  }
+
+  const std::chrono::milliseconds calls_;
+  const std::chrono::milliseconds room_;
+  std::optional<Deadline> begun_;
 };
 // The properties of the arena of a range, as Broker::PlaceOptions has them.
 struct ArenaWish {
@@ -26,7 +42,7 @@ struct ArenaWish {
 // an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until `room`,
 // then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
 Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           const ArenaWish& wish, const Broker::PublishOptions& options, const RoomDeadlines& until);
+                           const ArenaWish& wish, const Broker::PublishOptions& options, RoomDeadlines until);
 
 // The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
 // bytes.
@@ -34,6 +50,8 @@ Result<uint64_t> RoomOfAll(std::span<const View> arrays);
 
 // The description of a view. `start`: the first byte of the range that contains it.
 codec::PublishedArray SpecOf(const View& view, const std::byte* start);
+// array == SpecOf(view, start); does not allocate.
+bool IsSpecOf(const codec::PublishedArray& array, const View& view, const std::byte* start);
 
 // A Publish request for bytes of this arena. The caller adds the namespace, the range and the arrays.
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,

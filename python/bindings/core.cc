@@ -170,10 +170,7 @@ class Core {
 
   std::optional<Placement> PlacementOf(const py::sequence& arrays) {
     const std::vector<View> views = ViewsOf(arrays);
-    auto found = WithoutGil([&] { return broker_.PlacementOf(views); });
-    if (found.ok()) return *std::move(found);
-    if (found.status().code() == Code::kNotFound) return std::nullopt;
-    Raise(found.status());
+    return WithoutGil([&] { return broker_.PlacementOf(views); });
   }
 
   // Returns None if the options say that the publish is not waited for.

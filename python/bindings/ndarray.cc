@@ -70,7 +70,7 @@ std::optional<View> ViewOfNdarray(PyObject* object) {
   if (!type || array.size() == 0 || (array.flags() & py::array::c_style) == 0) return std::nullopt;
   std::vector<int64_t> shape(array.shape(), array.shape() + array.ndim());
   auto view = Describe(const_cast<void*>(array.data()), *type, std::move(shape), {}, {kDeviceCpu, 0, {}},
-                       !array.writeable(), OwnerOf(object));
+                       !array.writeable(), nullptr);
   return view.ok() ? std::optional<View>(*std::move(view)) : std::nullopt;
 }
 

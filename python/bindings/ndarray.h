@@ -11,6 +11,7 @@
 namespace arraybridge::python {
 
 // A compact array of ordinary numbers, of the class ndarray itself. Nothing for other objects; they are read by DLPack.
+// The View has no owner: it must not outlive the caller's reference to the array.
 std::optional<View> ViewOfNdarray(PyObject* array);
 
 // A function of the module: the ndarray over a View's memory in the host, read-only if the View is. Does not copy.

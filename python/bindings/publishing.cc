@@ -22,12 +22,12 @@ bool RoomMayCome(const Status& status) {
 }
 
 // A note on a copy ("torch place: not in memory of this namespace"), with the reason if it is another one.
-std::string NoteOfCopy(const std::string& note, const Status& why) {
+std::string NoteOfCopy(const std::string& note, std::string_view why) {
   const std::string start = note.substr(0, note.find(": "));
-  if (why.reason() == "APART") return start + ": not in one share";
-  if (why.reason() == "LAYOUT") return start + ": layout: not contiguous, or not aligned";
-  if (why.reason() == "WRITTEN") return start + ": written since it was received";
-  if (why.reason() == "NOT_FORWARDED") return start + ": its share cannot be used here";
+  if (why == "APART") return start + ": not in one share";
+  if (why == "LAYOUT") return start + ": layout: not contiguous, or not aligned";
+  if (why == "WRITTEN") return start + ": written since it was received";
+  if (why == "NOT_FORWARDED") return start + ": its share cannot be used here";
   return note;
 }
 
@@ -43,15 +43,15 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
                                 const PutOptions& options) {
   Broker::PublishOptions named = options.said;
   named.name = std::move(name);
-  const auto there = named.sealed ? Result<Placement>(NotFound("sealed")) : broker.PlacementOf(views);
-  Status why = there.status();
-  if (there.ok()) {
+  std::string_view why;
+  const auto there = named.sealed ? std::nullopt : broker.PlacementOf(views, &why);
+  if (there) {
     const bool in_place = !there->forward();
     named.note = in_place ? options.note_in_place : options.note_forward;
     auto share = broker.Publish(*there, named);
     if (share.ok()) return PutArrays{*std::move(share), in_place};
     if (share.status().reason() != "NOT_FORWARDED") return share.status();
-    why = share.status();
+    why = "NOT_FORWARDED";
   }
   named.forward = false;
   named.note = NoteOfCopy(options.said.note, why);
@@ -64,9 +64,9 @@ Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> 
   std::optional<steady_clock::time_point> until;
   if (options.timeout) until = steady_clock::now() + *options.timeout;
   for (bool copies = false;;) {
-    auto placement = copies ? Result<Placement>(NotFound("to be copied")) : broker.PlacementOf(views);
-    const bool there = placement.ok();
-    if (!there) placement = Place(broker, views, options);
+    auto placed = copies ? std::nullopt : broker.PlacementOf(views);
+    const bool there = placed.has_value();
+    const auto placement = there ? *std::move(placed) : Place(broker, views, options);
     const auto now = until ? steady_clock::now() : steady_clock::time_point();
     // A placement waits for memory as long as the Broker's timeout, and then this waits on.
     const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);

@@ -35,9 +35,10 @@ struct Ends {
     Must(sends.Send(Must(broker.Empty({&spec, 1})), {.metadata = metadata}));
   }
   void Relay(const Acquired& received) {
-    const Placement placement = Must(broker.PlacementOf(received.views));
-    if (!placement.forward()) Fail("what was received would be copied");
-    Must(sends.Send(placement, {.metadata = kRelayed}));
+    const auto placement = broker.PlacementOf(received.views);
+    if (!placement) Fail("what was received cannot be forwarded");
+    if (!placement->forward()) Fail("what was received would be copied");
+    Must(sends.Send(*placement, {.metadata = kRelayed}));
   }
   // nullopt: the stream has ended.
   std::optional<Acquired> Receive() {

@@ -107,7 +107,7 @@ class CaptureTest : Machine, public DaemonTest, public ::testing::WithParamInter
     View view = room_->views()[0];
     view.stream = reinterpret_cast<uintptr_t>(captured_);
     const auto placement = broker_->PlacementOf({&view, 1});
-    return placement.ok() ? broker_->Publish(*placement, {.name = "frame"}).status() : placement.status();
+    return placement ? broker_->Publish(*placement, {.name = "frame"}).status() : NotFound("no placement");
   }
   Status Put() {
     if (GetParam() == Way::kInPlace) return PutInPlace();

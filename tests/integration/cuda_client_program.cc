@@ -101,7 +101,8 @@ class Client {
     View view = placement->views()[0];
     devices.driver().MemsetD8Async(reinterpret_cast<cuda::CUdeviceptr>(view.data), byte, kBytes, stream);
     view.stream = reinterpret_cast<uintptr_t>(stream);
-    std::string published = Published(broker_.PlacementOf({&view, 1}), name);
+    const auto placed = broker_.PlacementOf({&view, 1});
+    std::string published = placed ? Published(*placed, name) : "not placed";
     devices.driver().StreamDestroy(stream);
     return published;
   }

@@ -48,6 +48,45 @@ TEST_F(DirectPairTest, WhatIsReceivedSaysWhatWasSent) {
   static_cast<uint64_t*>(own->views[0].data)[0] = 1;  // its own
 }
 
+// Each differs from the one before in one respect, or in none.
+TEST_F(DirectPairTest, EachShareHasItsOwnDescription) {
+  MeetHere();
+  struct Said {
+    std::vector<ArraySpec> arrays;
+    std::string structure;
+    std::string metadata;
+  };
+  const ArraySpec array{.type = {1, 32, 1}, .dtype = "uint32", .shape = {64}, .strides = {}};
+  ArraySpec other_type = array, other_name = array, other_shape = array, larger = array;
+  other_name.dtype = "mine";
+  other_type.type = {2, 32, 1}, other_type.dtype = "mine";
+  other_shape.shape = {2, 32};
+  larger.shape = {65};
+  const std::vector<Said> all{{{array}, "", ""},         {{array}, "", ""},  {{other_name}, "", ""},
+                              {{other_type}, "", ""},    {{array}, "", ""},  {{other_shape}, "", ""},
+                              {{array}, "", ""},         {{larger}, "", ""}, {{larger, array}, "", ""},
+                              {{array, larger}, "", ""}, {{array}, "", ""},  {{array}, "[0]", ""},
+                              {{array}, "", "[0]"},      {{array}, "", ""}};
+  const uint64_t shares = direct_shares();
+  for (const Said& said : all) {
+    const auto placement = sender_.Empty(said.arrays);
+    ASSERT_TRUE(placement.ok()) << placement.status().ToString();
+    ASSERT_TRUE(sends_->Send(*placement, {.structure = said.structure, .metadata = said.metadata}).ok());
+    const auto received = receives_->Receive({});
+    ASSERT_TRUE(received.ok());
+    EXPECT_EQ(received->share->structure, said.structure);
+    EXPECT_EQ(received->share->metadata, said.metadata);
+    ASSERT_EQ(received->views.size(), said.arrays.size());
+    for (size_t i = 0; i < said.arrays.size(); ++i) {
+      EXPECT_EQ(received->views[i].type, said.arrays[i].type);
+      EXPECT_EQ(received->views[i].dtype, said.arrays[i].dtype);
+      EXPECT_EQ(received->views[i].shape, said.arrays[i].shape);
+    }
+    EXPECT_NE(received->views.front().data, received->views.size() == 2 ? received->views[1].data : nullptr);
+  }
+  EXPECT_EQ(direct_shares(), shares + all.size());
+}
+
 TEST_F(DirectPairTest, ItHoldsSoManyAndNoMore) {
   MeetHere();
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, 100 + i, {}, milliseconds(0)).ok());

@@ -220,8 +220,10 @@ def test_an_open_end_is_used_without_the_lock_that_a_signal_handler_would_close_
             assert not thread.is_alive()
 
 
-def test_an_interrupt_ends_the_wait_and_loses_nothing(ends, entered):
+def test_an_interrupt_ends_the_wait_and_loses_nothing(ends, entered, exits):
     sender, receiver = ends
+    # A process in the background may have inherited the signal as ignored.
+    exits.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
     threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):

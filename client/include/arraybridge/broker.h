@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <arraybridge/array.h>
@@ -179,9 +180,11 @@ class Broker {
   // share uses the same bytes, and both keep them.
   Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
   // Returns the unpublished placement of this session that contains `views`, 256-byte aligned and compact, so that it
-  // can be published without a copy; or a forward of the share in which they lie. NOT_FOUND: there is neither; use
-  // Place. A forward may be refused with FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
-  Result<Placement> PlacementOf(std::span<const View> views);
+  // can be published without a copy; or a forward of the share in which they lie. Nothing: there is neither; use Place.
+  // `why` is set then, if views that lie in shares need a copy: LAYOUT, they are not aligned or not compact; WRITTEN,
+  // this process has written them; APART, they lie in several shares, or elsewhere. A forward may be refused with
+  // FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
+  std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr);
 
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;

@@ -227,6 +227,7 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
 }
 
 std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::string_view* why) {
+  if (why != nullptr) *why = {};
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session || session->lifeline().lost()) return std::nullopt;

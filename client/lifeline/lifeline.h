@@ -258,6 +258,8 @@ class Lifeline : public ForkParticipant {
   void Deliver(Frame& frame) AB_REQUIRES(mutex_);
   void DeliverAnswer(Frame& frame) AB_REQUIRES(mutex_);
   void Advance(uint64_t request) AB_REQUIRES(mutex_);
+  // Reads the frames that have arrived. Releases the lock.
+  void ReadFrames() AB_REQUIRES(mutex_);
   // Runs the handlers of late_, unless another thread does. Releases the lock while a handler runs.
   void RunHandlers() AB_REQUIRES(mutex_);
   Result<Answer> AnswerOf(Frame& frame);
@@ -300,7 +302,7 @@ class Lifeline : public ForkParticipant {
   bool lost_by_broker_ AB_GUARDED_BY(mutex_) = false;
   Waiter* waiting_ AB_GUARDED_BY(mutex_) = nullptr;
   std::unordered_map<uint64_t, Unawaited> unawaited_ AB_GUARDED_BY(mutex_);
-  std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in order
+  std::deque<LateAnswer> late_ AB_GUARDED_BY(mutex_);  // in the order of the requests
   std::atomic<bool> has_late_{false};                  // late_ is not empty
   std::atomic<bool> has_frame_{false};                 // the answer to an unawaited request is on the socket
   bool handling_ AB_GUARDED_BY(mutex_) = false;        // a thread runs RunHandlers

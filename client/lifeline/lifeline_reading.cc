@@ -234,10 +234,16 @@ bool Lifeline::SendAgain(FrameHeader header, uint16_t flags, std::string_view pa
   }
 }
 
+void Lifeline::ReadFrames() {
+  pollfd look{socket_.get(), POLLIN, 0};
+  while (!reading_ && !lost() && ::poll(&look, 1, 0) > 0) Read(Deadline{}, false);  // in the past, so it does not wait
+}
+
 void Lifeline::RunHandlers() {
   if (handling_ || late_.empty()) return;
   handling_ = true;
   while (!late_.empty()) {
+    if (has_frame_.exchange(false)) ReadFrames();  // of an earlier request, perhaps
     LateAnswer next = std::move(late_.front());
     late_.pop_front();
     mutex_.unlock();
@@ -305,7 +311,9 @@ void Lifeline::DeliverAnswer(Frame& frame) {
   found->second.arrived = true;
   Unawaited of{
       .verb = found->second.verb, .handler = std::move(found->second.handler), .given_up = found->second.given_up};
-  late_.push_back({header.request, std::move(of), answer()});
+  // Frames and completions overtake each other.
+  const auto later = std::ranges::upper_bound(late_, header.request, {}, &LateAnswer::request);
+  late_.insert(later, {header.request, std::move(of), answer()});
   has_late_.store(true);
 }
 

@@ -88,11 +88,15 @@ void Reclaimer::Forget(DeferredRelease* deferred) {
 
 void Reclaimer::Push(DeferredRelease* deferred) {
   const uint64_t pending = pending_.fetch_add(1, std::memory_order_relaxed) + 1;
+  Link(deferred);
+  if (pending % kBatchCount == 0 || asleep_.load(std::memory_order_seq_cst)) Wake();
+}
+
+void Reclaimer::Link(DeferredRelease* deferred) {
   DeferredRelease* head = dropped_.load(std::memory_order_relaxed);
   do {
     deferred->next_ = head;
   } while (!dropped_.compare_exchange_weak(head, deferred, std::memory_order_seq_cst, std::memory_order_relaxed));
-  if (pending % kBatchCount == 0 || asleep_.load(std::memory_order_seq_cst)) Wake();
 }
 
 void Reclaimer::Wake() {
@@ -115,11 +119,8 @@ void Reclaimer::Retire() {
 }
 
 void Reclaimer::PutBack(DeferredRelease* list) {
-  while (list != nullptr) {
-    DeferredRelease* const one = std::exchange(list, list->next_);
-    pending_.fetch_sub(1, std::memory_order_relaxed);
-    Push(one);
-  }
+  while (list != nullptr) Link(std::exchange(list, list->next_));
+  if (asleep_.load(std::memory_order_seq_cst)) Wake();
 }
 
 Reclaimer::Batch Reclaimer::TakeDropped() {

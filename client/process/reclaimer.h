@@ -100,6 +100,7 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   Status Start();
   static void Drop(DeferredRelease* deferred);
   void Push(DeferredRelease* deferred);
+  void Link(DeferredRelease* deferred);
   void Forget(DeferredRelease* deferred);
   void NoteHolds() AB_REQUIRES(mutex_);
   void Wake();

@@ -45,6 +45,7 @@ from arraybridge.errors import (
     MemoryConversionError,
     ShareNotFound,
 )
+from arraybridge.fork_lock import lock_of
 
 Reduced = tuple[Any, ...]
 Reduce = Callable[[Any], Reduced]
@@ -70,16 +71,7 @@ class Settings(NamedTuple):
     lifetime: float
 
 
-_lock = threading.RLock()
-
-
-def _after_fork() -> None:
-    # A thread of the parent, which does not exist here, may have held it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_lock = lock_of(globals(), threading.RLock)
 _settings: Settings | None = None
 _given: dict[int, weakref.ref[Any]] = {}  # arrays that `give` was told of, by id
 _wanted = True  # False: `uninstall` was called, and references that arrive install nothing

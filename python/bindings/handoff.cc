@@ -187,11 +187,8 @@ std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework,
   const Ref form = end == nullptr ? nullptr : Entry(PyTuple_GET_ITEM(broker, kForms), framework, 2);
   if (form == nullptr) return std::nullopt;
   const auto prepared = Prepared([&]() -> std::optional<Receiving> {
-    Receiving receiving{ChannelOf(end.get()), {}};
-    if (PyTuple_GET_ITEM(form.get(), 0) == Py_True) receiving.options.mode = MapMode::kPrivate;
-    receiving.options.timeout = TimeoutOf(timeout);
-    if (Field(fast, kWaits) == Py_True) receiving.options.on_peer_death = PeerDeath::kWait;
-    return receiving;
+    return Receiving{ChannelOf(end.get()),
+                     ReceiveOptionsOf(PyTuple_GET_ITEM(form.get(), 0), timeout, Field(fast, kWaits))};
   });
   if (!prepared) return std::nullopt;
   auto acquired = WithoutGil([&] { return prepared->channel.Receive(prepared->options); });

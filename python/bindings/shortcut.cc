@@ -215,15 +215,18 @@ Delivered DeliverAs(Acquired acquired, PyObject* plans) {
   return {Ref(FoundOf(std::move(acquired))), nullptr};
 }
 
+Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, PyObject* waits) {
+  return {.mode = map_private == Py_True ? MapMode::kPrivate : MapMode::kShared,
+          .timeout = TimeoutOf(timeout),
+          .on_peer_death = waits == Py_True ? PeerDeath::kWait : PeerDeath::kTell};
+}
+
 PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
     if (count != 5)
       return PyErr_Format(PyExc_TypeError, "receive takes a ChannelEnd, private, a timeout, waits, plans");
     Channel& channel = ChannelOf(arguments[0]);
-    Channel::ReceiveOptions options;
-    if (arguments[1] == Py_True) options.mode = MapMode::kPrivate;
-    options.timeout = TimeoutOf(arguments[2]);
-    if (arguments[3] == Py_True) options.on_peer_death = PeerDeath::kWait;
+    const auto options = ReceiveOptionsOf(arguments[1], arguments[2], arguments[3]);
     auto acquired = WithoutGil([&] { return channel.Receive(options); });
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!acquired.ok()) return RaiseStatus(acquired.status());

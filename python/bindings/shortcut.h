@@ -27,6 +27,9 @@ Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* 
 // an error.
 Delivered DeliverAs(Acquired acquired, PyObject* plans);
 
+// The options of a receive from its arguments in Python: a bool, seconds or None, and a bool.
+Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, PyObject* waits);
+
 // Adds `FastMethod` to the module. -1 with a Python error.
 int AddFastMethodType(PyObject* module);
 

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from arraybridge.fork_lock import lock_of
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
 _brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
 _made_here: dict[tuple[str, str], Broker] = {}
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    # A thread of the parent, which does not exist here, may have held it.
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_lock = lock_of(globals(), threading.Lock)
 
 
 def remember(broker: Broker) -> None:

@@ -19,18 +19,10 @@ from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.fork_lock import lock_of
 
-_lock = threading.Lock()
+_lock = lock_of(globals(), threading.Lock)
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
-
-
-def _after_fork() -> None:
-    # A thread of the parent, which does not exist here, may have held it.
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def broker_of(namespace: str) -> Broker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
 from arraybridge.errors import BrokerUnavailable
+from arraybridge.fork_lock import lock_of
 
 PULL: Final = "arraybridge_pull"  # operations of workers
 BROKER: Final = "arraybridge_broker"
@@ -28,16 +28,7 @@ recipient: ContextVar[bytes | None] = ContextVar("arraybridge_recipient", defaul
 runs: dict[str, bytes] = {}  # addresses of workers and the runs of their brokers, as `start` found them
 
 _workers: weakref.WeakSet[Any] = weakref.WeakSet()  # of this process
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    # A thread of the parent, which does not exist here, may have held it.
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_lock = lock_of(globals(), threading.Lock)
 
 
 def serve(worker: Any) -> None:

@@ -19,6 +19,7 @@ from arraybridge.broker.replica import Contents, FarShare, broker_of, contents_o
 from arraybridge.broker.share import Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, InvalidRequest, ShareExists, ShareNotFound
+from arraybridge.fork_lock import lock_of
 from arraybridge.integrations import dask_peers as peers
 
 Origin = tuple[bytes, str, int]  # run of a broker, namespace and id: of the share that was put; replicas keep it
@@ -307,17 +308,8 @@ def _withdraw(shares: tuple[LocalShare, ...]) -> None:
 
 
 _held: weakref.WeakSet[Share] = weakref.WeakSet()
-_lock = threading.RLock()
+_lock = lock_of(globals(), threading.RLock)
 _current: _Withdrawals | None = None
-
-
-def _after_fork() -> None:
-    # A thread of the parent, which does not exist here, may have held it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def _withdrawals() -> _Withdrawals:

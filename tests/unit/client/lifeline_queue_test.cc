@@ -7,10 +7,12 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/lifeline/lifeline.h"
@@ -90,9 +92,9 @@ class LifelineQueueTest : public ::testing::Test {
     request.payload = session_queue::PayloadOf(entry);
     return request;
   }
-  void Reply(const Request& request, std::string_view payload, uint32_t status = 0) {
+  void Reply(const Request& request, std::string_view payload, uint32_t status = 0, uint8_t flags = 0) {
     const auto written = queue_->Complete({.verb = static_cast<uint8_t>(request.header.verb),
-                                           .flags = 0,
+                                           .flags = flags,
                                            .bytes = 0,
                                            .status = status,
                                            .id = request.header.request},
@@ -112,7 +114,7 @@ class LifelineQueueTest : public ::testing::Test {
   static constexpr std::chrono::microseconds kLong{10'000'000};  // longer than any answer of the test's broker takes
   std::unique_ptr<Lifeline> lifeline_;
   std::unique_ptr<FakeBroker> broker_;
-  const std::unique_ptr<SessionQueue> queue_ = *SessionQueue::Create(1);
+  std::unique_ptr<SessionQueue> queue_ = *SessionQueue::Create(1);
 };
 
 TEST_F(LifelineQueueTest, AClientThatAsksOftenOpensOne) {
@@ -386,6 +388,37 @@ TEST_F(LifelineQueueTest, ADeadlineEndsTheWaitAndALateAnswerIsGivenBack) {
   lifeline_->ReadArrived();
   EXPECT_EQ(late, "granted");
   CallByQueue();
+}
+
+// An answer with a descriptor comes on the socket, and an entry in the queue says so.
+TEST_F(LifelineQueueTest, LateAnswersAreHandledInTheOrderOfTheirRequests) {
+  std::function<void()> reply = [] {};
+  for (const bool asleep : {false, true}) {
+    Connect(std::chrono::microseconds(0), [&] { return std::exchange(reply, [] {})(), false; });
+    queue_ = *SessionQueue::Create(1);
+    GiveQueue();
+    std::string late;
+    for (int i = 0; i < 3; ++i) {
+      const auto given_up = lifeline_->Call(Verb::kReceive, "a", steady_clock::now() + std::chrono::milliseconds(1),
+                                            [&](const Result<Answer>& came) { late += came->payload; });
+      EXPECT_EQ(given_up.status().code(), Code::kDeadlineExceeded);
+    }
+    const Request first = Take(), second = Take(), third = Take();
+    const auto answers = [&] {
+      Reply(first, "1");
+      broker_->Answer(second, "2");
+      Reply(second, {}, 0, session_queue::kOnSocket);
+      Reply(third, "3");
+    };
+    if (asleep) {  // a doorbell on the socket precedes the answer there
+      reply = answers;
+      EXPECT_FALSE(lifeline_->Call(Verb::kList, "a", steady_clock::now() + std::chrono::seconds(1)).ok());
+    } else {
+      answers();
+      lifeline_->ReadArrived();
+    }
+    EXPECT_EQ(late, "123");
+  }
 }
 
 // A signal handler forks while its thread waits. The child has neither the socket nor the pages.

@@ -172,8 +172,9 @@ std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObje
     return sending;
   });
   if (!prepared) return std::nullopt;
-  auto& [broker, its, view, options] = *prepared;
-  const auto in_place = WithoutGil([&] { return SendArrays(broker, its, {&view, 1}, std::move(options)); });
+  const auto in_place = WithoutGil([&] {
+    return SendArrays(prepared->broker, prepared->channel, {&prepared->view, 1}, std::move(prepared->options));
+  });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
   return *in_place ? PyObject_CallOneArg(Field(fast, kFreeze), array) : Py_NewRef(Py_None);

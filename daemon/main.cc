@@ -172,7 +172,7 @@ class Ending {
   }
   // The same, for the next daemon to continue. FAILED_PRECONDITION, NO_HOLDER: nothing has changed.
   Status Upgrade() {
-    const Status possible = StartAnew();
+    Status possible = StartAnew();
     told_ = told_ || possible.ok();
     return possible;
   }

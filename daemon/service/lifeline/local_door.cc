@@ -174,8 +174,8 @@ LocalDoor::LifelinePointer LocalDoor::Add(Connection connection) {
   const uint64_t key = ++last_key_;
   User& user = of_uid_[connection.peer.uid];
   if (!user.in_flight) user.in_flight = std::make_shared<DescriptorsInFlight>(config_.limits, epoll_.get());
-  const auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
-                                               undelivered_, verbs_.counts().traffic);
+  auto line = std::make_shared<Lifeline>(key, std::move(connection), config_.limits, epoll_.get(), user.in_flight,
+                                         undelivered_, verbs_.counts().traffic);
   ++user.lifelines;
   lifelines_.emplace(key, line);
   return line;

@@ -35,6 +35,7 @@ from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
 from arraybridge.broker.broker import Broker
+from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.placing import placement_of, source_of_share
 from arraybridge.broker.share import Share
 from arraybridge.errors import (
@@ -45,7 +46,6 @@ from arraybridge.errors import (
     MemoryConversionError,
     ShareNotFound,
 )
-from arraybridge.fork_lock import lock_of
 
 Reduced = tuple[Any, ...]
 Reduce = Callable[[Any], Reduced]

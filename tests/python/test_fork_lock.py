@@ -4,7 +4,7 @@ import os
 import threading
 from typing import Any
 
-from arraybridge.fork_lock import lock_of
+from arraybridge.broker.fork_lock import lock_of
 
 
 def test_a_child_can_take_a_lock_that_its_parent_held() -> None:

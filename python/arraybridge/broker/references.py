@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from arraybridge.fork_lock import lock_of
+from arraybridge.broker.fork_lock import lock_of
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker

@@ -17,9 +17,9 @@ from arraybridge.arrays import devices
 from arraybridge.broker import notes
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
+from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray
-from arraybridge.fork_lock import lock_of
 
 _lock = lock_of(globals(), threading.Lock)
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS

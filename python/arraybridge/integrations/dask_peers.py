@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
+from arraybridge.broker.fork_lock import lock_of
 from arraybridge.errors import BrokerUnavailable
-from arraybridge.fork_lock import lock_of
 
 PULL: Final = "arraybridge_pull"  # operations of workers
 BROKER: Final = "arraybridge_broker"

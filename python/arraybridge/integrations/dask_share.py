@@ -15,11 +15,11 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
+from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.replica import Contents, FarShare, broker_of, contents_of, forward_of, replica_of, run_of
 from arraybridge.broker.share import Record, record_from, record_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.errors import BrokerError, InvalidRequest, ShareExists, ShareNotFound
-from arraybridge.fork_lock import lock_of
 from arraybridge.integrations import dask_peers as peers
 
 Origin = tuple[bytes, str, int]  # run of a broker, namespace and id: of the share that was put; replicas keep it

@@ -121,7 +121,7 @@ def test_the_daemon_refuses_before_its_control_group_is_full(tmp_path: Path) -> 
         with daemon_in(tmp_path / "broker", prefix=group.prefix) as daemon:
             ledger = Ledger(daemon)
             assert daemon.stats()["capacity_bytes"] < 64 * MIB
-            client = daemon.client(timeout_ms=300)
+            client = daemon.client(timeout_ms=3000)
             with pytest.raises(Refused, match="RESOURCE_EXHAUSTED"):
                 client.ask(f"put never {128 * MIB} 1")
             with pytest.raises(Refused, match="RESOURCE_EXHAUSTED"):

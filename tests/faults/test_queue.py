@@ -162,7 +162,7 @@ def test_the_storms_go_through_queues(daemon: Daemon) -> None:
 
 def test_the_queue_of_a_stopped_broker_fills_and_is_served_later(daemon: Daemon, ledger: Ledger) -> None:
     """No entry is taken, so the queue fills and the producer must wait. In the end all entries are served in order."""
-    maker, reader = daemon.client(timeout_ms=300), daemon.client()
+    maker, reader = daemon.client(timeout_ms=3000), daemon.client()
     for number in range(4):
         maker.ask(f"put first/{number} 4096 1 late")
     maker.ask("flush")

@@ -162,7 +162,7 @@ def test_two_users_do_not_see_each_other(tmp_path: Path) -> None:
             if parent != Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o055)
         ours = daemon.client()
-        theirs = daemon.client(timeout_ms=300, prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+        theirs = daemon.client(timeout_ms=3000, prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
         try:
             theirs.ask("stats")
         except (EOFError, Refused) as error:

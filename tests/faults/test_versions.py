@@ -204,7 +204,7 @@ def test_frames_that_only_a_newer_client_expects(daemon: Daemon, ledger: Ledger,
         return Frame(200, 0x4000, 0, 1 << 60, UNKNOWN, [])  # instead of the answer
 
     with relayed(daemon, tell=surprise) as relay:
-        client = client_of(daemon, relay, timeout_ms=500)
+        client = client_of(daemon, relay, timeout_ms=3000)
         with pytest.raises(Refused, match="DEADLINE_EXCEEDED|UNAVAILABLE"):
             client.ask("stats")
         client.insist("stats")

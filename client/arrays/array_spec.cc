@@ -1,6 +1,7 @@
 #include <arraybridge/array_spec.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "client/memory/layout.h"
 
@@ -9,7 +10,7 @@ namespace arraybridge {
 namespace {
 
 struct NamedType {
-  const char* name;
+  std::string_view name;
   DataType type;
 };
 
@@ -95,7 +96,7 @@ std::vector<int64_t> CompactStrides(const std::vector<int64_t>& shape) {
 
 std::string NameOf(DataType type) {
   for (const NamedType& known : kTypes)
-    if (known.type == type) return known.name;
+    if (known.type == type) return std::string(known.name);
   return {};
 }
 

@@ -92,12 +92,16 @@ class [[nodiscard]] Status {
     std::string reason;
     Metadata metadata;
   };
+  // Out of line, because almost every Status is OK.
+  struct Delete {
+    [[gnu::noinline, gnu::cold]] void operator()(const Failure* failure) const { delete failure; }
+  };
   const Failure& Told() const {
     static const auto* const nothing = new Failure;  // never destroyed, because it may be read during exit
     return ok() ? *nothing : *failure_;
   }
 
-  std::unique_ptr<Failure> failure_;
+  std::unique_ptr<Failure, Delete> failure_;
 };
 
 inline Status Ok() { return {}; }

@@ -3,8 +3,12 @@
 Errors of the broker are raised as StatusError(code, message, reason, request); arraybridge.errors maps them to classes.
 """
 
+import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self, final
+
+from arraybridge.planner import Plan
 
 dlpack_version: Final[tuple[int, int]]
 
@@ -331,6 +335,18 @@ def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, 
             plans), and plans from View.traits to (plan, show or None, count). A `read` may also return (result, key of
             its plan).
     """
+
+@final
+class PlanNote:
+    """Remembers each thread's latest plan, and logs it at DEBUG.
+
+    Args:
+        of_thread: a threading.local of its own.
+    """
+
+    latest: Final[Plan | None]  # the calling thread's
+    def __new__(cls, of_thread: threading.local, log: logging.Logger, /) -> Self: ...
+    def __call__(self, plan: Plan, /) -> None: ...
 
 @final
 class FastMethod:

@@ -8,6 +8,7 @@
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/ndarray.h"
+#include "python/bindings/plan_note.h"
 #include "python/bindings/publishing.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/share_info.h"
@@ -61,8 +62,7 @@ PyObject* Told(const Delivered& delivered, PyObject* broker, PyObject* framework
   PyObject* const result = delivered.result.get();
   if (delivered.plan == nullptr)
     return PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(broker, kGranted), result, framework, nullptr);
-  const Ref noted(PyObject_CallOneArg(PyTuple_GET_ITEM(broker, kNote), delivered.plan.get()));
-  return noted == nullptr ? nullptr : Py_NewRef(result);
+  return NotePlan(PyTuple_GET_ITEM(broker, kNote), delivered.plan.get()) ? Py_NewRef(result) : nullptr;
 }
 
 // Raises what a Channel makes of a refusal.
@@ -77,41 +77,22 @@ PyObject* RaiseRefused(PyObject* channel, PyObject* role, const Ref& end, const 
   return nullptr;
 }
 
-// The answer of `prepare`, which sends and receives nothing; an empty one, with an error, if it throws.
-template <class Prepare>
-auto Prepared(Prepare prepare) {
-  return Guarded(decltype(prepare()){}, prepare);
-}
-
-struct Sending {
-  Broker& broker;
-  Channel& channel;
-  View view;
-  Channel::SendOptions options;
-};
-
-struct Receiving {
-  Channel& channel;
-  Channel::ReceiveOptions options;
-};
-
-// Reads an array with its framework's function for ordinary arrays. Nothing, possibly with an error: it is not
-// ordinary.
-std::optional<View> OrdinaryOf(PyObject* maker, PyObject* array) {
-  std::optional<View> view = ViewOfNdarray(array);
-  if (view) return view;
+// Reads an array into a new `view` with its framework's function for ordinary arrays. False, possibly with an error: it
+// is not ordinary.
+bool ReadOrdinary(PyObject* maker, PyObject* array, View& view) {
+  if (ReadNdarray(array, view)) return true;
   if (PyCFunction_CheckExact(maker) && PyCFunction_GET_FUNCTION(maker) == &Wrap) {
     DLManagedTensorVersioned* const tensor = TensorOf(array);
-    if (tensor == nullptr) return std::nullopt;
+    if (tensor == nullptr) return false;
     auto read = ImportVersioned(tensor);
-    if (!read.ok()) return DeleteTensor(tensor), std::nullopt;
+    if (!read.ok()) return DeleteTensor(tensor), false;
     view = *std::move(read);
   } else {
     const Ref made(PyObject_CallOneArg(maker, array));
-    if (made == nullptr || !IsView(made.get())) return std::nullopt;
+    if (made == nullptr || !IsView(made.get())) return false;
     view = *ViewOf(made.get());
   }
-  return TraitsOf(*view).has_value() ? std::move(view) : std::nullopt;
+  return TraitsOf(view).has_value();
 }
 
 // None: the array takes the careful way.
@@ -144,7 +125,7 @@ int InternHandoffNames() {
 }
 
 std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* framework) {
-  return Prepared([=]() -> std::optional<PyObject*> {
+  return Guarded(std::optional<PyObject*>(), [=]() -> std::optional<PyObject*> {
     const Ref fast = FastOf(broker, kBrokerFields);
     const Ref form = fast == nullptr ? nullptr : Entry(Field(fast, kForms), framework, 2);
     const Ref core = form == nullptr ? nullptr : CoreOf(Field(fast, kConnection));
@@ -163,18 +144,19 @@ std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObje
   const Ref core = CoreOf(PyTuple_GET_ITEM(Field(fast, kBroker), kConnection));
   const Ref maker = Item(Field(fast, kMakers), reinterpret_cast<PyObject*>(Py_TYPE(array)));
   if (core == nullptr || maker == nullptr) return std::nullopt;
-  auto prepared = Prepared([&]() -> std::optional<Sending> {
-    auto view = OrdinaryOf(maker.get(), array);
-    if (!view) return std::nullopt;
-    Sending sending{BrokerOf(core.get()), ChannelOf(end.get()), *std::move(view), {}};
-    sending.options.timeout = TimeoutOf(timeout);
-    if (Field(fast, kWaits) == Py_True) sending.options.on_peer_death = PeerDeath::kWait;
-    return sending;
+  Broker* native = nullptr;
+  Channel* sender = nullptr;
+  View view;
+  Channel::SendOptions options;
+  const bool prepared = Guarded(false, [&] {
+    native = &BrokerOf(core.get());
+    sender = &ChannelOf(end.get());
+    options.timeout = TimeoutOf(timeout);
+    if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
+    return ReadOrdinary(maker.get(), array, view);
   });
   if (!prepared) return std::nullopt;
-  const auto in_place = WithoutGil([&] {
-    return SendArrays(prepared->broker, prepared->channel, {&prepared->view, 1}, std::move(prepared->options));
-  });
+  const auto in_place = WithoutGil([&] { return SendArrays(*native, *sender, {&view, 1}, options); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
   return *in_place ? PyObject_CallOneArg(Field(fast, kFreeze), array) : Py_NewRef(Py_None);
@@ -187,12 +169,15 @@ std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework,
   const Ref end = Item(Field(fast, kEnds), g_names.receiver);
   const Ref form = end == nullptr ? nullptr : Entry(PyTuple_GET_ITEM(broker, kForms), framework, 2);
   if (form == nullptr) return std::nullopt;
-  const auto prepared = Prepared([&]() -> std::optional<Receiving> {
-    return Receiving{ChannelOf(end.get()),
-                     ReceiveOptionsOf(PyTuple_GET_ITEM(form.get(), 0), timeout, Field(fast, kWaits))};
+  Channel* receiver = nullptr;
+  Channel::ReceiveOptions options;
+  const bool prepared = Guarded(false, [&] {
+    receiver = &ChannelOf(end.get());
+    options = ReceiveOptionsOf(PyTuple_GET_ITEM(form.get(), 0), timeout, Field(fast, kWaits));
+    return true;
   });
   if (!prepared) return std::nullopt;
-  auto acquired = WithoutGil([&] { return prepared->channel.Receive(prepared->options); });
+  auto acquired = WithoutGil([&] { return receiver->Receive(options); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!acquired.ok()) return RaiseRefused(channel, g_names.receiver, end, acquired.status(), timeout);
   const Delivered delivered = DeliverAs(*std::move(acquired), PyTuple_GET_ITEM(form.get(), 1));
@@ -207,10 +192,10 @@ PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     Py_ssize_t length = 0;
     const char* const name = arguments[2] == Py_None ? "" : PyUnicode_AsUTF8AndSize(arguments[2], &length);
     if (name == nullptr || (length == 0 && arguments[2] != Py_None)) return NotOrdinary();
-    const std::optional<View> view = OrdinaryOf(arguments[1], arguments[3]);
-    if (!view) return NotOrdinary();
+    View view;
+    if (!ReadOrdinary(arguments[1], arguments[3], view)) return NotOrdinary();
     const auto put = WithoutGil([&] {
-      return PublishArrays(broker, {&*view, 1}, std::string(name, static_cast<size_t>(length)), options);
+      return PublishArrays(broker, {&view, 1}, std::string(name, static_cast<size_t>(length)), options);
     });
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!put.ok()) return RaiseStatus(put.status());
@@ -232,7 +217,7 @@ PyObject* RoomFor(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const auto placement = WithoutGil([&] { return broker.Empty({&spec, 1}); });
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!placement.ok()) return RaiseStatus(placement.status());
-    const Ref view(NewView(placement->views().front()));
+    const Ref view(NewView(View(placement->views().front())));
     return view == nullptr ? nullptr : PyObject_CallOneArg(arguments[3], view.get());
   });
 }

@@ -8,6 +8,7 @@
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
 #include "python/bindings/ndarray.h"
+#include "python/bindings/plan_note.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
 #include "python/bindings/view.h"
@@ -68,7 +69,8 @@ PyMethodDef g_functions[] = {
 
 PYBIND11_MODULE(_core, module) {
   if (ab::InternExchangeNames() < 0 || ab::AddViewType(module.ptr()) < 0 || ab::AddShareInfoType(module.ptr()) < 0 ||
-      ab::AddFastMethodType(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
+      ab::AddFastMethodType(module.ptr()) < 0 || ab::AddPlanNoteType(module.ptr()) < 0 ||
+      PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
   // Created without the GIL, because it waits for a query in progress.

@@ -17,6 +17,7 @@ namespace arraybridge::python {
 namespace {
 
 namespace py = pybind11;
+using NumpyApi = py::detail::npy_api;
 
 template <class Number>
 constexpr uint8_t kBits = sizeof(Number) * 8;
@@ -52,26 +53,38 @@ std::optional<DataType> TypeOf(const py::dtype& dtype) {
 }
 
 // The first number with this type, which is the one that NumPy's own names have.
-std::optional<py::dtype> DtypeOf(DataType type) {
-  if (type == DataType{kDLFloat, 16, 1}) return py::dtype(kHalf);
+std::optional<int> NumberOf(DataType type) {
+  if (type == DataType{kDLFloat, 16, 1}) return kHalf;
   const auto* const found = std::ranges::find(kTypes, type);
   if (found == std::end(kTypes) || type.bits == 0) return std::nullopt;
-  return py::dtype(static_cast<int>(found - std::begin(kTypes)));
+  return static_cast<int>(found - std::begin(kTypes));
+}
+
+// In bytes. Empty: NumPy computes those of a compact array.
+std::vector<Py_intptr_t> StridesOf(const View& view) {
+  std::vector<Py_intptr_t> strides;
+  if (view.compact()) return strides;
+  strides.assign(view.strides.begin(), view.strides.end());
+  for (Py_intptr_t& stride : strides) stride *= view.type.bits / 8;
+  return strides;
 }
 
 }  // namespace
 
-std::optional<View> ViewOfNdarray(PyObject* object) {
+bool ReadNdarray(PyObject* object, View& view) {
   // By its name, because NumPy may not be imported, and pybind11 would import it to tell.
-  if (std::strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0) return std::nullopt;
-  if (!py::isinstance<py::array>(py::handle(object))) return std::nullopt;
+  if (std::strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0) return false;
+  if (!py::isinstance<py::array>(py::handle(object))) return false;
   const auto array = py::reinterpret_borrow<py::array>(object);
   const auto type = TypeOf(array.dtype());
-  if (!type || array.size() == 0 || (array.flags() & py::array::c_style) == 0) return std::nullopt;
-  std::vector<int64_t> shape(array.shape(), array.shape() + array.ndim());
-  auto view = Describe(const_cast<void*>(array.data()), *type, std::move(shape), {}, {kDeviceCpu, 0, {}},
-                       !array.writeable(), nullptr);
-  return view.ok() ? std::optional<View>(*std::move(view)) : std::nullopt;
+  if (!type || array.size() == 0 || (array.flags() & py::array::c_style) == 0) return false;
+  view.data = const_cast<void*>(array.data());
+  view.type = *type;
+  view.dtype = NameOf(*type);
+  view.shape.assign(array.shape(), array.shape() + array.ndim());
+  view.strides = CompactStrides(view.shape);
+  view.read_only = !array.writeable();
+  return true;
 }
 
 PyObject* Ndarray(PyObject*, PyObject* object) {
@@ -80,15 +93,21 @@ PyObject* Ndarray(PyObject*, PyObject* object) {
     if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
     if (view->device.type != kDeviceCpu) return PyErr_Format(PyExc_BufferError, "NumPy has no arrays on GPUs");
     try {
-      const auto dtype = DtypeOf(view->type);
-      if (!dtype) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
-      std::vector<py::ssize_t> strides(view->strides.begin(), view->strides.end());
-      for (py::ssize_t& stride : strides) stride *= dtype->itemsize();
-      py::array array = view->data == nullptr
-                            ? py::array(*dtype, view->shape)
-                            : py::array(*dtype, view->shape, std::move(strides), view->data, py::handle(object));
-      if (view->read_only) py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-      return array.release().ptr();
+      const auto number = NumberOf(view->type);
+      if (!number) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
+      if (view->data == nullptr) {
+        py::array empty(py::dtype(*number), view->shape);
+        if (view->read_only) py::detail::array_proxy(empty.ptr())->flags &= ~NumpyApi::NPY_ARRAY_WRITEABLE_;
+        return empty.release().ptr();
+      }
+      const NumpyApi& numpy = NumpyApi::get();
+      const std::vector<Py_intptr_t> strides = StridesOf(*view);
+      Ref array(numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, numpy.PyArray_DescrFromType_(*number),
+                                            static_cast<int>(view->shape.size()), view->shape.data(),
+                                            strides.empty() ? nullptr : strides.data(), view->data,
+                                            view->read_only ? 0 : NumpyApi::NPY_ARRAY_WRITEABLE_, nullptr));
+      if (array == nullptr || numpy.PyArray_SetBaseObject_(array.get(), Py_NewRef(object)) < 0) return nullptr;
+      return array.release();
     } catch (py::error_already_set& error) {
       return error.restore(), nullptr;
     }

@@ -4,15 +4,13 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <optional>
-
 #include <arraybridge/view.h>
 
 namespace arraybridge::python {
 
-// A compact array of ordinary numbers, of the class ndarray itself. Nothing for other objects; they are read by DLPack.
-// The View has no owner: it must not outlive the caller's reference to the array.
-std::optional<View> ViewOfNdarray(PyObject* array);
+// Reads a compact array of ordinary numbers, of the class ndarray itself, into a new `view`. False for other objects;
+// they are read by DLPack. The View has no owner: it must not outlive the caller's reference to the array.
+bool ReadNdarray(PyObject* array, View& view);
 
 // A function of the module: the ndarray over a View's memory in the host, read-only if the View is. Does not copy.
 PyObject* Ndarray(PyObject* module, PyObject* view);

@@ -29,6 +29,7 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
 
 // Sends the arrays; copies them unless they were born in broker memory, or lie in one share. Waits for memory as long
 // as for room in the queue. True: they lay in one placement of this connection.
-Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions options);
+Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views,
+                        const Channel::SendOptions& options);
 
 }  // namespace arraybridge::python

@@ -313,7 +313,7 @@ int AddViewType(PyObject* module) {
   return PyModule_AddObjectRef(module, "View", reinterpret_cast<PyObject*>(g_view_type));
 }
 
-PyObject* NewView(View view) {
+PyObject* NewView(View&& view) {
   PyObject* self = g_view_type->tp_alloc(g_view_type, 0);
   if (self == nullptr) return nullptr;
   new (&reinterpret_cast<ViewObject*>(self)->view) View(std::move(view));

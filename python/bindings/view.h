@@ -18,7 +18,7 @@ struct ViewObject {
 int AddViewType(PyObject* module);
 
 // A new reference; nullptr with a Python error.
-PyObject* NewView(View view);
+PyObject* NewView(View&& view);
 bool IsView(PyObject* object);
 // nullptr with a TypeError if it is not a View. Borrowed.
 const View* ViewOf(PyObject* object);

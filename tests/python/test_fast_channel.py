@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import math
 import os
 import signal
@@ -252,8 +253,9 @@ def test_an_array_that_is_sent_is_released_and_one_that_is_received_keeps_its_by
 
 def test_a_view_becomes_an_ndarray_with_its_strides_and_its_flag():
     source = np.arange(24, dtype=np.int16).reshape(4, 6)
-    for part in (source, source[::2, 1:], source[:, ::-1], source.T, source[0:0]):
+    for part in (source, source[::2, 1:], source[:, ::-1], source.T, source[1:2, :, None], source[0, 0, ...], source[0:0]):
         made = _core.ndarray(_core.wrap(part))
+        assert made.flags.c_contiguous == part.flags.c_contiguous and made.flags.aligned
         assert np.array_equal(made, part) and made.dtype == part.dtype
         assert made.flags.writeable
         assert not part.size or made.__array_interface__["data"] == part.__array_interface__["data"]
@@ -287,3 +289,79 @@ def test_only_methods_that_have_a_fast_way_can_be_made():
         assert sends(odd, 3) == ((odd, 3), {})
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.FastMethod(print, method="get")  # type: ignore[call-arg]
+
+
+def test_a_note_keeps_the_latest_plan_of_each_thread(ends):
+    one, other = (_core.PlanNote(threading.local(), logging.getLogger("arraybridge")) for _ in range(2))
+    assert one.latest is None
+    plans = [object() for _ in range(3)]
+    for plan in plans[0], plans[0], plans[1], plans[0]:
+        one(plan)
+        assert one.latest is plan and (other.latest is None or other.latest is not plan)
+        other(plans[2])
+        assert one.latest is plan and other.latest is plans[2]
+    seen = []
+
+    def elsewhere() -> None:
+        seen.append(one.latest)
+        one(plans[1])
+        seen.append(one.latest)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [None, plans[1]] and one.latest is plans[0]
+    kept = weakref.ref(plan := type("Plan", (), {})())
+    one(plan)
+    one(plans[0])
+    del plan
+    gc.collect()
+    assert kept() is None, "only the latest plan is kept"
+    with pytest.raises(TypeError):
+        one()
+
+
+def test_plans_are_logged_from_the_moment_that_the_level_says_so(ends, entered, broker, caplog):
+    sender, receiver = ends
+    log = logging.getLogger("arraybridge")
+    for level, logged in [(logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 0), (logging.DEBUG, 1)]:
+        with caplog.at_level(level, logger=log.name):
+            caplog.clear()
+            sender.send(np.ones(2, np.float32))
+            receiver.receive()
+            assert [record.args[0] for record in caplog.records] == [broker.last_plan] * logged
+            log.disabled = True
+            sender.send(np.ones(2, np.float32))
+            receiver.receive()
+            log.disabled = False
+            assert len(caplog.records) == logged
+    assert entered == []
+
+
+def test_a_note_sets_the_attribute_of_another_kind_of_local_each_time():
+    local: Any = type("Local", (), {})()  # of greenlets, for example, several of which share a thread
+    note = _core.PlanNote(local, logging.getLogger("arraybridge"))
+    note(plan := object())
+    del local.plan
+    assert note.latest is None
+    note(plan)
+    assert note.latest is plan
+
+
+def test_a_log_that_remembers_no_levels_is_asked_each_time():
+    class Log:
+        said: list[Any] = []
+        level = 30
+
+        def isEnabledFor(self, level: int) -> bool:
+            return level >= self.level
+
+        def debug(self, text: str, plan: object) -> None:
+            self.said.append((text, plan))
+
+    log = Log()
+    note = _core.PlanNote(threading.local(), log)
+    note(1)
+    log.level = 10
+    note(1)
+    assert log.said == [("%s", 1)]

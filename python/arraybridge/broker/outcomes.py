@@ -13,8 +13,6 @@ from arraybridge.errors import BrokerError, CopyWarning, raised_by
 from arraybridge.planner import Converted, Plan
 
 _log = logging.getLogger("arraybridge")
-_log_is_on = _log.isEnabledFor
-_DEBUG: Final = logging.DEBUG
 
 
 def seen(target: adapters.Adapter, view: _core.View, chosen: Plan) -> Any:
@@ -37,20 +35,14 @@ class Outcomes:
     """The reports of a Broker: each thread's latest plan, and the warnings given. Thread-safe."""
 
     def __init__(self) -> None:
-        self._of_thread = threading.local()
+        self.note: Final = _core.PlanNote(threading.local(), _log)  # remembers and logs a plan
         # Bounded, because frameworks and reasons are few.
         self._warned: set[tuple[str, str, str]] = set()
 
     @property
     def latest(self) -> Plan | None:
         """This thread's latest plan."""
-        return getattr(self._of_thread, "plan", None)
-
-    def note(self, chosen: Plan) -> None:
-        """Remembers and logs a plan."""
-        self._of_thread.plan = chosen
-        if _log_is_on(_DEBUG):
-            _log.debug("%s", chosen)
+        return self.note.latest
 
     def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
         """The result, or Converted. Counts each plan. Warns of copies that were not requested."""

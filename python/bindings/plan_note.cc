@@ -1,0 +1,155 @@
+#include "python/bindings/plan_note.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "python/bindings/python_owner.h"
+
+namespace arraybridge::python {
+
+namespace {
+
+struct PlanNoteObject {
+  PyObject_HEAD vectorcallfunc call;
+  uint64_t number;  // of this object; no other one of the process ever has it; 0: `of_thread` is gevent's, or another
+  PyObject* of_thread;  // a threading.local; its attribute `plan` is the thread's latest plan
+  PyObject* log;        // a logging.Logger
+  PyObject* levels;  // what its isEnabledFor has answered, by level, which it forgets when a level changes; may be null
+};
+
+// The PlanNote that this thread called last, and the plan that its `of_thread` holds for this thread.
+struct Latest {
+  uint64_t number = 0;
+  PyObject* plan = nullptr;
+};
+thread_local Latest t_latest;
+
+// Set once, under the import lock; they live as long as the process.
+PyTypeObject* g_type = nullptr;
+PyObject* g_plan = nullptr;
+PyObject* g_levels = nullptr;
+PyObject* g_is_enabled = nullptr;
+PyObject* g_debug_level = nullptr;
+uint64_t g_last_number = 0;  // under the GIL
+
+PlanNoteObject* Self(PyObject* self) { return reinterpret_cast<PlanNoteObject*>(self); }
+
+// False: isEnabledFor(DEBUG) would be False.
+bool MayLog(const PlanNoteObject& self) {
+  return self.levels == nullptr || PyDict_GetItemWithError(self.levels, g_debug_level) != Py_False;
+}
+
+bool Log(PyObject* log, PyObject* plan) {
+  const Ref enabled(PyObject_CallMethodOneArg(log, g_is_enabled, g_debug_level));
+  const int on = enabled == nullptr ? -1 : PyObject_IsTrue(enabled.get());
+  if (on <= 0) return on == 0;
+  const Ref logged(PyObject_CallMethod(log, "debug", "sO", "%s", plan));
+  return logged != nullptr;
+}
+
+bool Note(PlanNoteObject* self, PyObject* plan) {
+  if (self->number == 0 || t_latest.number != self->number || t_latest.plan != plan) {
+    if (PyObject_SetAttr(self->of_thread, g_plan, plan) < 0) return false;
+    t_latest = {self->number, plan};
+  }
+  return !MayLog(*self) || Log(self->log, plan);
+}
+
+PyObject* Call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  if (PyVectorcall_NARGS(flags) != 1 || names != nullptr)
+    return PyErr_Format(PyExc_TypeError, "a PlanNote takes a plan");
+  return Note(Self(self), arguments[0]) ? Py_NewRef(Py_None) : nullptr;
+}
+
+PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  PyObject* of_thread = nullptr;
+  PyObject* log = nullptr;
+  if (keywords != nullptr) return PyErr_Format(PyExc_TypeError, "PlanNote takes no keyword arguments");
+  if (!PyArg_ParseTuple(arguments, "OO:PlanNote", &of_thread, &log)) return nullptr;
+  PyObject* const self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Self(self)->call = Call;
+  const bool of_system_thread = std::strcmp(Py_TYPE(of_thread)->tp_name, "_thread._local") == 0;
+  Self(self)->number = of_system_thread ? ++g_last_number : 0;
+  Self(self)->of_thread = Py_NewRef(of_thread);
+  Self(self)->log = Py_NewRef(log);
+  Ref levels(PyObject_GetAttr(log, g_levels));
+  if (levels == nullptr) PyErr_Clear();
+  if (levels != nullptr && PyDict_CheckExact(levels.get())) Self(self)->levels = levels.release();
+  return self;
+}
+
+PyObject* LatestPlan(PyObject* self, void*) {
+  PyObject* const plan = PyObject_GetAttr(Self(self)->of_thread, g_plan);
+  if (plan != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return plan;
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+int Traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(Self(self)->of_thread);
+  Py_VISIT(Self(self)->log);
+  Py_VISIT(Self(self)->levels);
+  return 0;
+}
+
+void Dealloc(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(Self(self)->of_thread);
+  Py_CLEAR(Self(self)->log);
+  Py_CLEAR(Self(self)->levels);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef g_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanNoteObject, call), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef g_attributes[] = {
+    {"latest", LatestPlan, nullptr, "the calling thread's latest plan; None: it has none", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+template <class Function>
+void* Slot(Function function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+int AddPlanNoteType(PyObject* module) {
+  PyType_Slot slots[] = {
+      {Py_tp_new, Slot(New)},
+      {Py_tp_call, Slot(PyVectorcall_Call)},
+      {Py_tp_traverse, Slot(Traverse)},
+      {Py_tp_dealloc, Slot(Dealloc)},
+      {Py_tp_members, g_members},
+      {Py_tp_getset, g_attributes},
+      {0, nullptr},
+  };
+  PyType_Spec spec{"arraybridge._core.PlanNote", sizeof(PlanNoteObject), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+  constexpr long kDebug = 10;  // logging.DEBUG
+  g_plan = PyUnicode_InternFromString("plan");
+  g_levels = PyUnicode_InternFromString("_cache");
+  g_is_enabled = PyUnicode_InternFromString("isEnabledFor");
+  g_debug_level = PyLong_FromLong(kDebug);
+  if (PyErr_Occurred() != nullptr) return -1;
+  g_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return g_type == nullptr ? -1 : PyModule_AddObjectRef(module, "PlanNote", reinterpret_cast<PyObject*>(g_type));
+}
+
+bool NotePlan(PyObject* note, PyObject* plan) {
+  if (Py_TYPE(note) == g_type) return Note(Self(note), plan);
+  const Ref noted(PyObject_CallOneArg(note, plan));
+  return noted != nullptr;
+}
+
+}  // namespace arraybridge::python

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 #include "client/process/coarse_clock.h"
@@ -46,17 +47,23 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
   MutexLock lock(mutex_);
   Entry* best = nullptr;
   uint64_t best_gap = 0;
-  for (auto& [id, entry] : entries_) {
-    // Large and small ranges use separate arenas, because a small range would pin a large arena.
-    if (entry.arena->own || entry.arena->pinned != pinned || entry.large != (bytes >= large_) ||
-        !Same(entry.arena->device, device))
-      continue;
-    if (entry.arena->kind == HandleKind::kCudaIpc && entry.arena->continued != continued) continue;
+  const auto look_at = [&](Entry& entry) {
+    if (entry.arena->own || entry.arena->pinned != pinned || !Same(entry.arena->device, device)) return;
+    if (entry.arena->kind == HandleKind::kCudaIpc && entry.arena->continued != continued) return;
     const auto gap = entry.carver.BestGap(bytes);
-    if (!gap || (bytes >= large_ && *gap / 2 > bytes)) continue;
-    if (best != nullptr && *gap >= best_gap) continue;
+    if (!gap || (bytes >= large_ && *gap / 2 > bytes)) return;
+    if (best != nullptr && *gap >= best_gap) return;
     best = &entry;
     best_gap = *gap;
+  };
+  // Large and small ranges use separate arenas, because a small range would pin a large arena. A small range is carved
+  // at the same cost however many large ones there are.
+  if (bytes < large_) {
+    for (Entry* const entry : shared_) look_at(*entry);
+  } else {
+    for (auto& [id, entry] : entries_) {
+      if (entry.large) look_at(entry);
+    }
   }
   if (best == nullptr) return std::nullopt;
   return CarveFrom(*best, bytes, std::move(holders));
@@ -67,8 +74,22 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
   const uint64_t id = arena->id;
   const uint64_t size = arena->size;
   Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}, .spare = {}};
-  Entry& entry = entries_.insert_or_assign(id, std::move(fresh)).first->second;
+  if (const auto before = entries_.find(id); before != entries_.end()) {
+    Remove(before->second);
+    entries_.erase(before);
+  }
+  Entry& entry = entries_.emplace(id, std::move(fresh)).first->second;
+  if (!entry.large && !entry.arena->own) shared_.push_back(&entry);
+  by_address_.insert_or_assign(std::bit_cast<uintptr_t>(entry.arena->data()), &entry);
   return CarveFrom(entry, bytes, {.range = {}});
+}
+
+// The arena, whose entry the caller erases. Its address may be another arena's by now, if it was unmapped.
+std::shared_ptr<WrittenArena> WrittenArenas::Remove(Entry& entry) {
+  std::erase(shared_, &entry);
+  const auto at = by_address_.find(std::bit_cast<uintptr_t>(entry.arena->data()));
+  if (at != by_address_.end() && at->second == &entry) by_address_.erase(at);
+  return std::move(entry.arena);
 }
 
 WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Holders holders) {
@@ -90,9 +111,8 @@ uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own,
   if (own || bytes >= large_) return bytes;
   MutexLock lock(mutex_);
   uint64_t next = kFirstArena;
-  for (const auto& [id, entry] : entries_) {
-    const bool alike =
-        !entry.large && !entry.arena->own && entry.arena->pinned == pinned && Same(entry.arena->device, device);
+  for (const Entry* const entry : shared_) {
+    const bool alike = entry->arena->pinned == pinned && Same(entry->arena->device, device);
     if (alike && next < kLargestArena) next *= 2;
   }
   return std::max(next, bytes);
@@ -110,19 +130,17 @@ void WrittenArenas::Name(const Carving& carving, const std::shared_ptr<Placement
 std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, const void* data, uint64_t bytes) const {
   const auto address = std::bit_cast<uintptr_t>(data);
   MutexLock lock(mutex_);
-  for (const auto& [id, entry] : entries_) {
-    if (!Same(entry.arena->device, device)) continue;
-    const auto base = std::bit_cast<uintptr_t>(entry.arena->data());
-    if (address < base || address - base >= entry.arena->size) continue;
-    const uint64_t offset = address - base;
-    auto found = entry.ranges.upper_bound(offset);
-    if (found == entry.ranges.begin()) return nullptr;
-    --found;
-    const uint64_t inside = offset - found->first;
-    if (inside > found->second.size || bytes > found->second.size - inside) return nullptr;
-    return found->second.range.lock();
-  }
-  return nullptr;
+  const auto above = by_address_.upper_bound(address);
+  if (above == by_address_.begin()) return nullptr;
+  const auto& [base, entry] = *std::prev(above);
+  const uint64_t offset = address - base;
+  if (offset >= entry->arena->size || !Same(entry->arena->device, device)) return nullptr;
+  auto found = entry->ranges.upper_bound(offset);
+  if (found == entry->ranges.begin()) return nullptr;
+  --found;
+  const uint64_t inside = offset - found->first;
+  if (inside > found->second.size || bytes > found->second.size - inside) return nullptr;
+  return found->second.range.lock();
 }
 
 void WrittenArenas::DropLocal(uint64_t arena, uint64_t offset) {
@@ -188,7 +206,7 @@ void WrittenArenas::Forget(const WrittenArena& arena) {
   MutexLock lock(mutex_);
   const auto entry = entries_.find(arena.id);
   if (entry == entries_.end()) return;
-  dead = std::move(entry->second.arena);
+  dead = Remove(entry->second);
   entries_.erase(entry);
 }
 
@@ -205,7 +223,7 @@ std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
       ids.push_back(entry->first);
       // All users of the arena were given back after the device had finished, or have waited for their fence.
       if (entry->second.arena->is_mapped()) entry->second.arena->mapping().NoteIdle();
-      dead.push_back(std::move(entry->second.arena));
+      dead.push_back(Remove(entry->second));
       entry = entries_.erase(entry);
     }
   }

@@ -127,10 +127,13 @@ class WrittenArenas {
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Drop(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
+  std::shared_ptr<WrittenArena> Remove(Entry& entry) AB_REQUIRES(mutex_);
 
   const uint64_t large_;
   mutable Mutex mutex_;
-  std::map<uint64_t, Entry> entries_ AB_GUARDED_BY(mutex_);  // by arena id
+  std::map<uint64_t, Entry> entries_ AB_GUARDED_BY(mutex_);       // by arena id
+  std::vector<Entry*> shared_ AB_GUARDED_BY(mutex_);              // those that many small ranges share
+  std::map<uintptr_t, Entry*> by_address_ AB_GUARDED_BY(mutex_);  // of their first bytes
 };
 
 }  // namespace arraybridge

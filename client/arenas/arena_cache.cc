@@ -1,7 +1,6 @@
 #include "client/arenas/arena_cache.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "client/process/coarse_clock.h"
 
@@ -49,24 +48,17 @@ std::shared_ptr<ReadArena> ArenaCache::Find(uint64_t arena) {
   return found->second.arena;
 }
 
-std::optional<ArenaCache::Place> ArenaCache::FindAt(const void* data, uint64_t bytes) const {
-  const auto* const at = static_cast<const std::byte*>(data);
-  const MutexLock lock(mutex_);
-  for (const auto& [key, entry] : entries_) {
-    if (entry.arena->handle.kind != HandleKind::kMemfd) continue;
-    const auto offset = std::bit_cast<uintptr_t>(at) - std::bit_cast<uintptr_t>(entry.arena->shared->data());
-    const uint64_t size = entry.arena->handle.arena_size;
-    if (offset < size && bytes <= size - offset) return Place{entry.arena, offset, false};
-    if (const auto own = entry.arena->ranges.Find(at, bytes)) return Place{entry.arena, *own, true};
-  }
-  return std::nullopt;
-}
-
 std::shared_ptr<ReadArena> ArenaCache::Add(const std::shared_ptr<ReadArena>& arena) {
   const std::pair key{arena->handle.arena, arena->handle.generation};
   MutexLock lock(mutex_);
   const auto [entry, fresh] = entries_.try_emplace(key, Entry{.arena = arena, .used = {}});
-  if (fresh) bytes_ += arena->handle.arena_size;
+  if (fresh) {
+    bytes_ += arena->handle.arena_size;
+    if (arena->handle.kind == HandleKind::kMemfd) {
+      mapped_->Add(arena->shared->data(), {arena->handle.arena_size, arena, 0, false});
+      arena->ranges.FindIn(mapped_, arena);
+    }
+  }
   Touch(entry->second);
   return entry->second.arena;
 }
@@ -82,6 +74,7 @@ ArenaCache::Entries::iterator ArenaCache::Take(Entries::iterator entry, std::vec
   ids.push_back(entry->first.first);
   // All arrays that used the arena were given back after the device had finished.
   entry->second.arena->shared->NoteIdle();
+  if (entry->second.arena->handle.kind == HandleKind::kMemfd) mapped_->Remove(entry->second.arena->shared->data());
   dead.push_back(std::move(entry->second.arena));
   return entries_.erase(entry);
 }

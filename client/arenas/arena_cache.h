@@ -61,14 +61,9 @@ class ArenaCache {
   std::shared_ptr<ReadArena> Find(uint64_t arena, uint64_t generation);
   // Within one life of the broker an id identifies the arena.
   std::shared_ptr<ReadArena> Find(uint64_t arena);
-  // Where bytes of this process lie in broker memory.
-  struct Place {
-    std::shared_ptr<ReadArena> arena;
-    uint64_t offset = 0;
-    bool own = false;  // in a copy-on-write mapping, which may have been written
-  };
+  using Place = MappedRanges::Place;
   // The host memory of an arena that is mapped at [data, data + bytes); nothing: it is other memory.
-  std::optional<Place> FindAt(const void* data, uint64_t bytes) const;
+  std::optional<Place> FindAt(const void* data, uint64_t bytes) const { return mapped_->Find(data, bytes); }
   // Returns the arena to use: this one, or the same arena if another thread has mapped it meanwhile.
   std::shared_ptr<ReadArena> Add(const std::shared_ptr<ReadArena>& arena);
   // True if the cache exceeds its bounds and TakeIdle may help.
@@ -92,6 +87,7 @@ class ArenaCache {
                          std::vector<uint64_t>& ids) AB_REQUIRES(mutex_);
 
   const Bounds bounds_;
+  const std::shared_ptr<MappedRanges> mapped_ = std::make_shared<MappedRanges>();
   mutable Mutex mutex_;
   Entries entries_ AB_GUARDED_BY(mutex_);
   uint64_t bytes_ AB_GUARDED_BY(mutex_) = 0;

@@ -3,40 +3,47 @@
 #include "client/arenas/private_ranges.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
+#include <utility>
 
 #include "client/memory/host/pagemap.h"
 
 namespace arraybridge {
 
+void MappedRanges::Add(const std::byte* start, Range range) {
+  const MutexLock lock(mutex_);
+  ranges_.emplace(std::bit_cast<uintptr_t>(start), std::move(range));
+}
+
+void MappedRanges::Remove(const std::byte* start) {
+  const MutexLock lock(mutex_);
+  ranges_.erase(std::bit_cast<uintptr_t>(start));
+}
+
+std::optional<MappedRanges::Place> MappedRanges::Find(const void* data, uint64_t bytes) const {
+  const MutexLock lock(mutex_);
+  const auto after = ranges_.upper_bound(std::bit_cast<uintptr_t>(data));
+  if (after == ranges_.begin()) return std::nullopt;
+  const auto& [start, range] = *std::prev(after);
+  const uint64_t inside = std::bit_cast<uintptr_t>(data) - start;
+  if (inside > range.size || bytes > range.size - inside) return std::nullopt;
+  auto arena = range.arena.lock();
+  return arena == nullptr ? std::nullopt : std::optional(Place{std::move(arena), range.offset + inside, range.own});
+}
+
 PrivateMapping::PrivateMapping(PrivateRanges& of, uint64_t offset, std::unique_ptr<Mapping> mapping)
     : of_(of), offset_(offset), mapping_(std::move(mapping)) {
-  of_.Add(*this);
+  if (of_.mapped_) of_.mapped_->Add(data(), {size(), of_.arena_, offset, true});
 }
 
-// Before it is unmapped, because another thread may map the address then.
-PrivateMapping::~PrivateMapping() { of_.Remove(*this); }
-
-void PrivateRanges::Add(const PrivateMapping& mapping) {
-  const MutexLock lock(mutex_);
-  all_.emplace(mapping.data(), std::pair(mapping.offset(), mapping.size()));
-  any_.store(true, std::memory_order_relaxed);
+PrivateMapping::~PrivateMapping() {
+  if (of_.mapped_) of_.mapped_->Remove(data());
 }
 
-void PrivateRanges::Remove(const PrivateMapping& mapping) {
-  const MutexLock lock(mutex_);
-  all_.erase(mapping.data());
-}
-
-std::optional<uint64_t> PrivateRanges::Find(const std::byte* data, uint64_t bytes) const {
-  if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
-  const MutexLock lock(mutex_);
-  const auto after = all_.upper_bound(data);
-  if (after == all_.begin()) return std::nullopt;
-  const auto& [start, range] = *std::prev(after);
-  const auto inside = static_cast<uint64_t>(data - start);
-  if (inside > range.second || bytes > range.second - inside) return std::nullopt;
-  return range.first + inside;
+void PrivateRanges::FindIn(std::shared_ptr<MappedRanges> mapped, std::weak_ptr<ReadArena> arena) {
+  mapped_ = std::move(mapped);
+  arena_ = std::move(arena);
 }
 
 std::unique_ptr<PrivateMapping> PrivateRanges::Take(uint64_t offset, uint64_t size) {

@@ -104,6 +104,21 @@ TEST_F(ArenaCacheTest, FindsTheArenaInWhichBytesLie) {
   EXPECT_FALSE(cache.FindAt(start - 1, 1).has_value()) << "before it";
 }
 
+TEST_F(ArenaCacheTest, AnUnmappedArenaIsNotFound) {
+  ArenaCache cache({.arenas = 0, .bytes = UINT64_MAX});
+  auto arena = std::make_shared<ReadArena>();
+  arena->handle.kind = HandleKind::kMemfd;
+  arena->handle.arena_size = StaticMapping::kBytes;
+  arena->shared = std::make_unique<StaticMapping>();
+  const std::byte* const start = arena->shared->data();
+  cache.Add(arena);
+  std::weak_ptr<ReadArena> left = arena;
+  arena.reset();
+  cache.TakeIdle(kLongAgo);
+  EXPECT_TRUE(left.expired());
+  EXPECT_FALSE(cache.FindAt(start, 1).has_value());
+}
+
 TEST(LeasedRangesTest, FindsALeaseWhoseRangeContainsTheBytes) {
   LeasedRanges leases;
   leases.Add(0, 1024, 7);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "client/arenas/arena_cache.h"
 #include "client/memory/host/host_mapper.h"
 #include "client/memory/host/pagemap.h"
 #include "proto/boundary/unique_fd.h"
@@ -104,20 +105,42 @@ TEST_F(PrivateRangesTest, KeepsTheLatestFew) {
   for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kSize), nullptr) << i;
 }
 
-TEST_F(PrivateRangesTest, FindsAMappingAsLongAsItExists) {
+TEST_F(PrivateRangesTest, AMappingIsFoundAsLongAsItExists) {
+  const auto mapped = std::make_shared<MappedRanges>();
+  const auto arena = std::make_shared<ReadArena>();
+  ranges_.FindIn(mapped, arena);
+  const auto offset_of = [&](const std::byte* data, uint64_t bytes) -> std::optional<uint64_t> {
+    const auto place = mapped->Find(data, bytes);
+    if (!place) return std::nullopt;
+    EXPECT_EQ(place->arena, arena);
+    EXPECT_TRUE(place->own);
+    return place->offset;
+  };
   auto range = Map(256);
   const std::byte* const data = range->data();
-  EXPECT_EQ(ranges_.Find(data, kSize), 256u);
-  EXPECT_EQ(ranges_.Find(data + kSize - 1, 1), 256u + kSize - 1);
-  EXPECT_EQ(ranges_.Find(data, kSize + 1), std::nullopt);
-  EXPECT_EQ(ranges_.Find(data - 1, 1), std::nullopt);
-  EXPECT_EQ(ranges_.Find(data + kSize, 1), std::nullopt);
+  EXPECT_EQ(offset_of(data, kSize), 256u);
+  EXPECT_EQ(offset_of(data + kSize - 1, 1), 256u + kSize - 1);
+  EXPECT_EQ(offset_of(data, kSize + 1), std::nullopt);
+  EXPECT_EQ(offset_of(data - 1, 1), std::nullopt);
+  EXPECT_EQ(offset_of(data + kSize, 1), std::nullopt);
   const auto other = Map(kPage);
-  EXPECT_EQ(ranges_.Find(other->data() + 5, 3), kPage + 5);
-  EXPECT_EQ(ranges_.Find(data + 5, 3), 256u + 5);
+  EXPECT_EQ(offset_of(other->data() + 5, 3), kPage + 5);
+  EXPECT_EQ(offset_of(data + 5, 3), 256u + 5);
   range->data()[0] = std::byte{9};
   ranges_.GiveBack(std::move(range));
-  EXPECT_EQ(ranges_.Find(data, 1), std::nullopt) << "its address may be another's now";
+  EXPECT_EQ(offset_of(data, 1), std::nullopt) << "its address may be another's now";
+}
+
+TEST(MappedRangesTest, WhatLiesInAnArenaThatHasGoneIsNotFound) {
+  MappedRanges mapped;
+  auto arena = std::make_shared<ReadArena>();
+  std::byte bytes[4]{};
+  mapped.Add(bytes, {sizeof bytes, arena, 0, false});
+  EXPECT_TRUE(mapped.Find(bytes, 4).has_value());
+  arena.reset();
+  EXPECT_FALSE(mapped.Find(bytes, 4).has_value());
+  mapped.Remove(bytes);
+  EXPECT_FALSE(mapped.Find(bytes, 4).has_value());
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
   // Large and small ranges use separate arenas, because a small range would pin a large arena. A small range is carved
   // at the same cost however many large ones there are.
   if (bytes < large_) {
-    for (Entry* const entry : shared_) look_at(*entry);
+    for (Entry* const entry : of_small_) look_at(*entry);
   } else {
     for (auto& [id, entry] : entries_) {
       if (entry.large) look_at(entry);
@@ -79,17 +79,30 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
     entries_.erase(before);
   }
   Entry& entry = entries_.emplace(id, std::move(fresh)).first->second;
-  if (!entry.large && !entry.arena->own) shared_.push_back(&entry);
+  if (!entry.large && !entry.arena->own) of_small_.push_back(&entry);
   by_address_.insert_or_assign(std::bit_cast<uintptr_t>(entry.arena->data()), &entry);
   return CarveFrom(entry, bytes, {.range = {}});
 }
 
-// The arena, whose entry the caller erases. Its address may be another arena's by now, if it was unmapped.
-std::shared_ptr<WrittenArena> WrittenArenas::Remove(Entry& entry) {
-  std::erase(shared_, &entry);
+void WrittenArenas::RemoveAddress(const Entry& entry) {
   const auto at = by_address_.find(std::bit_cast<uintptr_t>(entry.arena->data()));
   if (at != by_address_.end() && at->second == &entry) by_address_.erase(at);
+}
+
+// The arena, whose entry the caller erases.
+std::shared_ptr<WrittenArena> WrittenArenas::Remove(Entry& entry) {
+  std::erase(of_small_, &entry);
+  RemoveAddress(entry);
   return std::move(entry.arena);
+}
+
+void WrittenArenas::Unmap(WrittenArena& arena) {
+  {
+    const MutexLock lock(mutex_);
+    const auto entry = entries_.find(arena.id);
+    if (entry != entries_.end() && entry->second.arena.get() == &arena) RemoveAddress(entry->second);
+  }
+  arena.Unmap();
 }
 
 WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Holders holders) {
@@ -111,7 +124,7 @@ uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own,
   if (own || bytes >= large_) return bytes;
   MutexLock lock(mutex_);
   uint64_t next = kFirstArena;
-  for (const Entry* const entry : shared_) {
+  for (const Entry* const entry : of_small_) {
     const bool alike = entry->arena->pinned == pinned && Same(entry->arena->device, device);
     if (alike && next < kLargestArena) next *= 2;
   }

@@ -97,6 +97,8 @@ class WrittenArenas {
   void DropBoth(uint64_t arena, uint64_t offset);
   // Frees the ranges that the broker has released. Invalid entries change nothing.
   void Return(std::span<const codec::Returned> returned);
+  // Before an arena is sealed: another one may be mapped at its address. REQUIRES: as for WrittenArena::Unmap.
+  void Unmap(WrittenArena& arena);
   // Removes a sealed arena, which is no longer writable.
   void Forget(const WrittenArena& arena);
 
@@ -127,12 +129,13 @@ class WrittenArenas {
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Drop(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
+  void RemoveAddress(const Entry& entry) AB_REQUIRES(mutex_);
   std::shared_ptr<WrittenArena> Remove(Entry& entry) AB_REQUIRES(mutex_);
 
   const uint64_t large_;
   mutable Mutex mutex_;
   std::map<uint64_t, Entry> entries_ AB_GUARDED_BY(mutex_);       // by arena id
-  std::vector<Entry*> shared_ AB_GUARDED_BY(mutex_);              // those that many small ranges share
+  std::vector<Entry*> of_small_ AB_GUARDED_BY(mutex_);            // those from which small ranges are carved
   std::map<uintptr_t, Entry*> by_address_ AB_GUARDED_BY(mutex_);  // of their first bytes
 };
 

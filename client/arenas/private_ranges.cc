@@ -13,7 +13,7 @@ namespace arraybridge {
 
 void MappedRanges::Add(const std::byte* start, Range range) {
   const MutexLock lock(mutex_);
-  ranges_.emplace(std::bit_cast<uintptr_t>(start), std::move(range));
+  ranges_.insert_or_assign(std::bit_cast<uintptr_t>(start), std::move(range));
 }
 
 void MappedRanges::Remove(const std::byte* start) {

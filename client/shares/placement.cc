@@ -189,7 +189,7 @@ Status UnmapForSealing(const Placement& placement) {
   if (!range->arena->own) return FailedPrecondition("only a placement with an arena of its own can be sealed");
   const auto own_claims = static_cast<long>(1 + placement.described().size());
   if (range.use_count() > own_claims) return FailedPrecondition("a view of the placement is still in use");
-  range->arena->Unmap();
+  range->releases->written().Unmap(*range->arena);
   return Ok();
 }
 

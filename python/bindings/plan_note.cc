@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "python/bindings/python_owner.h"
 
@@ -14,26 +15,20 @@ namespace {
 
 struct PlanNoteObject {
   PyObject_HEAD vectorcallfunc call;
-  uint64_t number;  // of this object; no other one of the process ever has it; 0: `of_thread` is gevent's, or another
   PyObject* of_thread;  // a threading.local; its attribute `plan` is the thread's latest plan
   PyObject* log;        // a logging.Logger
-  PyObject* levels;  // what its isEnabledFor has answered, by level, which it forgets when a level changes; may be null
+  PyObject* levels;     // what its isEnabledFor has answered, by level, until a level changes; null: it is asked
+  // The thread that called last, and its plan, which `of_thread` keeps. 0: unknown, or `of_thread` is of greenlets.
+  uint64_t thread;
+  PyObject* plan;
+  bool of_system_thread;
 };
-
-// The PlanNote that this thread called last, and the plan that its `of_thread` holds for this thread.
-struct Latest {
-  uint64_t number = 0;
-  PyObject* plan = nullptr;
-};
-thread_local Latest t_latest;
 
 // Set once, under the import lock; they live as long as the process.
 PyTypeObject* g_type = nullptr;
 PyObject* g_plan = nullptr;
-PyObject* g_levels = nullptr;
 PyObject* g_is_enabled = nullptr;
 PyObject* g_debug_level = nullptr;
-uint64_t g_last_number = 0;  // under the GIL
 
 PlanNoteObject* Self(PyObject* self) { return reinterpret_cast<PlanNoteObject*>(self); }
 
@@ -50,10 +45,13 @@ bool Log(PyObject* log, PyObject* plan) {
   return logged != nullptr;
 }
 
+// The fields are set first, because a plan that is dropped may run any code.
 bool Note(PlanNoteObject* self, PyObject* plan) {
-  if (self->number == 0 || t_latest.number != self->number || t_latest.plan != plan) {
-    if (PyObject_SetAttr(self->of_thread, g_plan, plan) < 0) return false;
-    t_latest = {self->number, plan};
+  const uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
+  if (self->thread != thread || self->plan != plan) {
+    self->thread = self->of_system_thread ? thread : 0;
+    self->plan = plan;
+    if (PyObject_SetAttr(self->of_thread, g_plan, plan) < 0) return self->thread = 0, false;
   }
   return !MayLog(*self) || Log(self->log, plan);
 }
@@ -64,6 +62,16 @@ PyObject* Call(PyObject* self, PyObject* const* arguments, size_t flags, PyObjec
   return Note(Self(self), arguments[0]) ? Py_NewRef(Py_None) : nullptr;
 }
 
+// A Logger remembers what isEnabledFor has answered. Null: it is of another class, which may answer as it likes.
+Ref LevelsOf(PyObject* log) {
+  const Ref logging(PyImport_ImportModule("logging"));
+  const Ref logger(logging == nullptr ? nullptr : PyObject_GetAttrString(logging.get(), "Logger"));
+  const bool is_plain = reinterpret_cast<PyObject*>(Py_TYPE(log)) == logger.get();
+  Ref levels(is_plain ? PyObject_GetAttrString(log, "_cache") : nullptr);
+  PyErr_Clear();
+  return levels != nullptr && PyDict_CheckExact(levels.get()) ? std::move(levels) : nullptr;
+}
+
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   PyObject* of_thread = nullptr;
   PyObject* log = nullptr;
@@ -72,13 +80,10 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   PyObject* const self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
   Self(self)->call = Call;
-  const bool of_system_thread = std::strcmp(Py_TYPE(of_thread)->tp_name, "_thread._local") == 0;
-  Self(self)->number = of_system_thread ? ++g_last_number : 0;
+  Self(self)->of_system_thread = std::strcmp(Py_TYPE(of_thread)->tp_name, "_thread._local") == 0;
   Self(self)->of_thread = Py_NewRef(of_thread);
   Self(self)->log = Py_NewRef(log);
-  Ref levels(PyObject_GetAttr(log, g_levels));
-  if (levels == nullptr) PyErr_Clear();
-  if (levels != nullptr && PyDict_CheckExact(levels.get())) Self(self)->levels = levels.release();
+  Self(self)->levels = LevelsOf(log).release();
   return self;
 }
 
@@ -138,7 +143,6 @@ int AddPlanNoteType(PyObject* module) {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
   constexpr long kDebug = 10;  // logging.DEBUG
   g_plan = PyUnicode_InternFromString("plan");
-  g_levels = PyUnicode_InternFromString("_cache");
   g_is_enabled = PyUnicode_InternFromString("isEnabledFor");
   g_debug_level = PyLong_FromLong(kDebug);
   if (PyErr_Occurred() != nullptr) return -1;
@@ -148,8 +152,8 @@ int AddPlanNoteType(PyObject* module) {
 
 bool NotePlan(PyObject* note, PyObject* plan) {
   if (Py_TYPE(note) == g_type) return Note(Self(note), plan);
-  const Ref noted(PyObject_CallOneArg(note, plan));
-  return noted != nullptr;
+  PyErr_Format(PyExc_TypeError, "expected a PlanNote, not %.100s", Py_TYPE(note)->tp_name);
+  return false;
 }
 
 }  // namespace arraybridge::python

@@ -9,7 +9,7 @@ namespace arraybridge::python {
 // Adds the type to the module, once per process. -1 with a Python error.
 int AddPlanNoteType(PyObject* module);
 
-// Calls a PlanNote, or any other callable, with a plan. False with a Python error.
+// Calls a PlanNote with a plan. False with a Python error.
 bool NotePlan(PyObject* note, PyObject* plan);
 
 }  // namespace arraybridge::python

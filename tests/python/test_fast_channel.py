@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import logging
 import math
@@ -338,6 +339,45 @@ def test_plans_are_logged_from_the_moment_that_the_level_says_so(ends, entered, 
     assert entered == []
 
 
+def test_a_thread_that_is_not_pythons_has_its_plan_at_each_entry():
+    """Each entry from such a thread gets a thread state of its own, and with it empty locals."""
+    note = _core.PlanNote(threading.local(), logging.getLogger("arraybridge"))
+    plan, seen = object(), []
+    libc = ctypes.CDLL(None)
+    key, thread = ctypes.c_uint(), ctypes.c_ulong()
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def at_its_end(_: int) -> None:
+        note(plan)
+        seen.append(note.latest)
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    def in_it(_: int) -> None:
+        note(plan)
+        seen.append(note.latest)
+        libc.pthread_setspecific(key, ctypes.c_void_p(1))
+
+    assert libc.pthread_key_create(ctypes.byref(key), at_its_end) == 0
+    assert libc.pthread_create(ctypes.byref(thread), None, in_it, None) == 0
+    libc.pthread_join(thread, None)
+    assert seen == [plan, plan]
+
+
+def test_a_plan_that_notes_another_when_it_is_dropped_does_not_confuse():
+    note = _core.PlanNote(threading.local(), logging.getLogger("arraybridge"))
+    first, second = object(), object()
+
+    class Dropped:
+        def __del__(self) -> None:
+            note(second)
+
+    note(Dropped())
+    note(first)
+    assert note.latest is second
+    note(first)
+    assert note.latest is first
+
+
 def test_a_note_sets_the_attribute_of_another_kind_of_local_each_time():
     local: Any = type("Local", (), {})()  # of greenlets, for example, several of which share a thread
     note = _core.PlanNote(local, logging.getLogger("arraybridge"))
@@ -348,7 +388,27 @@ def test_a_note_sets_the_attribute_of_another_kind_of_local_each_time():
     assert note.latest is plan
 
 
-def test_a_log_that_remembers_no_levels_is_asked_each_time():
+def test_a_logger_of_a_class_of_its_own_is_asked_each_time():
+    class Verbose(logging.Logger):
+        verbose = False
+
+        def isEnabledFor(self, level: int) -> bool:
+            return super().isEnabledFor(level) or self.verbose
+
+    log = Verbose("verbose")
+    log.setLevel(logging.INFO)
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    log.addHandler(handler)
+    note = _core.PlanNote(threading.local(), log)
+    note("a")
+    log.verbose = True
+    note("a")
+    assert [record.args for record in records] == [("a",)]
+
+
+def test_a_log_that_is_no_logger_is_asked_each_time():
     class Log:
         said: list[Any] = []
         level = 30

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <set>
 
 #include "tests/unit/client/static_mapping.h"
@@ -104,19 +105,23 @@ TEST_F(ArenaCacheTest, FindsTheArenaInWhichBytesLie) {
   EXPECT_FALSE(cache.FindAt(start - 1, 1).has_value()) << "before it";
 }
 
-TEST_F(ArenaCacheTest, AnUnmappedArenaIsNotFound) {
+TEST_F(ArenaCacheTest, AnotherArenaCanBeMappedWhereOneWasUnmapped) {
   ArenaCache cache({.arenas = 0, .bytes = UINT64_MAX});
-  auto arena = std::make_shared<ReadArena>();
-  arena->handle.kind = HandleKind::kMemfd;
-  arena->handle.arena_size = StaticMapping::kBytes;
-  arena->shared = std::make_unique<StaticMapping>();
-  const std::byte* const start = arena->shared->data();
-  cache.Add(arena);
-  std::weak_ptr<ReadArena> left = arena;
-  arena.reset();
-  cache.TakeIdle(kLongAgo);
-  EXPECT_TRUE(left.expired());
-  EXPECT_FALSE(cache.FindAt(start, 1).has_value());
+  std::array<std::byte, 1024> memory{};
+  const auto add = [&](uint64_t id, uint64_t at, uint64_t size) {
+    const auto arena = std::make_shared<ReadArena>();
+    arena->handle.arena = id;
+    arena->handle.kind = HandleKind::kMemfd;
+    arena->handle.arena_size = size;
+    arena->shared = std::make_unique<MappingAt>(&memory[at], size);
+    return cache.Add(arena);
+  };
+  add(1, 512, 512);
+  EXPECT_EQ(cache.FindAt(&memory[600], 1)->arena->handle.arena, 1u);
+  EXPECT_THAT(cache.TakeIdle(kLongAgo), ElementsAre(1));
+  EXPECT_FALSE(cache.FindAt(&memory[600], 1).has_value());
+  const auto next = add(2, 0, 1024);
+  EXPECT_EQ(cache.FindAt(&memory[600], 424)->arena, next);
 }
 
 TEST(LeasedRangesTest, FindsALeaseWhoseRangeContainsTheBytes) {

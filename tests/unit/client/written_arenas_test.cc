@@ -7,27 +7,13 @@
 #include <vector>
 
 #include "client/arenas/placement_range.h"
+#include "tests/unit/client/static_mapping.h"
 
 namespace arraybridge {
 namespace {
 
 constexpr uint64_t kLarge = 16 * 1024;
 constexpr uint64_t kGranule = 256;
-
-// Its bytes are `data`, as if the kernel had mapped them there.
-class At final : public Mapping {
- public:
-  At(std::byte* data, uint64_t size) : data_(data), size_(size) {}
-  std::byte* data() const override { return data_; }
-  uint64_t size() const override { return size_; }
-  Status CopyFrom(const View&, uint64_t) override { return Unimplemented("nobody copies"); }
-  std::shared_ptr<DeviceEvent> Now() override { return nullptr; }
-  void Detach() noexcept override {}
-
- private:
-  std::byte* const data_;
-  const uint64_t size_;
-};
 
 class WrittenArenasTest : public ::testing::Test {
  protected:
@@ -37,7 +23,7 @@ class WrittenArenasTest : public ::testing::Test {
     Handle handle;
     handle.arena = id;
     handle.arena_size = size;
-    return std::make_shared<WrittenArena>(handle, std::make_unique<At>(data, size), own);
+    return std::make_shared<WrittenArena>(handle, std::make_unique<MappingAt>(data, size), own);
   }
   std::shared_ptr<Placement::Range> Named(const WrittenArenas::Carving& carving) {
     auto range = std::make_shared<Placement::Range>(nullptr, carving.arena, carving.offset, kGranule);
@@ -68,12 +54,18 @@ TEST_F(WrittenArenasTest, FindsTheRangeAmongManyArenas) {
 }
 
 TEST_F(WrittenArenasTest, AnAddressThatWasUnmappedIsTheNextArenas) {
-  const auto sealed = Arena(1, memory_.data(), true);
+  const auto sealed = Arena(1, &memory_[kGranule], true);
   const auto before = Named(arenas_.Add(sealed, kGranule));
-  sealed->Unmap();
+  EXPECT_EQ(Find(&memory_[kGranule]), before);
+  arenas_.Unmap(*sealed);
+  EXPECT_EQ(Find(&memory_[kGranule]), nullptr);
   const auto after = Named(arenas_.Add(Arena(2, memory_.data()), kGranule));
+  const auto inside = Named(*arenas_.Carve({}, kGranule));
   EXPECT_EQ(Find(memory_.data()), after);
+  EXPECT_EQ(Find(&memory_[kGranule]), inside);
   arenas_.Forget(*sealed);
+  EXPECT_EQ(Find(&memory_[kGranule]), inside);
+  arenas_.DropLocal(*inside->arena, inside->offset);
   EXPECT_EQ(Find(memory_.data()), after);
   arenas_.DropLocal(*after->arena, after->offset);
   EXPECT_EQ(arenas_.TakeEmpty(WrittenArenas::Instant::max()), std::vector<uint64_t>{2});

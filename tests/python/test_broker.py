@@ -375,7 +375,7 @@ def test_a_share_can_be_put_again_and_converted(broker):
 
 
 def test_out_of_memory_names_the_quota(broker, address):
-    with arraybridge.Broker(address, namespace=broker.namespace, start="never", timeout_s=0.1) as hasty:
+    with arraybridge.Broker(address, namespace=broker.namespace, start="never", timeout_s=3) as hasty:
         with pytest.raises(OutOfMemory):
             hasty.empty((1 << 50,), "uint8")
 

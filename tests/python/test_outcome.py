@@ -90,8 +90,8 @@ def daemon(tmp_path: Path) -> Iterator[Stopped]:
 
 @pytest.fixture
 def broker(daemon: Stopped) -> Iterator[arraybridge.Broker]:
-    """Its calls may take 0.3 s; it has memory, and a session queue."""
-    with arraybridge.Broker(daemon.directory, start="never", timeout_s=0.3) as made:
+    """Its calls may take 1 s; it has memory, and a session queue."""
+    with arraybridge.Broker(daemon.directory, start="never", timeout_s=1) as made:
         made.put(np.zeros(3), "first")
         for _ in range(30):
             made.list()
@@ -138,7 +138,7 @@ def test_an_outcome_that_is_not_known_yet_is_asked_for_again(broker, daemon):
 def test_an_answer_that_comes_too_late_is_the_outcome(daemon, tmp_path):
     """The daemon publishes just in time, and its answer comes when its caller has gone: nothing of it is lost."""
     with Relay(tmp_path / "relay", daemon.directory) as relay:
-        with arraybridge.Broker(relay.address, start="never", timeout_s=0.3) as broker:
+        with arraybridge.Broker(relay.address, start="never", timeout_s=1) as broker:
             broker.put(np.zeros(3), "first")
             relay.holds_answers = True
             with pytest.raises(BrokerTimeout) as error:

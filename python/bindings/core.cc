@@ -356,7 +356,7 @@ class ChannelEnd {
   bool Put(Core& core, const py::sequence& arrays, const std::string& structure, const std::string& metadata,
            std::optional<double> timeout_s, bool waits) {
     const std::vector<View> views = ViewsOf(arrays);
-    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
+    Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
     return Ask([&] { return SendArrays(core.broker(), channel_, views, options); });
   }
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {

@@ -146,11 +146,6 @@ PyGetSetDef g_properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-template <class Function>
-void* Slot(Function function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 int AddFastMethodType(PyObject* module) {

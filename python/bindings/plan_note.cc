@@ -122,11 +122,6 @@ PyGetSetDef g_attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-template <class Function>
-void* Slot(Function function) {
-  return reinterpret_cast<void*>(function);
-}
-
 }  // namespace
 
 int AddPlanNoteType(PyObject* module) {

@@ -60,26 +60,20 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
   return PutArrays{*std::move(share), false};
 }
 
-Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views,
-                        const Channel::SendOptions& asked) {
+Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions& options) {
   std::optional<steady_clock::time_point> until;
-  if (asked.timeout) until = steady_clock::now() + *asked.timeout;
-  std::optional<Channel::SendOptions> left;  // with the time that is left
+  if (options.timeout) until = steady_clock::now() + *options.timeout;
   for (bool copies = false;;) {
-    const Channel::SendOptions& options = left ? *left : asked;
     auto placed = copies ? std::nullopt : broker.PlacementOf(views);
     const bool there = placed.has_value();
     const auto placement = there ? *std::move(placed) : Place(broker, views, options);
     const auto now = until ? steady_clock::now() : steady_clock::time_point();
     // A placement waits for memory as long as the Broker's timeout, and then this waits on.
     const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
-    if (until) {
-      if (!left) left = asked;
-      left->timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
-    }
+    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
     if (again && !Interrupted()) continue;
     if (!placement.ok()) return placement.status();
-    const Status sent = channel.Send(*placement, left ? *left : asked);
+    const Status sent = channel.Send(*placement, options);
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.
     copies = there && (sent.reason() == "PLACEMENT_PUBLISHED" || sent.reason() == "NOT_FORWARDED");

@@ -28,8 +28,8 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
                                 const PutOptions& options);
 
 // Sends the arrays; copies them unless they were born in broker memory, or lie in one share. Waits for memory as long
-// as for room in the queue. True: they lay in one placement of this connection.
-Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views,
-                        const Channel::SendOptions& options);
+// as for room in the queue. True: they lay in one placement of this connection. The timeout
+// of `options` becomes the time that is left.
+Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions& options);
 
 }  // namespace arraybridge::python

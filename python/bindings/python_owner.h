@@ -1,5 +1,6 @@
-// Owners of Python objects for Views, and a guard for C callbacks that call C++. A View may be destroyed on any thread,
-// without the GIL, and after the interpreter has ended: the owners here take the GIL themselves, or leak the object.
+// Owners of Python objects for Views, and what raw C types need: a guard for callbacks that call C++, and their slots.
+// A View may be destroyed on any thread, without the GIL, and after the interpreter has ended: the owners here take the
+// GIL themselves, or leak the object.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -51,6 +52,12 @@ Answer Guarded(Answer failed, Call call) noexcept {
     Park();
   }
   return failed;
+}
+
+// A function in a PyType_Slot.
+template <class Function>
+void* Slot(Function function) {
+  return reinterpret_cast<void*>(function);
 }
 
 // Raises the class that DLPack and the buffer protocol expect. Returns nullptr.

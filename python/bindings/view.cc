@@ -273,11 +273,6 @@ PyMemberDef g_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-template <class Function>
-void* Slot(Function function) {
-  return reinterpret_cast<void*>(function);
-}
-
 // The table as a capsule, and as the int of DLPack 1.2.
 int AddExchangeTable(PyObject* type) {
   void* table = const_cast<void*>(ExchangeTable());

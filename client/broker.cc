@@ -34,8 +34,6 @@ uint64_t FenceTimeoutOf(milliseconds timeout) {
   return wait >= kFenceWait ? 0 : static_cast<uint64_t>(std::max<int64_t>(wait.count(), 1));
 }
 
-bool IsOnHost(const View& view) { return view.device.type == kDeviceCpu; }
-
 // Ids start again with each life of the broker, so an id of another life would refer to a different share.
 Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
   for (const ShareRef& ref : refs) {
@@ -170,7 +168,7 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
   // into a share that is never published.
   AB_RETURN_IF_ERROR(CheckProducersNotCaptured(sources));
   WrittenArena& arena = *placement->range()->arena;
-  const bool upload = arena.device.type == kDeviceCuda && std::all_of(sources.begin(), sources.end(), IsOnHost);
+  const bool upload = arena.device.type == kDeviceCuda && AllOnHost(sources);
   if (upload) {
     AB_RETURN_IF_ERROR(CopyToGpus(sources, placement->described()));
     return placement;

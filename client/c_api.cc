@@ -169,12 +169,8 @@ Status ForEach(const Struct* first, size_t count, const char* what, Take take) {
   return Ok();
 }
 
-// The content's arrays in broker memory: copied there, or born there.
-Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_content& content) {
-  if (content.array != nullptr) {
-    if (content.array->placement) return *content.array->placement;
-    return InvalidArgument("content.array is not of ab_empty: pass its views");
-  }
+// The arrays of a content that names none of ab_empty.
+Result<std::vector<View>> ViewsOf(const ab_content& content) {
   std::vector<View> views;
   AB_RETURN_IF_ERROR(ForEach(content.views, content.count, "content.views", [&](const ab_view* given) -> Status {
     auto view = ViewOf(given);
@@ -183,7 +179,18 @@ Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_cont
     return Ok();
   }));
   if (views.empty()) return InvalidArgument("content has no arrays");
-  return broker.Place(views);
+  return views;
+}
+
+// The content's arrays in broker memory: copied there, or born there.
+Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_content& content) {
+  if (content.array != nullptr) {
+    if (content.array->placement) return *content.array->placement;
+    return InvalidArgument("content.array is not of ab_empty: pass its views");
+  }
+  const auto views = ViewsOf(content);
+  if (!views.ok()) return views.status();
+  return broker.Place(*views);
 }
 
 Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, int64_t wait_ms) {
@@ -458,12 +465,17 @@ ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_
   return Guarded([&]() -> Status {
     const auto known = Known(content, kContentBytesMin, "content");
     if (!known.ok()) return known.status();
+    const arraybridge::Channel::SendOptions options{.structure = BytesOf(known->structure, known->structure_bytes),
+                                                    .metadata = BytesOf(known->metadata, known->metadata_bytes),
+                                                    .timeout = TimeoutOf(timeout_ms),
+                                                    .on_peer_death = channel->on_peer_death};
+    if (known->array == nullptr) {
+      const auto views = ViewsOf(*known);
+      if (views.ok() && channel->channel.TrySend(*views, options)) return Ok();
+    }
     const auto placed = Placed(channel->broker, *known);
     if (!placed.ok()) return placed.status();
-    return channel->channel.Send(*placed, {.structure = BytesOf(known->structure, known->structure_bytes),
-                                           .metadata = BytesOf(known->metadata, known->metadata_bytes),
-                                           .timeout = TimeoutOf(timeout_ms),
-                                           .on_peer_death = channel->on_peer_death});
+    return channel->channel.Send(*placed, options);
   });
 }
 

@@ -80,6 +80,7 @@ WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, u
   }
   Entry& entry = entries_.emplace(id, std::move(fresh)).first->second;
   if (!entry.large && !entry.arena->own) of_small_.push_back(&entry);
+  span_.Note(entry.arena->data(), size);
   by_address_.insert_or_assign(std::bit_cast<uintptr_t>(entry.arena->data()), &entry);
   return CarveFrom(entry, bytes, {.range = {}});
 }
@@ -141,6 +142,7 @@ void WrittenArenas::Name(const Carving& carving, const std::shared_ptr<Placement
 }
 
 std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, const void* data, uint64_t bytes) const {
+  if (!span_.MayContain(data)) return nullptr;
   const auto address = std::bit_cast<uintptr_t>(data);
   MutexLock lock(mutex_);
   const auto above = by_address_.upper_bound(address);

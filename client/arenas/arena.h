@@ -14,6 +14,7 @@
 
 #include <arraybridge/array.h>
 
+#include "client/arenas/address_span.h"
 #include "client/arenas/carver.h"
 #include "client/memory/memory_mapper.h"
 #include "client/process/fork_guard.h"
@@ -134,6 +135,7 @@ class WrittenArenas {
 
   const uint64_t large_;
   mutable Mutex mutex_;
+  AddressSpan span_;                                              // written under `mutex_`
   std::map<uint64_t, Entry> entries_ AB_GUARDED_BY(mutex_);       // by arena id
   std::vector<Entry*> of_small_ AB_GUARDED_BY(mutex_);            // those from which small ranges are carved
   std::map<uintptr_t, Entry*> by_address_ AB_GUARDED_BY(mutex_);  // of their first bytes

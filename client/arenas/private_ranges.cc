@@ -13,6 +13,7 @@ namespace arraybridge {
 
 void MappedRanges::Add(const std::byte* start, Range range) {
   const MutexLock lock(mutex_);
+  span_.Note(start, range.size);
   ranges_.insert_or_assign(std::bit_cast<uintptr_t>(start), std::move(range));
 }
 
@@ -22,6 +23,7 @@ void MappedRanges::Remove(const std::byte* start) {
 }
 
 std::optional<MappedRanges::Place> MappedRanges::Find(const void* data, uint64_t bytes) const {
+  if (!span_.MayContain(data)) return std::nullopt;
   const MutexLock lock(mutex_);
   const auto after = ranges_.upper_bound(std::bit_cast<uintptr_t>(data));
   if (after == ranges_.begin()) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "client/arenas/address_span.h"
 #include "client/memory/memory_mapper.h"
 #include "proto/boundary/mutex.h"
 
@@ -39,6 +40,7 @@ class MappedRanges {
 
  private:
   mutable Mutex mutex_;
+  AddressSpan span_;                                         // written under `mutex_`
   std::map<uintptr_t, Range> ranges_ AB_GUARDED_BY(mutex_);  // by their first bytes
 };
 

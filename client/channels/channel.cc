@@ -218,7 +218,11 @@ const std::string& Channel::name() const { return end_->name(); }
 uint64_t Channel::capacity() const { return end_->capacity(); }
 ChannelMode Channel::mode() const { return end_->mode(); }
 Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
+bool Channel::TrySend(std::span<const View> sources, const SendOptions& options) {
+  return end_->TrySend(sources, options);
+}
 Result<Acquired> Channel::Receive(const ReceiveOptions& options) { return end_->Receive(options); }
+std::optional<Result<Acquired>> Channel::TryReceive(MapMode mode) { return end_->TryReceive(mode); }
 Status Channel::Close() { return end_->Close(true); }
 Status Channel::Abandon() { return end_->Close(false); }
 

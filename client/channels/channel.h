@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "client/direct_channels/direct_pages.h"
 #include "client/direct_channels/direct_producer.h"
 #include "client/session/session.h"
+#include "client/shares/placement.h"
 #include "client/wire/codec.h"
 #include "proto/boundary/mutex.h"
 
@@ -34,7 +36,9 @@ class Channel::End : public std::enable_shared_from_this<End> {
   ChannelMode mode() const { return mode_; }
 
   Status Send(const Placement& placement, const SendOptions& options);
+  bool TrySend(std::span<const View> sources, const SendOptions& options);
   Result<Acquired> Receive(const ReceiveOptions& options);
+  std::optional<Result<Acquired>> TryReceive(MapMode mode);
   Status Close(bool complete);
 
   // Abandons an end that no Channel has. `deadline`: as for Lifeline::Post.
@@ -76,10 +80,16 @@ class Channel::End : public std::enable_shared_from_this<End> {
     std::string metadata;
     std::string encoded;
   };
-  // `last`, the one that was sent last, if it describes this share, too: senders mostly repeat themselves. Null: it is
-  // too long for an entry.
-  std::shared_ptr<const Described> DescriptionOf(const Placement& placement, const SendOptions& options,
-                                                 std::shared_ptr<const Described> last) AB_EXCLUDES(mutex_);
+  // `last`, the one that was sent last, if it describes these arrays, too: senders mostly repeat themselves. Null: it
+  // is too long for an entry, or the broker would refuse it.
+  std::shared_ptr<const Described> DescriptionOf(std::span<const View> arrays, Offsets offsets,
+                                                 const SendOptions& options, std::shared_ptr<const Described> last)
+      AB_EXCLUDES(mutex_);
+  struct Sending {
+    std::shared_ptr<DirectProducer> producer;  // open; null: none is
+    std::shared_ptr<const Described> described;
+  };
+  Sending FindSending() AB_EXCLUDES(mutex_);
   DirectWait WaitOf(const Until& until) const;
   // Nothing: the share goes, or comes, by a call.
   std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
@@ -88,6 +98,10 @@ class Channel::End : public std::enable_shared_from_this<End> {
   // `received`: shares by calls, when there was no other to take.
   std::optional<Result<Acquired>> ReceiveDirect(const std::shared_ptr<DirectConsumer>& consumer, uint64_t received,
                                                 const ReceiveOptions& options, const Until& until);
+  // Takes the next entry. Nothing: `outcome` says why, and of kLacksArena `entry` is the one that was not taken.
+  std::optional<Result<Acquired>> TakeDirect(const std::shared_ptr<DirectConsumer>& consumer, uint64_t received,
+                                             MapMode mode, direct_channel::Entry* entry,
+                                             DirectConsumer::Outcome* outcome);
   // The broker says that shares come by the direct channel, and has no share left of those that it had counted to come
   // by calls.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);

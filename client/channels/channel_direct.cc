@@ -8,6 +8,8 @@
 #include "client/channels/channel.h"
 #include "client/shares/acquire.h"
 #include "client/shares/placement.h"
+#include "client/shares/publish_limits.h"
+#include "client/shares/put.h"
 
 namespace arraybridge {
 namespace {
@@ -89,68 +91,96 @@ DirectWait Channel::End::WaitOf(const Until& until) const {
   return {session_->lifeline(), until, options_.spin, options_.interrupted};
 }
 
-std::shared_ptr<const Channel::End::Described> Channel::End::DescriptionOf(const Placement& placement,
-                                                                           const SendOptions& options,
+std::shared_ptr<const Channel::End::Described> Channel::End::DescriptionOf(std::span<const View> arrays,
+                                                                           Offsets offsets, const SendOptions& options,
                                                                            std::shared_ptr<const Described> last) {
-  const std::byte* const start = placement.range()->data();
-  const auto same = [start](const codec::PublishedArray& array, const View& view) {
-    return IsSpecOf(array, view, start);
+  const auto same = [each = offsets](const codec::PublishedArray& before, const View& array) mutable {
+    return IsSpecOf(before, array, each.Of(array));
   };
   if (last && last->structure == options.structure && last->metadata == options.metadata &&
-      std::ranges::equal(last->arrays, placement.described(), same)) {
+      std::equal(last->arrays.begin(), last->arrays.end(), arrays.begin(), arrays.end(), same)) {
     return last;
   }
-  std::vector<codec::PublishedArray> arrays;
-  arrays.reserve(placement.described().size());
-  for (const View& view : placement.described()) arrays.push_back(SpecOf(view, start));
-  std::string encoded = codec::EncodeDescription(arrays, options.structure, options.metadata);
+  // A share that the broker would refuse goes by a call, so that the broker refuses it.
+  const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
+  if (!CheckPublish(session_->server().limits.share, options_.ns, arrays, said).ok()) return nullptr;
+  auto specs = SpecsOf(arrays, offsets);
+  std::string encoded = codec::EncodeDescription(specs, options.structure, options.metadata);
   if (encoded.size() > direct_channel::Format::kDescriptionBytesMax) return nullptr;
   auto described = std::make_shared<const Described>(
-      Described{std::move(arrays), options.structure, options.metadata, std::move(encoded)});
+      Described{std::move(specs), options.structure, options.metadata, std::move(encoded)});
   const MutexLock lock(mutex_);
   return described_ = std::move(described);
 }
 
-std::optional<Status> Channel::End::SendDirect(const Placement& placement, const SendOptions& options,
-                                               const Until& until) {
-  std::shared_ptr<DirectProducer> known;
-  std::shared_ptr<const Described> last;
+Channel::End::Sending Channel::End::FindSending() {
+  Sending found;
   {
     const MutexLock lock(mutex_);
-    known = producer_;
-    last = described_;
+    found = {producer_, described_};
   }
-  const auto producer = Standing(std::move(known));
-  if (!producer || !producer->opened()) return PrefetchDirect(), std::nullopt;
+  found.producer = Standing(std::move(found.producer));
+  const bool usable = found.producer && found.producer->opened() && session_->lifeline().alive();
+  return usable ? std::move(found) : Sending();
+}
+
+std::optional<Status> Channel::End::SendDirect(const Placement& placement, const SendOptions& options,
+                                               const Until& until) {
+  Sending sending = FindSending();
+  if (!sending.producer) return PrefetchDirect(), std::nullopt;
   const auto& range = placement.range();
-  if (!MayTravelDirect(*range) || !session_->lifeline().alive()) return std::nullopt;
-  const auto described = DescriptionOf(placement, options, std::move(last));
+  if (!MayTravelDirect(*range)) return std::nullopt;
+  const auto described =
+      DescriptionOf(placement.described(), Offsets(range->data()), options, std::move(sending.described));
   if (!described) return std::nullopt;
-  // A share that the broker would refuse goes by a call, so that the broker refuses it.
-  const ShareLimits& limits = session_->server().limits.share;
-  if (options.structure.size() > limits.structure_bytes_max || options.metadata.size() > limits.metadata_bytes_max) {
-    return std::nullopt;
-  }
   if (!KnownToBeMapped(*session_, *range->arena, options_.timeout)) return std::nullopt;
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  auto sent = PutDirect(*producer, placement, described->encoded, until);
+  auto sent = PutDirect(*sending.producer, placement, described->encoded, until);
   if (!sent || !sent->ok()) range->published.store(false);
   return sent;
+}
+
+// Looks for room first, so that nothing is copied in vain.
+bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& options) {
+  if (!CheckHere().ok()) return false;
+  Sending sending = FindSending();
+  if (!sending.producer || !sending.producer->MayHaveRoom()) return false;
+  const auto size = RoomOfAll(sources);
+  if (!size.ok() || !AllOnHost(sources)) return false;
+  const auto lies_here = [this](const View& source) {
+    return session_->written().Find(source.device, source.data, 1) || session_->read().FindAt(source.data, 1);
+  };
+  if (std::ranges::any_of(sources, lies_here)) return false;
+  const auto described = DescriptionOf(sources, Offsets(nullptr), options, std::move(sending.described));
+  if (!described) return false;
+  session_->PollDirectChannels();
+  const auto carving = session_->written().CarveForBroker(Device{}, *size);
+  if (!carving) return false;
+  Unpublished range(*session_, *carving);
+  if (!carving->arena->published_of.load(std::memory_order_relaxed)) return false;
+  CopyAll(sources, carving->arena->data() + carving->offset);
+  const auto outcome = sending.producer->Put(*carving, *size, described->encoded);
+  if (outcome == DirectProducer::Outcome::kSent || outcome == DirectProducer::Outcome::kLost) range.Keep();
+  if (outcome == DirectProducer::Outcome::kEnded) LeaveDirect(sending.producer.get(), false);
+  if (outcome != DirectProducer::Outcome::kSent) return false;
+  session_->direct_producers().Count();
+  return true;
 }
 
 std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Placement& placement,
                                               std::string_view description, const Until& until) {
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    switch (producer.Put(placement.range(), description)) {
+    switch (producer.Put(*placement.range(), description)) {
       case DirectProducer::Outcome::kSent:
         session_->direct_producers().Count();
         return Ok();
       case DirectProducer::Outcome::kByCall:
         return std::nullopt;
       case DirectProducer::Outcome::kEnded:
+      case DirectProducer::Outcome::kLost:
         LeaveDirect(&producer, false);
         return std::nullopt;
       case DirectProducer::Outcome::kFull:
@@ -166,6 +196,39 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Pl
   }
 }
 
+std::optional<Result<Acquired>> Channel::End::TakeDirect(const std::shared_ptr<DirectConsumer>& consumer,
+                                                         uint64_t received, MapMode mode, direct_channel::Entry* entry,
+                                                         DirectConsumer::Outcome* outcome) {
+  std::shared_ptr<ReadArena> arena;
+  const auto maps = [&](const direct_channel::Header& of) {
+    arena = session_->read().Find(of.arena, of.generation);
+    return arena != nullptr;
+  };
+  uint64_t sequence = 0;
+  *outcome = consumer->Take(session_->lifeline(), received, maps, entry, &sequence);
+  if (*outcome != DirectConsumer::Outcome::kTaken) return std::nullopt;
+  auto taken = TakeSent(*session_, consumer, *entry, std::move(arena), options_.ns, name_, mode);
+  // An entry with a malformed description is lost, and the entries after it are not.
+  if (taken.ok()) taken->sent = consumer->SentOf(*entry, sequence);
+  return taken;
+}
+
+std::optional<Result<Acquired>> Channel::End::TryReceive(MapMode mode) {
+  if (!CheckHere().ok() || !session_->lifeline().alive()) return std::nullopt;
+  std::shared_ptr<DirectConsumer> consumer;
+  uint64_t received = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!kept_.empty() || unanswered_ != 0) return std::nullopt;
+    consumer = consumer_;
+    received = received_;
+  }
+  if (!consumer || !consumer->opened()) return std::nullopt;
+  direct_channel::Entry entry;
+  DirectConsumer::Outcome outcome{};
+  return TakeDirect(consumer, received, mode, &entry, &outcome);
+}
+
 std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_ptr<DirectConsumer>& consumer,
                                                             uint64_t received, const ReceiveOptions& options,
                                                             const Until& until) {
@@ -179,20 +242,10 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
       received = received_;
     }
     direct_channel::Entry entry;
-    std::shared_ptr<ReadArena> arena;
-    const auto maps = [&](const direct_channel::Header& of) {
-      arena = session_->read().Find(of.arena, of.generation);
-      return arena != nullptr;
-    };
-    uint64_t sequence = 0;
-    switch (consumer->Take(session_->lifeline(), received, maps, &entry, &sequence)) {
-      case DirectConsumer::Outcome::kTaken: {
-        auto taken = TakeSent(*session_, consumer, entry, std::move(arena), options_.ns, name_, options.mode);
-        // An entry with a malformed description is lost, and the entries after it are not.
-        if (!taken.ok()) return taken.status();
-        taken->sent = consumer->SentOf(entry, sequence);
-        return taken;
-      }
+    DirectConsumer::Outcome outcome{};
+    if (auto taken = TakeDirect(consumer, received, options.mode, &entry, &outcome)) return taken;
+    switch (outcome) {
+      case DirectConsumer::Outcome::kTaken:
       case DirectConsumer::Outcome::kByCalls:
         return std::nullopt;
       case DirectConsumer::Outcome::kEnded:

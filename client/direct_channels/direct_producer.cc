@@ -19,12 +19,12 @@ uint32_t DirectProducer::FreeBit() const {
   return kNone;
 }
 
-void DirectProducer::Occupy(uint32_t bit, const Placement::Range& range) {
+void DirectProducer::Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool left) {
   Sent& its = sent_[bit];
-  its.arena = range.arena->id;
-  its.offset = range.offset;
+  its.arena = arena;
+  its.offset = offset;
   its.index = writer_.filled();
-  its.left.store(false, std::memory_order_relaxed);
+  its.left.store(left, std::memory_order_relaxed);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
   // Whatever the bit is now, its opposite will say that this range came back.
@@ -54,9 +54,19 @@ bool DirectProducer::See(uint64_t taken) {
   return true;
 }
 
-DirectProducer::Outcome DirectProducer::Put(const std::shared_ptr<Placement::Range>& range,
+DirectProducer::Outcome DirectProducer::Put(Placement::Range& range, std::string_view description) {
+  const MutexLock lock(mutex_);
+  return Put({range.arena, range.offset}, range.size, description, &range);
+}
+
+DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carving, uint64_t size,
                                             std::string_view description) {
   const MutexLock lock(mutex_);
+  return Put(carving, size, description, nullptr);
+}
+
+DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carving, uint64_t size,
+                                            std::string_view description, Placement::Range* range) {
   if (!pages_->stands()) return Outcome::kEnded;
   uint64_t queued_calls = QueuedCalls(received_);
   if (queued_calls > 0) queued_calls = QueuedCalls(received_ = Received());
@@ -65,21 +75,24 @@ DirectProducer::Outcome DirectProducer::Put(const std::shared_ptr<Placement::Ran
   if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;
-  Occupy(bit, *range);
-  written_.HoldForBroker(*range->arena, range->offset);
-  range->left_direct.store(&sent_[bit].left, std::memory_order_release);
+  const WrittenArena& arena = *carving.arena;
+  Occupy(bit, arena.id, carving.offset, range == nullptr);
+  if (range != nullptr) {
+    written_.HoldForBroker(arena, carving.offset);
+    range->left_direct.store(&sent_[bit].left, std::memory_order_release);
+  }
   direct_channel::Entry entry;
-  const direct_channel::Header header{0,   range->arena->id, range->arena->generation, range->offset, range->size,
-                                      bit, BootTime()};
+  const direct_channel::Header header{0, arena.id, arena.generation, carving.offset, size, bit, BootTime()};
   writer_.Write({entry.data(), direct_channel::Encode(header, description, entry)});
   if (pages_->Pass()) return Outcome::kSent;
-  // If no process can say what counted, the range goes with the connection.
-  if (!pages_->AwaitRevoked(lifeline_)) return Outcome::kEnded;
+  if (!pages_->AwaitRevoked(lifeline_)) return Outcome::kLost;
   if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
-  range->left_direct.store(nullptr, std::memory_order_release);
+  if (range != nullptr) {
+    range->left_direct.store(nullptr, std::memory_order_release);
+    written_.DropForBroker(arena.id, carving.offset);
+  }
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
-  written_.DropForBroker(range->arena->id, range->offset);
   Vacate(bit);
   return Outcome::kEnded;
 }

@@ -14,12 +14,11 @@
 
 #include <arraybridge/array.h>
 
+#include "client/arenas/arena.h"
 #include "client/direct_channels/direct_pages.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
-
-class WrittenArenas;
 
 // Thread-safe. REQUIRES: the Lifeline and the arenas outlive it.
 class DirectProducer {
@@ -39,13 +38,21 @@ class DirectProducer {
   bool opened() const { return pages_->opened(); }
   bool stands() const { return pages_->stands(); }
   uint64_t capacity() const { return pages_->capacity(); }
+  // True for impossible counts, too: Put finds them.
+  bool MayHaveRoom() const {
+    const uint64_t queued = writer_.filled() - Load(other_.progress.taken, std::memory_order_acquire);
+    return queued > capacity() || queued + QueuedCalls(Received()) < capacity();
+  }
 
   // kByCall: the consumer holds so many ranges that no return bit is left, or its counts are impossible. kEnded: as
-  // kByCall, and from now on.
-  enum class Outcome : uint8_t { kSent, kFull, kByCall, kEnded };
+  // kByCall, and from now on. kLost: nothing says whether the consumer has the range, which goes with the connection.
+  enum class Outcome : uint8_t { kSent, kFull, kByCall, kEnded, kLost };
   // The range stays as it is until the consumer has read it. REQUIRES: host memory that the broker knows to be mapped;
   // a description of at most direct_channel::Format::kDescriptionBytesMax bytes.
-  Outcome Put(const std::shared_ptr<Placement::Range>& range, std::string_view description) AB_EXCLUDES(mutex_);
+  Outcome Put(Placement::Range& range, std::string_view description) AB_EXCLUDES(mutex_);
+  // The same for `size` bytes that were carved for the broker, and of which this process has no views. They are the
+  // caller's again unless the result is kSent or kLost.
+  Outcome Put(const WrittenArenas::Carving& carving, uint64_t size, std::string_view description) AB_EXCLUDES(mutex_);
   // Waits until there may be room.
   Status AwaitRoom(const DirectWait& how) {
     return pages_->Wait([this] { return MayHaveRoom() || !pages_->stands(); }, how);
@@ -76,13 +83,11 @@ class DirectProducer {
     const uint64_t calls = Load(pages_->control().calls, std::memory_order_acquire);
     return calls > received ? std::min(calls - received, capacity()) : 0;
   }
-  // True for impossible counts, too: Put finds them.
-  bool MayHaveRoom() const {
-    const uint64_t queued = writer_.filled() - Load(other_.progress.taken, std::memory_order_acquire);
-    return queued > capacity() || queued + QueuedCalls(Received()) < capacity();
-  }
+  // `range`: null for bytes of which this process has no views.
+  Outcome Put(const WrittenArenas::Carving& carving, uint64_t size, std::string_view description,
+              Placement::Range* range) AB_REQUIRES(mutex_);
   uint32_t FreeBit() const AB_REQUIRES(mutex_);
-  void Occupy(uint32_t bit, const Placement::Range& range) AB_REQUIRES(mutex_);
+  void Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool left) AB_REQUIRES(mutex_);
   void Vacate(uint32_t bit) AB_REQUIRES(mutex_);
   // The consumer says that it took so many. From now on it cannot take that back: their slots and ranges may be used
   // again. False: the direct channel ends, and the control block alone says what was taken.

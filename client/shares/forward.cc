@@ -111,9 +111,7 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
   request.seen_notice = into.seen_notice;
-  request.arrays.reserve(placement.described().size());
-  const std::byte* const start = forward.arena->shared->data() + forward.offset;
-  for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, start));
+  request.arrays = SpecsOf(placement.described(), Offsets(forward.arena->shared->data() + forward.offset));
   // The session owns the lifeline and therefore outlives its handlers.
   const auto handler = [&session](const Result<Answer>& answer) {
     const auto published = answer.ok() ? codec::DecodePublished(answer->payload) : answer.status();

@@ -164,21 +164,34 @@ void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& 
 
 }  // namespace
 
-codec::PublishedArray SpecOf(const View& view, const std::byte* start) {
+uint64_t Offsets::Of(const View& array) {
+  const uint64_t room = Room(array);
+  if (room == 0) return 0;
+  if (start_ != nullptr) return static_cast<uint64_t>(static_cast<const std::byte*>(array.data) - start_);
+  return std::exchange(next_, next_ + room);
+}
+
+codec::PublishedArray SpecOf(const View& view, uint64_t offset) {
   codec::PublishedArray array;
   array.spec.type = view.type;
-  array.spec.dtype = view.dtype;
+  array.spec.dtype = view.dtype.empty() ? NameOf(view.type) : view.dtype;
   array.spec.shape = view.shape;
+  array.spec.offset = offset;
   array.size = view.nbytes();
-  if (view.data != nullptr) array.spec.offset = static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
   return array;
 }
 
-bool IsSpecOf(const codec::PublishedArray& array, const View& view, const std::byte* start) {
-  const auto offset =
-      view.data == nullptr ? 0 : static_cast<uint64_t>(static_cast<const std::byte*>(view.data) - start);
-  return array.spec.type == view.type && array.spec.dtype == view.dtype && array.spec.shape == view.shape &&
-         array.spec.offset == offset && array.size == view.nbytes();
+std::vector<codec::PublishedArray> SpecsOf(std::span<const View> views, Offsets offsets) {
+  std::vector<codec::PublishedArray> arrays;
+  arrays.reserve(views.size());
+  for (const View& view : views) arrays.push_back(SpecOf(view, offsets.Of(view)));
+  return arrays;
+}
+
+bool IsSpecOf(const codec::PublishedArray& array, const View& view, uint64_t offset) {
+  const bool named = view.dtype.empty() ? IsNameOf(array.spec.dtype, view.type) : array.spec.dtype == view.dtype;
+  return named && array.spec.type == view.type && array.spec.shape == view.shape && array.spec.offset == offset &&
+         array.size == view.nbytes();
 }
 
 namespace {
@@ -367,8 +380,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   request.channel = into.channel;
   request.timeout_ms = into.timeout_ms;
   request.seen_notice = into.seen_notice;
-  request.arrays.reserve(placement.described().size());
-  for (const View& view : placement.described()) request.arrays.push_back(SpecOf(view, range->data()));
+  request.arrays = SpecsOf(placement.described(), Offsets(range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }

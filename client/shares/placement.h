@@ -48,10 +48,24 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
 // bytes.
 Result<uint64_t> RoomOfAll(std::span<const View> arrays);
 
-// The description of a view. `start`: the first byte of the range that contains it.
-codec::PublishedArray SpecOf(const View& view, const std::byte* start);
-// array == SpecOf(view, start); does not allocate.
-bool IsSpecOf(const codec::PublishedArray& array, const View& view, const std::byte* start);
+// Where the arrays of a range lie in it, in bytes from its start: each as its address says, or copies one behind the
+// other. Of is called once for each, in their order.
+class Offsets {
+ public:
+  // `start`: the address of the range; null: copies.
+  explicit Offsets(const std::byte* start) : start_(start) {}
+  // 0 if the array has no elements.
+  uint64_t Of(const View& array);
+
+ private:
+  const std::byte* const start_;
+  uint64_t next_ = 0;
+};
+// The description of an array at this offset in its range.
+codec::PublishedArray SpecOf(const View& view, uint64_t offset);
+std::vector<codec::PublishedArray> SpecsOf(std::span<const View> views, Offsets offsets);
+// array == SpecOf(view, offset); does not allocate.
+bool IsSpecOf(const codec::PublishedArray& array, const View& view, uint64_t offset);
 
 // A Publish request for bytes of this arena. The caller adds the namespace, the range and the arrays.
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,

@@ -12,48 +12,6 @@
 namespace arraybridge {
 namespace {
 
-// A range that the broker holds. The destructor frees it unless a publish request was sent.
-class Unpublished {
- public:
-  Unpublished(Session& session, const WrittenArenas::Carving& carving)
-      : session_(session), arena_(carving.arena->id), offset_(carving.offset) {}
-  ~Unpublished() {
-    if (!kept_) session_.written().DropForBroker(arena_, offset_);
-  }
-  Unpublished(const Unpublished&) = delete;
-  Unpublished& operator=(const Unpublished&) = delete;
-  void Keep() { kept_ = true; }
-
- private:
-  Session& session_;
-  const uint64_t arena_;
-  const uint64_t offset_;
-  bool kept_ = false;
-};
-
-// The description of an array at this offset in a range.
-codec::PublishedArray PlaceOf(const View& source, uint64_t bytes, uint64_t offset) {
-  codec::PublishedArray array;
-  array.spec.type = source.type;
-  array.spec.dtype = source.dtype.empty() ? NameOf(source.type) : source.dtype;
-  array.spec.shape = source.shape;
-  array.size = bytes;
-  if (bytes > 0) array.spec.offset = offset;
-  return array;
-}
-
-void Fill(codec::Publish& request, std::span<const View> sources, std::byte* range) {
-  request.arrays.reserve(sources.size());
-  uint64_t next = 0;
-  for (const View& source : sources) {
-    const uint64_t bytes = source.nbytes();
-    request.arrays.push_back(PlaceOf(source, bytes, next));
-    if (bytes == 0) continue;
-    CopyCompact(source, range + next);
-    next += Carver::Granules(bytes);
-  }
-}
-
 // Returns nothing if the request was not sent.
 std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::Publish request,
                                   const std::shared_ptr<WrittenArena>& arena, Unpublished& range,
@@ -88,14 +46,25 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
 
 }  // namespace
 
+void CopyAll(std::span<const View> sources, std::byte* range) {
+  Offsets offsets(nullptr);
+  for (const View& source : sources) {
+    const uint64_t offset = offsets.Of(source);
+    if (source.nbytes() > 0) CopyCompact(source, range + offset);
+  }
+}
+
+bool AllOnHost(std::span<const View> views) {
+  return std::ranges::all_of(views, [](const View& view) { return view.device.type == kDeviceCpu; });
+}
+
 std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns, std::span<const View> sources,
                                           const Broker::PublishOptions& options, std::chrono::milliseconds timeout) {
   if (options.sealed || (!options.wait && !IsForQueue(session, ns, options))) return std::nullopt;
   if (!options.wait) session.lifeline().WantQueue();
   if (!options.wait && !session.lifeline().has_queue()) return std::nullopt;
-  const auto on_host = [](const View& source) { return source.device.type == kDeviceCpu; };
   const auto size = RoomOfAll(sources);
-  if (!size.ok() || !std::ranges::all_of(sources, on_host)) return std::nullopt;
+  if (!size.ok() || !AllOnHost(sources)) return std::nullopt;
   if (!CheckPublish(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
   const auto carving = session.written().CarveForBroker(Device{}, *size);
   if (!carving) return std::nullopt;
@@ -104,7 +73,8 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   codec::Publish request = RequestFor(session, options, arena->id, arena->generation);
   request.offset = carving->offset;
   request.size = *size;
-  Fill(request, sources, arena->data() + carving->offset);
+  request.arrays = SpecsOf(sources, Offsets(nullptr));
+  CopyAll(sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
   // An unwaited request cannot report that an arena is mapped.
   if (!arena->published_of.load(std::memory_order_relaxed)) return std::nullopt;

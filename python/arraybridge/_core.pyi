@@ -1,12 +1,15 @@
-"""The extension: bytes and arrays, no policy, no framework. All functions release the GIL while they wait or copy.
+"""The extension: bytes and arrays, no policy, no framework. Functions release the GIL while they wait or copy; Channel.send
+keeps it for up to 64 KiB that it can send without waiting.
 
 Errors of the broker are raised as StatusError(code, message, reason, request); arraybridge.errors maps them to classes.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Final, Self, final
+
+from typing_extensions import disjoint_base
 
 from arraybridge.planner import Plan
 
@@ -349,16 +352,48 @@ class PlanNote:
     def __call__(self, plan: Plan, /) -> None: ...
 
 @final
+class PlanCount:
+    """The number of deliveries by one plan. Thread-safe."""
+
+    value: Final[int]
+    def __new__(cls) -> Self: ...
+    def add(self) -> None: ...
+
+@disjoint_base
+class ChannelBase:
+    """The base class of Channel, with what its fast methods need."""
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self: ...
+    def _prepare(
+        self,
+        broker: tuple[Any, ...],
+        ends: dict[Any, ChannelEnd],
+        unclaimed: Sized,
+        makers: dict[type, Callable[[Any], View]],
+        freeze: Callable[[Any], None],
+        waits: bool,
+        /,
+    ) -> None:
+        """Without it all calls go the full way.
+
+        Args:
+            broker: the attribute `_fast` of the Broker.
+            ends: from a role to its ChannelEnd.
+            unclaimed: what is received already.
+            makers: from a class to what makes Views of its ordinary arrays, and raises for others.
+            freeze: is called with an array that was sent in place.
+            waits: as `waits` of `receive`.
+        """
+
+@final
 class FastMethod:
     """A method of Broker ("get") or Channel ("send", "receive"): answered in C if the share is found without a call to the
     daemon, or the array is ordinary; else calls `function`.
 
     The attribute `_fast` of a Broker is (connection, forms, note, granted): `known_core` of the connection, from a
     framework's name to the last two arguments of `try_acquire`, what is called with a plan, and what is called with a share
-    that has none and the framework. That of a Channel is (`_fast` of its Broker, ends, unclaimed, waits, makers, freeze):
-    from a role to its ChannelEnd, what is received already, `waits` of `receive`, from a class to what makes Views of its
-    ordinary arrays and raises for others, and what is called with an array that was sent in place. The Channel's `_error_of`
-    makes an error of a role, its end, a StatusError and the timeout.
+    that has none and the framework. The Channel's `_error_of` makes an error of a role, its end, a StatusError and the
+    timeout.
 
     Raises:
         ValueError: for another method.

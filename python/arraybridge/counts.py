@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from arraybridge import autograph
+from arraybridge import _core, autograph
 from arraybridge.planner import Plan, Route
 
 KINDS_MAX: Final = 4096  # a bound; frameworks, routes and reasons are few, so it is not reached
@@ -31,22 +29,13 @@ _Kind = tuple[str, str, Route, tuple[str, ...]]
 
 
 class _Tally:
-    """The totals of one kind. `free` is advanced for each conversion without a copy; it is thread-safe without a lock,
-    for the fast path.
-    """
+    """The totals of one kind. `free` counts conversions without a copy, without a lock, for the fast path."""
 
-    __slots__ = ("_reads", "conversions", "copied_bytes", "copies", "free")
+    __slots__ = ("conversions", "copied_bytes", "copies", "free")
 
     def __init__(self) -> None:
         self.conversions = self.copies = self.copied_bytes = 0  # counted by `Counts.note`
-        self.free: Iterator[int] = itertools.count()
-        self._reads = 0
-
-    def freely(self) -> int:
-        """The number of steps of `free`. REQUIRES: one thread at a time."""
-        found = next(self.free) - self._reads  # reading it advances it, too
-        self._reads += 1
-        return found
+        self.free: Final = _core.PlanCount()
 
 
 class Counts:
@@ -63,7 +52,7 @@ class Counts:
         self._lock = threading.Lock()
         for tally in self._tallies.values():
             tally.copies = tally.copied_bytes = 0
-            tally.conversions = -tally.freely()
+            tally.conversions = -tally.free.value
 
     def note(self, chosen: Plan) -> None:
         """Counts one conversion by this plan."""
@@ -73,8 +62,8 @@ class Counts:
             tally.copies += chosen.copies
             tally.copied_bytes += chosen.copied_bytes
 
-    def free(self, chosen: Plan) -> Iterator[int]:
-        """An iterator to advance with `next` for each conversion by this plan. REQUIRES: the plan copies nothing."""
+    def free(self, chosen: Plan) -> _core.PlanCount:
+        """The count to add each conversion by this plan to. REQUIRES: the plan copies nothing."""
         with self._lock:
             return self._of(chosen).free
 
@@ -82,7 +71,7 @@ class Counts:
         """All kinds, in the order of their first conversion."""
         with self._lock:
             return [
-                ConversionCount(*kind, tally.conversions + tally.freely(), tally.copies, tally.copied_bytes)
+                ConversionCount(*kind, tally.conversions + tally.free.value, tally.copies, tally.copied_bytes)
                 for kind, tally in self._tallies.items()
             ]
 

@@ -164,8 +164,10 @@ int AddFastMethodType(PyObject* module) {
       {Py_tp_getset, g_properties},
       {0, nullptr},
   };
+  // The interpreter caches lookups of methods of immutable types.
   PyType_Spec spec{"arraybridge._core.FastMethod", sizeof(FastMethodObject), 0,
-                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                       Py_TPFLAGS_IMMUTABLETYPE,
                    slots};
   g_numpy = PyUnicode_InternFromString("numpy");
   g_timeout = PyUnicode_InternFromString("timeout");

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/bindings/channel_base.h"
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/ndarray.h"
@@ -19,7 +20,8 @@ namespace arraybridge::python {
 
 namespace {
 
-constexpr Py_ssize_t kRankMax = 8;  // of arrays that every framework accepts
+constexpr Py_ssize_t kRankMax = 8;             // of arrays that every framework accepts
+constexpr uint64_t kCopiedWithGil = 64 << 10;  // 10 us: other threads of Python wait so long for less than a call
 
 // Names, set once under the import lock; they live as long as the process.
 struct HandoffNames {
@@ -31,20 +33,10 @@ struct HandoffNames {
 };
 HandoffNames g_names;
 
-// The fields of `_fast`.
+// The attribute `_fast` of a Broker.
 enum BrokerField : uint8_t { kConnection, kForms, kNote, kGranted, kBrokerFields };
-enum ChannelField : uint8_t { kBroker, kEnds, kUnclaimed, kWaits, kMakers, kFreeze, kChannelFields };
 
-PyObject* Field(const Ref& fast, uint8_t which) { return PyTuple_GET_ITEM(fast.get(), which); }
-
-bool HasFields(PyObject* fast, uint8_t fields) { return PyTuple_CheckExact(fast) && PyTuple_GET_SIZE(fast) == fields; }
-
-Ref FastOf(PyObject* object, uint8_t fields) {
-  Ref fast(PyObject_GetAttr(object, g_names.fast));
-  if (fast == nullptr || !HasFields(fast.get(), fields)) return nullptr;
-  if (fields == kChannelFields && !HasFields(Field(fast, kBroker), kBrokerFields)) return nullptr;
-  return fast;
-}
+bool IsFast(PyObject* object) { return PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == kBrokerFields; }
 
 // The Core that a Connection has already made.
 Ref CoreOf(PyObject* connection) {
@@ -126,9 +118,10 @@ int InternHandoffNames() {
 
 std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* framework) {
   return Guarded(std::optional<PyObject*>(), [=]() -> std::optional<PyObject*> {
-    const Ref fast = FastOf(broker, kBrokerFields);
-    const Ref form = fast == nullptr ? nullptr : Entry(Field(fast, kForms), framework, 2);
-    const Ref core = form == nullptr ? nullptr : CoreOf(Field(fast, kConnection));
+    const Ref fast(PyObject_GetAttr(broker, g_names.fast));
+    if (fast == nullptr || !IsFast(fast.get())) return std::nullopt;
+    const Ref form = Entry(PyTuple_GET_ITEM(fast.get(), kForms), framework, 2);
+    const Ref core = form == nullptr ? nullptr : CoreOf(PyTuple_GET_ITEM(fast.get(), kConnection));
     if (core == nullptr) return std::nullopt;
     const Delivered held =
         AcquireAs(core.get(), name, PyTuple_GET_ITEM(form.get(), 0) == Py_True, PyTuple_GET_ITEM(form.get(), 1));
@@ -137,51 +130,58 @@ std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* fra
   });
 }
 
+// Small arrays are copied with the GIL, which takes less time than to release and take it.
 std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObject* timeout) {
-  const Ref fast = FastOf(channel, kChannelFields);
-  const Ref end = fast == nullptr ? nullptr : Item(Field(fast, kEnds), g_names.sender);
-  if (end == nullptr) return std::nullopt;
-  const Ref core = CoreOf(PyTuple_GET_ITEM(Field(fast, kBroker), kConnection));
-  const Ref maker = Item(Field(fast, kMakers), reinterpret_cast<PyObject*>(Py_TYPE(array)));
-  if (core == nullptr || maker == nullptr) return std::nullopt;
+  const ChannelBase* const base = ChannelBaseOf(channel);
+  const Ref end = base == nullptr ? nullptr : Item(base->ends, g_names.sender);
+  const Ref maker = end == nullptr ? nullptr : Item(base->makers, reinterpret_cast<PyObject*>(Py_TYPE(array)));
+  if (maker == nullptr) return std::nullopt;
+  Ref core;
   Broker* native = nullptr;
   Channel* sender = nullptr;
   View view;
   Channel::SendOptions options;
+  bool sent = false;
   const bool prepared = Guarded(false, [&] {
-    native = &BrokerOf(core.get());
     sender = &ChannelOf(end.get());
-    options.timeout = TimeoutOf(timeout);
-    if (Field(fast, kWaits) == Py_True) options.on_peer_death = PeerDeath::kWait;
-    return ReadOrdinary(maker.get(), array, view);
+    if (timeout != Py_None) options.timeout = TimeoutOf(timeout);
+    if (base->waits) options.on_peer_death = PeerDeath::kWait;
+    if (!ReadOrdinary(maker.get(), array, view)) return false;
+    sent = view.nbytes() <= kCopiedWithGil && sender->TrySend({&view, 1}, options);
+    if (sent || !IsFast(base->broker)) return sent;
+    core = CoreOf(PyTuple_GET_ITEM(base->broker, kConnection));
+    if (core != nullptr) native = &BrokerOf(core.get());
+    return core != nullptr;
   });
   if (!prepared) return std::nullopt;
+  if (sent) return Py_NewRef(Py_None);
   const auto in_place = WithoutGil([&] { return SendArrays(*native, *sender, {&view, 1}, options); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
-  return *in_place ? PyObject_CallOneArg(Field(fast, kFreeze), array) : Py_NewRef(Py_None);
+  return *in_place ? PyObject_CallOneArg(base->freeze, array) : Py_NewRef(Py_None);
 }
 
 std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework, PyObject* timeout) {
-  const Ref fast = FastOf(channel, kChannelFields);
-  if (fast == nullptr || PySequence_Size(Field(fast, kUnclaimed)) != 0) return std::nullopt;
-  PyObject* const broker = Field(fast, kBroker);
-  const Ref end = Item(Field(fast, kEnds), g_names.receiver);
-  const Ref form = end == nullptr ? nullptr : Entry(PyTuple_GET_ITEM(broker, kForms), framework, 2);
+  ChannelBase* const base = ChannelBaseOf(channel);
+  const Ref end = base == nullptr ? nullptr : Item(base->ends, g_names.receiver);
+  if (end == nullptr || !IsFast(base->broker) || PySequence_Size(base->unclaimed) != 0) return std::nullopt;
+  LatestDelivery& latest = base->latest;
+  const Ref form = latest.framework == framework ? Ref(Py_NewRef(latest.form))
+                                                 : Entry(PyTuple_GET_ITEM(base->broker, kForms), framework, 2);
   if (form == nullptr) return std::nullopt;
   Channel* receiver = nullptr;
   Channel::ReceiveOptions options;
   const bool prepared = Guarded(false, [&] {
     receiver = &ChannelOf(end.get());
-    options = ReceiveOptionsOf(PyTuple_GET_ITEM(form.get(), 0), timeout, Field(fast, kWaits));
+    options = ReceiveOptionsOf(PyTuple_GET_ITEM(form.get(), 0), timeout, base->waits);
     return true;
   });
   if (!prepared) return std::nullopt;
-  auto acquired = WithoutGil([&] { return receiver->Receive(options); });
+  auto acquired = Received(*receiver, options);
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!acquired.ok()) return RaiseRefused(channel, g_names.receiver, end, acquired.status(), timeout);
-  const Delivered delivered = DeliverAs(*std::move(acquired), PyTuple_GET_ITEM(form.get(), 1));
-  return delivered.result == nullptr ? nullptr : Told(delivered, broker, framework);
+  const Delivered delivered = DeliverAs(*acquired, framework, form.get(), latest);
+  return delivered.result == nullptr ? nullptr : Told(delivered, base->broker, framework);
 }
 
 PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {

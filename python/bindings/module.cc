@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include "python/bindings/bundle.h"
+#include "python/bindings/channel_base.h"
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
@@ -69,8 +70,8 @@ PyMethodDef g_functions[] = {
 
 PYBIND11_MODULE(_core, module) {
   if (ab::InternExchangeNames() < 0 || ab::AddViewType(module.ptr()) < 0 || ab::AddShareInfoType(module.ptr()) < 0 ||
-      ab::AddFastMethodType(module.ptr()) < 0 || ab::AddPlanNoteType(module.ptr()) < 0 ||
-      PyModule_AddFunctions(module.ptr(), g_functions) < 0)
+      ab::AddChannelBaseType(module.ptr()) < 0 || ab::AddFastMethodType(module.ptr()) < 0 ||
+      ab::AddPlanNoteTypes(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
   // Created without the GIL, because it waits for a query in progress.

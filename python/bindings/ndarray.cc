@@ -69,6 +69,27 @@ std::vector<Py_intptr_t> StridesOf(const View& view) {
   return strides;
 }
 
+// `strides`: in bytes; null: NumPy computes those of a compact array.
+PyObject* Make(PyObject* object, const View& view, const Py_intptr_t* strides) {
+  const auto number = NumberOf(view.type);
+  if (!number) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
+  try {
+    if (view.data == nullptr) {
+      py::array empty(py::dtype(*number), view.shape);
+      if (view.read_only) py::detail::array_proxy(empty.ptr())->flags &= ~NumpyApi::NPY_ARRAY_WRITEABLE_;
+      return empty.release().ptr();
+    }
+    const NumpyApi& numpy = NumpyApi::get();
+    Ref array(numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, numpy.PyArray_DescrFromType_(*number),
+                                          static_cast<int>(view.shape.size()), view.shape.data(), strides, view.data,
+                                          view.read_only ? 0 : NumpyApi::NPY_ARRAY_WRITEABLE_, nullptr));
+    if (array == nullptr || numpy.PyArray_SetBaseObject_(array.get(), Py_NewRef(object)) < 0) return nullptr;
+    return array.release();
+  } catch (py::error_already_set& error) {
+    return error.restore(), nullptr;
+  }
+}
+
 }  // namespace
 
 bool ReadNdarray(PyObject* object, View& view) {
@@ -92,26 +113,13 @@ PyObject* Ndarray(PyObject*, PyObject* object) {
     const View* const view = ViewOf(object);
     if (view == nullptr || !CheckDlpackSays(*view)) return nullptr;
     if (view->device.type != kDeviceCpu) return PyErr_Format(PyExc_BufferError, "NumPy has no arrays on GPUs");
-    try {
-      const auto number = NumberOf(view->type);
-      if (!number) return PyErr_Format(PyExc_BufferError, "NumPy has no dtype for this array");
-      if (view->data == nullptr) {
-        py::array empty(py::dtype(*number), view->shape);
-        if (view->read_only) py::detail::array_proxy(empty.ptr())->flags &= ~NumpyApi::NPY_ARRAY_WRITEABLE_;
-        return empty.release().ptr();
-      }
-      const NumpyApi& numpy = NumpyApi::get();
-      const std::vector<Py_intptr_t> strides = StridesOf(*view);
-      Ref array(numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, numpy.PyArray_DescrFromType_(*number),
-                                            static_cast<int>(view->shape.size()), view->shape.data(),
-                                            strides.empty() ? nullptr : strides.data(), view->data,
-                                            view->read_only ? 0 : NumpyApi::NPY_ARRAY_WRITEABLE_, nullptr));
-      if (array == nullptr || numpy.PyArray_SetBaseObject_(array.get(), Py_NewRef(object)) < 0) return nullptr;
-      return array.release();
-    } catch (py::error_already_set& error) {
-      return error.restore(), nullptr;
-    }
+    const std::vector<Py_intptr_t> strides = StridesOf(*view);
+    return Make(object, *view, strides.empty() ? nullptr : strides.data());
   });
+}
+
+PyObject* NdarrayOfOrdinary(PyObject* view) {
+  return Guarded(static_cast<PyObject*>(nullptr), [view] { return Make(view, *ViewOf(view), nullptr); });
 }
 
 }  // namespace arraybridge::python

@@ -14,5 +14,7 @@ bool ReadNdarray(PyObject* array, View& view);
 
 // A function of the module: the ndarray over a View's memory in the host, read-only if the View is. Does not copy.
 PyObject* Ndarray(PyObject* module, PyObject* view);
+// The same for a View that has traits.
+PyObject* NdarrayOfOrdinary(PyObject* view);
 
 }  // namespace arraybridge::python

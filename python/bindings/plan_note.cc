@@ -26,6 +26,7 @@ struct PlanNoteObject {
 
 // Set once, under the import lock; they live as long as the process.
 PyTypeObject* g_type = nullptr;
+PyTypeObject* g_count_type = nullptr;
 PyObject* g_plan = nullptr;
 PyObject* g_is_enabled = nullptr;
 PyObject* g_debug_level = nullptr;
@@ -122,9 +123,47 @@ PyGetSetDef g_attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+struct PlanCountObject {
+  PyObject_HEAD uint64_t value;  // under the GIL
+};
+
+PyObject* NewCount(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  if (PyTuple_GET_SIZE(arguments) != 0 || keywords != nullptr)
+    return PyErr_Format(PyExc_TypeError, "PlanCount takes no arguments");
+  return type->tp_alloc(type, 0);
+}
+
+PyObject* Add(PyObject* self, PyObject*) {
+  ++reinterpret_cast<PlanCountObject*>(self)->value;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef g_count_methods[] = {
+    {"add", Add, METH_NOARGS, "add($self, /)\n--\n\nCounts one delivery."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef g_count_members[] = {
+    {"value", T_ULONGLONG, offsetof(PlanCountObject, value), READONLY, "deliveries"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+int AddCountType(PyObject* module) {
+  PyType_Slot slots[] = {
+      {Py_tp_new, Slot(NewCount)},
+      {Py_tp_methods, g_count_methods},
+      {Py_tp_members, g_count_members},
+      {0, nullptr},
+  };
+  PyType_Spec spec{"arraybridge._core.PlanCount", sizeof(PlanCountObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  g_count_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (g_count_type == nullptr) return -1;
+  return PyModule_AddObjectRef(module, "PlanCount", reinterpret_cast<PyObject*>(g_count_type));
+}
+
 }  // namespace
 
-int AddPlanNoteType(PyObject* module) {
+int AddPlanNoteTypes(PyObject* module) {
   PyType_Slot slots[] = {
       {Py_tp_new, Slot(New)},
       {Py_tp_call, Slot(PyVectorcall_Call)},
@@ -142,12 +181,20 @@ int AddPlanNoteType(PyObject* module) {
   g_debug_level = PyLong_FromLong(kDebug);
   if (PyErr_Occurred() != nullptr) return -1;
   g_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  return g_type == nullptr ? -1 : PyModule_AddObjectRef(module, "PlanNote", reinterpret_cast<PyObject*>(g_type));
+  if (g_type == nullptr || PyModule_AddObjectRef(module, "PlanNote", reinterpret_cast<PyObject*>(g_type)) < 0)
+    return -1;
+  return AddCountType(module);
 }
 
 bool NotePlan(PyObject* note, PyObject* plan) {
   if (Py_TYPE(note) == g_type) return Note(Self(note), plan);
   PyErr_Format(PyExc_TypeError, "expected a PlanNote, not %.100s", Py_TYPE(note)->tp_name);
+  return false;
+}
+
+bool CountPlan(PyObject* count) {
+  if (Py_TYPE(count) == g_count_type) return ++reinterpret_cast<PlanCountObject*>(count)->value, true;
+  PyErr_Format(PyExc_TypeError, "expected a PlanCount, not %.100s", Py_TYPE(count)->tp_name);
   return false;
 }
 

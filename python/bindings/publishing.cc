@@ -66,6 +66,7 @@ Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> 
   for (bool copies = false;;) {
     auto placed = copies ? std::nullopt : broker.PlacementOf(views);
     const bool there = placed.has_value();
+    if (!there && channel.TrySend(views, options)) return false;
     const auto placement = there ? *std::move(placed) : Place(broker, views, options);
     const auto now = until ? steady_clock::now() : steady_clock::time_point();
     // A placement waits for memory as long as the Broker's timeout, and then this waits on.

@@ -5,6 +5,8 @@
 
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
+#include "python/bindings/ndarray.h"
+#include "python/bindings/plan_note.h"
 #include "python/bindings/python_owner.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
@@ -43,7 +45,7 @@ struct Route {
     return now.get() == caps;
   }
   // (plan, show, count); nullptr, possibly without an error, if there is no plan.
-  Ref Decided(uint64_t traits) const {
+  Ref DecidedFor(uint64_t traits) const {
     const Ref number(PyLong_FromUnsignedLongLong(traits));
     return Entry(plans, number.get(), 3);
   }
@@ -54,12 +56,7 @@ struct Route {
   PyObject* const plans;
 };
 
-bool Count(const Ref& decided) {
-  PyObject* const count = PyTuple_GET_ITEM(decided.get(), 2);
-  if (!PyIter_Check(count)) return false;
-  const Ref counted(PyIter_Next(count));
-  return counted != nullptr;
-}
+bool Count(const Ref& decided) { return CountPlan(PyTuple_GET_ITEM(decided.get(), 2)); }
 
 // Returns the result and its plan, and counts it.
 PyObject* Answer(const Ref& decided, const Ref& found) {
@@ -71,7 +68,7 @@ PyObject* OfView(const Route& route, PyObject* array, PyObject* view) {
   if (view == nullptr || !IsView(view)) return nullptr;
   const auto traits = TraitsOf(*ViewOf(view));
   if (!traits.has_value()) return nullptr;
-  const Ref decided(route.Decided(*traits));
+  const Ref decided(route.DecidedFor(*traits));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   return Answer(decided, Ref(show == Py_None ? Py_NewRef(array) : PyObject_CallOneArg(show, view)));
@@ -91,8 +88,8 @@ PyObject* OfTensor(const Route& route, PyObject* array, Tensor tensor) {
     return OfView(route, array, view.get());
   }
   const DLTensor& said = tensor->dl_tensor;
-  const Ref decided(route.Decided(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
-                                           (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
+  const Ref decided(route.DecidedFor(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
+                                              (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   // A consumer that fails after it has taken ownership may have deleted the tensor, so the tensor is leaked.
@@ -127,19 +124,22 @@ PyObject* Taken(PyObject* routes, PyObject* array, PyObject* const* wishes, Py_s
   return OfView(route, array, read.get());
 }
 
-// The plan for a share of one array. nullptr, possibly without an error: there is none.
-Ref DecidedOf(const Acquired& acquired, PyObject* plans) {
-  if (acquired.views.size() != 1 || !acquired.share->structure.empty()) return nullptr;
-  const auto traits = TraitsOf(acquired.views[0]);
-  if (!traits.has_value()) return nullptr;
-  const Ref number(PyLong_FromUnsignedLongLong(*traits));
+// Of the one array of a share; nothing: it has others, or needs more than a plan.
+std::optional<uint64_t> TraitsOfOne(const Acquired& acquired) {
+  if (acquired.views.size() != 1 || !acquired.share->structure.empty()) return std::nullopt;
+  return TraitsOf(acquired.views[0]);
+}
+
+// nullptr, possibly without an error: there is no plan.
+Ref Decided(uint64_t traits, PyObject* plans) {
+  const Ref number(PyLong_FromUnsignedLongLong(traits));
   return Entry(plans, number.get(), 3);
 }
 
-Ref Shown(const Ref& decided, View view) {
-  const Ref object(NewView(std::move(view)));
-  if (object == nullptr) return nullptr;
-  return Ref(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), object.get()));
+// REQUIRES: the View has traits.
+PyObject* Show(PyObject* show, PyObject* view) {
+  const bool is_ndarray = PyCFunction_CheckExact(show) && PyCFunction_GET_FUNCTION(show) == &Ndarray;
+  return is_ndarray ? NdarrayOfOrdinary(view) : PyObject_CallOneArg(show, view);
 }
 
 // The bytes of a name that the fast path looks up; nothing for other objects.
@@ -182,10 +182,12 @@ Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* 
   const auto text = NameOf(name);
   auto acquired = text.has_value() ? TryAcquire(core, *text, map_private) : std::nullopt;
   if (!acquired.has_value()) return {};
-  const Ref decided(DecidedOf(*acquired, plans));
+  const auto traits = TraitsOfOne(*acquired);
+  const Ref decided = traits ? Decided(*traits, plans) : nullptr;
   if (decided == nullptr && PyErr_Occurred() != nullptr) return {};
   if (decided == nullptr) return {Ref(FoundOf(*std::move(acquired))), nullptr};
-  Ref shown = Shown(decided, std::move(acquired->views[0]));
+  const Ref view(NewView(std::move(acquired->views[0])));
+  Ref shown(view == nullptr ? nullptr : Show(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
   if (shown == nullptr || !Count(decided)) return {};
   return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
 }
@@ -201,12 +203,13 @@ PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   });
 }
 
-Delivered DeliverAs(Acquired acquired, PyObject* plans) {
-  const Ref decided(DecidedOf(acquired, plans));
+namespace {
+
+Delivered DeliverOne(Acquired& acquired, const Ref& decided) {
   if (decided != nullptr) {
     const Ref view(NewView(std::move(acquired.views[0])));
     if (view == nullptr) return {};
-    Ref shown(PyObject_CallOneArg(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
+    Ref shown(Show(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
     if (shown != nullptr && Count(decided))
       return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
     acquired.views[0] = *ViewOf(view.get());
@@ -215,10 +218,38 @@ Delivered DeliverAs(Acquired acquired, PyObject* plans) {
   return {Ref(FoundOf(std::move(acquired))), nullptr};
 }
 
-Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, PyObject* waits) {
+}  // namespace
+
+Delivered DeliverAs(Acquired& acquired, PyObject* plans) {
+  const auto traits = TraitsOfOne(acquired);
+  return DeliverOne(acquired, traits ? Decided(*traits, plans) : nullptr);
+}
+
+// The old references are dropped once all fields are set, because their destruction may run any code.
+Delivered DeliverAs(Acquired& acquired, PyObject* framework, PyObject* form, LatestDelivery& latest) {
+  const bool as_before = latest.share == acquired.share && latest.form == form && acquired.views.size() == 1 &&
+                         latest.alignment == AlignmentOf(acquired.views[0].data);
+  if (as_before) return DeliverOne(acquired, Ref(Py_NewRef(latest.decided)));
+  const auto traits = TraitsOfOne(acquired);
+  const Ref decided = traits ? Decided(*traits, PyTuple_GET_ITEM(form, 1)) : nullptr;
+  if (decided == nullptr) return DeliverOne(acquired, nullptr);
+  const Ref before[] = {Ref(std::exchange(latest.framework, Py_NewRef(framework))),
+                        Ref(std::exchange(latest.form, Py_NewRef(form))),
+                        Ref(std::exchange(latest.decided, Py_NewRef(decided.get())))};
+  latest.share = acquired.share;
+  latest.alignment = AlignmentOf(acquired.views[0].data);
+  return DeliverOne(acquired, decided);
+}
+
+Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, bool waits) {
   return {.mode = map_private == Py_True ? MapMode::kPrivate : MapMode::kShared,
           .timeout = TimeoutOf(timeout),
-          .on_peer_death = waits == Py_True ? PeerDeath::kWait : PeerDeath::kTell};
+          .on_peer_death = waits ? PeerDeath::kWait : PeerDeath::kTell};
+}
+
+Result<Acquired> Received(Channel& receiver, const Channel::ReceiveOptions& options) {
+  if (auto taken = receiver.TryReceive(options.mode)) return *std::move(taken);
+  return WithoutGil([&] { return receiver.Receive(options); });
 }
 
 PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -226,11 +257,10 @@ PyObject* ReceiveAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 5)
       return PyErr_Format(PyExc_TypeError, "receive takes a ChannelEnd, private, a timeout, waits, plans");
     Channel& channel = ChannelOf(arguments[0]);
-    const auto options = ReceiveOptionsOf(arguments[1], arguments[2], arguments[3]);
-    auto acquired = WithoutGil([&] { return channel.Receive(options); });
+    auto acquired = Received(channel, ReceiveOptionsOf(arguments[1], arguments[2], arguments[3] == Py_True));
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!acquired.ok()) return RaiseStatus(acquired.status());
-    const Delivered delivered = DeliverAs(*std::move(acquired), arguments[4]);
+    const Delivered delivered = DeliverAs(*acquired, arguments[4]);
     if (delivered.result == nullptr) return nullptr;
     return PyTuple_Pack(2, delivered.result.get(), delivered.plan == nullptr ? Py_None : delivered.plan.get());
   });

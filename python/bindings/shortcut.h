@@ -3,6 +3,7 @@
 
 #include <arraybridge/broker.h>
 
+#include "python/bindings/channel_base.h"
 #include "python/bindings/python_owner.h"
 
 namespace arraybridge::python {
@@ -25,10 +26,14 @@ struct Delivered {
 Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* plans);
 // A share that cannot be acquired again: if its array cannot be made, it is delivered without a plan. No result: with
 // an error.
-Delivered DeliverAs(Acquired acquired, PyObject* plans);
+Delivered DeliverAs(Acquired& acquired, PyObject* plans);
+// The same for an entry of the forms of a Broker. `latest`: the delivery before.
+Delivered DeliverAs(Acquired& acquired, PyObject* framework, PyObject* form, LatestDelivery& latest);
 
-// The options of a receive from its arguments in Python: a bool, seconds or None, and a bool.
-Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, PyObject* waits);
+// The options of a receive from its arguments in Python: a bool, and seconds or None.
+Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, bool waits);
+// The next share. Keeps the GIL if it is there.
+Result<Acquired> Received(Channel& receiver, const Channel::ReceiveOptions& options);
 
 // Adds `FastMethod` to the module. -1 with a Python error.
 int AddFastMethodType(PyObject* module);

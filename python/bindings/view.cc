@@ -309,10 +309,11 @@ int AddViewType(PyObject* module) {
 }
 
 PyObject* NewView(View&& view) {
-  PyObject* self = g_view_type->tp_alloc(g_view_type, 0);
+  ViewObject* const self = PyObject_New(ViewObject, g_view_type);
   if (self == nullptr) return nullptr;
-  new (&reinterpret_cast<ViewObject*>(self)->view) View(std::move(view));
-  return self;
+  new (&self->view) View(std::move(view));
+  self->weak_references = nullptr;
+  return reinterpret_cast<PyObject*>(self);
 }
 
 bool IsView(PyObject* object) { return Py_TYPE(object) == g_view_type; }
@@ -328,12 +329,16 @@ std::optional<uint64_t> TraitsOf(const View& view) {
   return TraitsOf(view.type, view.data, view.read_only, view.shape.size());
 }
 
-uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank) {
+// Of a page, at most.
+uint64_t AlignmentOf(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
-  const uint64_t aligned = static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
+  return static_cast<uint64_t>(address == 0 ? 12 : std::min(std::countr_zero(address), 12));
+}
+
+uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank) {
   const uint64_t empty = data == nullptr ? 1 : 0;
   return uint64_t{type.code} | uint64_t{type.bits} << 8U | uint64_t{type.lanes} << 16U | uint64_t{read_only} << 32U |
-         empty << 33U | aligned << 34U | uint64_t{rank} << 40U;
+         empty << 33U | AlignmentOf(data) << 34U | uint64_t{rank} << 40U;
 }
 
 PyObject* TupleOf(const std::vector<int64_t>& values) {

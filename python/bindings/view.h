@@ -25,6 +25,8 @@ const View* ViewOf(PyObject* object);
 
 // The key of a plan for compact host memory; nothing for other memory, and for dtypes with a name of their own.
 std::optional<uint64_t> TraitsOf(const View& view);
+// The alignment of an address, as the traits have it.
+uint64_t AlignmentOf(const void* data);
 // For compact host memory.
 uint64_t TraitsOf(DataType type, const void* data, bool read_only, size_t rank);
 

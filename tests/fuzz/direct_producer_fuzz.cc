@@ -141,7 +141,7 @@ class Stream {
     std::string description = std::to_string(head_) + " ";
     description.resize(std::max<size_t>(description.size(),
                                         input.Take<uint8_t>() % (direct_channel::Format::kDescriptionBytesMax + 1)));
-    const auto outcome = sent_.Put(of->views, description);
+    const auto outcome = sent_.Put(*of->views, description);
     AB_CHECK(!revoked_ || outcome == DirectProducer::Outcome::kEnded);
     if (outcome == DirectProducer::Outcome::kSent) of->index = head_++;
     AB_CHECK(Load(static_cast<const direct_channel::ProducerPage*>(hostile_->other())->progress.head,

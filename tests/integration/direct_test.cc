@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/integration/direct_fixture.h"
 
@@ -46,6 +49,111 @@ TEST_F(DirectPairTest, WhatIsReceivedSaysWhatWasSent) {
   EXPECT_EQ(own->share->metadata, "");
   EXPECT_FALSE(own->views[0].read_only);
   static_cast<uint64_t*>(own->views[0].data)[0] = 1;  // its own
+}
+
+// An array of this process, full of one number.
+struct Numbered {
+  explicit Numbered(uint64_t number, size_t words = 512) : bytes(words, number) {
+    view.data = bytes.data();
+    view.type = {1, 64, 1};
+    view.shape = {static_cast<int64_t>(words)};
+    view.strides = {1};
+  }
+  std::vector<uint64_t> bytes;
+  View view;
+};
+
+TEST_F(DirectPairTest, ArraysAreCopiedAndSentInOneStep) {
+  const Numbered first(0);
+  EXPECT_FALSE(sends_->TrySend({&first.view, 1}, {})) << "there is no direct channel yet";
+  MeetHere();
+  const auto before = sender_.GetStats();
+  for (int i = 0; i < 5000; ++i, ++next_) {
+    Numbered array(next_);
+    ASSERT_TRUE(sends_->TrySend({&array.view, 1}, {}));
+    array.bytes.assign(512, 999);
+    ASSERT_EQ(Receive(*receives_), next_) << "a copy was sent";
+    ASSERT_TRUE(Send(sender_, *sends_, ++next_).ok());
+    ASSERT_EQ(Receive(*receives_), next_) << "the other way goes on";
+  }
+  EXPECT_EQ(sender_.GetStats()->publishes_total, before->publishes_total) << "the broker has heard of none";
+  EXPECT_LE(sender_.client_stats().arena_bytes, 2u << 20) << "ranges come back: 10000 of 4 KiB are 40 MiB";
+}
+
+TEST_F(DirectPairTest, WhatIsSentInOneStepSaysWhatItIs) {
+  MeetHere();
+  const Numbered one(1, 3), two(2, 40);
+  View empty = one.view;
+  empty.shape = {0};
+  empty.data = nullptr;
+  View matrix = two.view;
+  matrix.shape = {4, 5};
+  matrix.strides = {10, 2};  // every second word
+  const std::vector<View> arrays{one.view, empty, matrix};
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(sends_->TrySend(arrays, {.structure = "tree", .metadata = "said"}));
+    const auto received = receives_->Receive({});
+    ASSERT_TRUE(received.ok());
+    EXPECT_EQ(received->share->structure, "tree");
+    EXPECT_EQ(received->share->metadata, "said");
+    ASSERT_EQ(received->views.size(), 3u);
+    EXPECT_EQ(received->views[0].dtype, "uint64");
+    EXPECT_EQ(received->views[0].shape, one.view.shape);
+    EXPECT_EQ(NumberOf(*received), 1u);
+    EXPECT_EQ(received->views[1].elements(), 0u);
+    EXPECT_EQ(received->views[2].shape, matrix.shape);
+    EXPECT_EQ(static_cast<const uint64_t*>(received->views[2].data)[19], 2u);
+    ASSERT_TRUE(sends_->TrySend({&one.view, 1}, {})) << "without the structure";
+    const auto plain = receives_->Receive({});
+    ASSERT_TRUE(plain.ok());
+    EXPECT_EQ(plain->share->structure + plain->share->metadata, "");
+  }
+}
+
+TEST_F(DirectPairTest, WhatTakesACallOrAWaitIsNotSentInOneStep) {
+  MeetHere();
+  const Numbered array(7);
+  const std::span<const View> arrays{&array.view, 1};
+  EXPECT_FALSE(sends_->TrySend({}, {}));
+  EXPECT_FALSE(sends_->TrySend(arrays, {.metadata = std::string(1000, 'm')})) << "no entry can say it";
+  EXPECT_FALSE(sends_->TrySend(arrays, {.metadata = std::string(100000, 'm')})) << "the broker would refuse it";
+  const ArraySpec spec{.type = {1, 64, 1}, .dtype = "uint64", .shape = {512}, .strides = {}};
+  const auto placement = sender_.Empty({&spec, 1});
+  ASSERT_TRUE(placement.ok());
+  EXPECT_FALSE(sends_->TrySend(placement->views(), {})) << "it lies in broker memory, and goes without a copy";
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(sends_->TrySend(arrays, {.timeout = seconds(30)}));
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1000; ++i) ASSERT_FALSE(sends_->TrySend(arrays, {.timeout = seconds(30)})) << "it is full";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(10));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Receive(*receives_), 7u);
+  ASSERT_TRUE(sends_->TrySend(arrays, {}));
+  const auto received = receives_->Receive({});
+  ASSERT_TRUE(received.ok());
+  EXPECT_FALSE(receives_->TrySend(received->views, {})) << "it is the other end";
+  ASSERT_TRUE(sends_->Close().ok());
+  EXPECT_FALSE(sends_->TrySend(arrays, {}));
+  EXPECT_EQ(sends_->Send(*placement, {}).reason(), "CHANNEL_NOT_OPEN");
+}
+
+TEST_F(DirectPairTest, AShareThatIsThereIsReceivedWithoutWaiting) {
+  EXPECT_FALSE(receives_->TryReceive(MapMode::kShared).has_value()) << "there is no direct channel yet";
+  MeetHere();
+  EXPECT_FALSE(receives_->TryReceive(MapMode::kShared).has_value()) << "it is empty";
+  ASSERT_TRUE(Send(sender_, *sends_, 5, "said").ok());
+  ASSERT_TRUE(Send(sender_, *sends_, 6).ok());
+  const auto first = receives_->TryReceive(MapMode::kPrivate);
+  ASSERT_TRUE(first && first->ok());
+  EXPECT_EQ(NumberOf(**first), 5u);
+  EXPECT_EQ((*first)->share->metadata, "said");
+  EXPECT_FALSE((*first)->views[0].read_only) << "its own";
+  EXPECT_EQ(Receive(*receives_), 6u);
+  ASSERT_TRUE(Send(sender_, *sends_, 8, std::string(1000, 'm')).ok()) << "by a call, which ends the direct channel";
+  ASSERT_TRUE(Send(sender_, *sends_, 9).ok());
+  EXPECT_FALSE(receives_->TryReceive(MapMode::kShared).has_value()) << "the one that comes by a call is first";
+  EXPECT_EQ(Receive(*receives_), 8u);
+  EXPECT_EQ(Receive(*receives_), 9u);
+  ASSERT_TRUE(receives_->Close().ok());
+  EXPECT_FALSE(receives_->TryReceive(MapMode::kShared).has_value());
 }
 
 // Each differs from the one before in one respect, or in none.

@@ -108,6 +108,36 @@ def test_other_arguments_are_passed_on(ends, entered):
     assert entered[:4] == ["send", "receive", "receive", "send"]
 
 
+def test_arrays_that_differ_from_the_one_before_are_delivered_as_they_are(ends, broker):
+    sender, receiver = ends
+    kinds = np.float32, np.int64, np.bool_, np.complex128
+    arrays = [np.ones(shape, kind) for kind in kinds for shape in ((2,), (1, 2), (40,), (70_000,), (0,), ())]
+    arrays += [arrays[0], arrays[0][::-1], np.ones((4, 6), np.float32)[:, ::2], np.asfortranarray(np.ones((3, 4)))]
+    for framework in "numpy", "torch", "numpy", "".join(["num", "py"]):
+        for index, array in enumerate(arrays * 2):
+            sender.send(array * index)
+            if index % 3 == 2:
+                sender.send(array)  # twice the same
+                assert np.array_equal(receiver.receive("numpy"), array * index)
+                assert np.array_equal(receiver.receive("numpy"), array)
+                assert broker.last_plan.target == "numpy"
+                continue
+            got = receiver.receive(framework)
+            assert type(got).__module__ == framework and tuple(got.shape) == array.shape
+            assert np.asarray(got).dtype == (array * index).dtype and np.array_equal(np.asarray(got), array * index)
+            assert broker.last_plan.target == framework
+
+
+def test_what_was_sent_is_what_the_array_held_then(ends):
+    sender, receiver = ends
+    for length in 1000, 16_384, 16_385, 1_000_000:  # on both sides of what is copied under the interpreter's lock
+        for start in 1, 2:
+            array = np.full(length, start, np.float32)
+            sender.send(array)
+            array[:] = 9
+            assert (receiver.receive() == start).all()
+
+
 @pytest.mark.parametrize("dtype", sorted(COMMON))
 def test_every_dtype_is_the_same_by_the_fast_way(ends, entered, dtype):
     sender, receiver = ends
@@ -282,14 +312,48 @@ def test_only_methods_that_have_a_fast_way_can_be_made():
         _core.FastMethod(print, "put")
     method: Any = _core.FastMethod(lambda *arguments, **options: (arguments, options), "receive")
     sends: Any = _core.FastMethod(lambda *arguments, **options: (arguments, options), "send")
-    inner = 1, {"numpy": (False, {})}, 2, 3
+    odd: Any = _core.ChannelBase(1, any=2)
     ends = {"sender": 5, "receiver": 5}
-    for fast in (inner, ends, [], True, {int: 5}, 7), (5, ends, [], True, {int: 5}, 7), ((1,), ends, [], True, {int: 5}, 7), 5, ():
-        odd = type("Odd", (), {"_fast": fast})()
-        assert method(odd) == ((odd,), {}) and method(odd, timeout=1) == ((odd,), {"timeout": 1})
-        assert sends(odd, 3) == ((odd, 3), {})
+    inner = 1, {"numpy": (False, {})}, 2, 3
+    for prepared in (
+        None,
+        (inner, {}, [], {int: 5}, 7, True),
+        (inner, ends, 5, {int: 5}, 7, True),
+        (inner, ends, [], {int: 5}, 7, True),
+        ((1,), ends, [], {int: 5}, 7, False),
+        ((1, 2, 3, 4), ends, [], {}, 7, False),
+    ):
+        if prepared is not None:
+            odd._prepare(*prepared)
+        for channel in odd, 5, method:
+            assert method(channel) == ((channel,), {}) and method(channel, timeout=1) == ((channel,), {"timeout": 1})
+            assert sends(channel, 3) == ((channel, 3), {})
+    for wrong in ([], ends, [], {}, 7, False), (inner, [], [], {}, 7, False), (inner, ends, [], [], 7, False), (inner,):
+        with pytest.raises(TypeError):
+            odd._prepare(*wrong)
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.FastMethod(print, method="get")  # type: ignore[call-arg]
+
+
+def test_a_channel_that_was_not_made_is_no_crash():
+    with pytest.raises(AttributeError):
+        Channel.__new__(Channel).send(np.zeros(2))
+    with pytest.raises(AttributeError):
+        Channel.__new__(Channel).receive()
+
+
+def test_a_count_is_exact_in_threads_and_cannot_be_set():
+    count = _core.PlanCount()
+    threads = [threading.Thread(target=lambda: [count.add() for _ in range(10_000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count.value == 40_000
+    with pytest.raises(AttributeError):
+        count.value = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        _core.PlanCount(5)  # type: ignore[call-arg]
 
 
 def test_a_note_keeps_the_latest_plan_of_each_thread(ends):

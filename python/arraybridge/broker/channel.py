@@ -97,7 +97,7 @@ class Terms(NamedTuple):
         return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay or 0)
 
 
-class Channel:
+class Channel(_core.ChannelBase):
     """One process's place in a channel, made by `Broker.channel`. Thread-safe.
 
     The first `send` makes this process a sender, the first `receive` a receiver; `open` does so earlier.
@@ -138,8 +138,7 @@ class Channel:
         self._workers: dict[Role, Worker] = {}
         # Arrays that were received for cancelled tasks.
         self._unclaimed: deque[Future[Acquired]] = deque()
-        fast_get = self._broker._fast
-        self._fast = fast_get, self._ends, self._unclaimed, self._waits, shortcut.makers, freeze_alike  # for `fast`
+        self._prepare(self._broker._fast, self._ends, self._unclaimed, shortcut.makers, freeze_alike, self._waits)
         self._end = weakref.finalize(self, _end_calls, self._ends, self._workers)
 
     @property
@@ -277,7 +276,8 @@ class Channel:
         **wishes: Unpack[ReadWishes],
     ) -> Receiver:
         """The results of `receive` until the stream ends: for `for` and for `async for`."""
-        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, info)
+        bare = type(framework) is str and access == "safe" and not wishes and not info
+        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, info, framework if bare else None)
 
     def __iter__(self) -> Iterator[Any]:
         return self.receiver()
@@ -456,11 +456,12 @@ class Channel:
 class Receiver(Iterator[Any], AsyncIterator[Any]):
     """Iterates over the arrays of a Channel until its stream ends."""
 
-    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, info: bool) -> None:
+    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, info: bool, bare: str | None) -> None:
         self._channel = channel
         self._wanted = wanted
         self._timeout = timeout
         self._info = info
+        self._bare = bare  # the framework, if there are no other options
 
     def __iter__(self) -> Receiver:
         return self
@@ -473,8 +474,10 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
         PeerGone: a sender is lost; the next call goes on. BrokerTimeout: nothing arrived in time.
         """
         delivery = self._channel._broker._delivery
-        short = None if self._info else delivery.short_for(self._wanted, None)
         try:
+            if self._bare is not None:
+                return self._channel.receive(self._bare, timeout=self._timeout)
+            short = None if self._info else delivery.short_for(self._wanted, None)
             result, plan = self._channel._received(short or (self._wanted.private, _NO_PLANS), Due.after(self._timeout))
         except ChannelClosed:
             raise StopIteration from None

@@ -29,7 +29,7 @@ from arraybridge.planner import Caps, Description, Plan
 
 F = TypeVar("F")
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
-Decided = dict[Hashable, tuple[Plan, shortcut.Show, shortcut.Count]]
+Decided = dict[Hashable, tuple[Plan, shortcut.Show, _core.PlanCount]]
 _Room = tuple[tuple[str, planner.Code], shortcut.Show]
 Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and the plan of each form
 DECIDED_MAX: Final = 256  # a bound, because structured dtypes can have any names
@@ -166,7 +166,7 @@ class Delivery:
                 except Exception:
                     pass  # the full path reports the error
                 else:
-                    next(known[2])
+                    known[2].add()
                     self._outcomes.note(known[0])
                     return result
         result, plans = self._shown(info, views, wanted)
@@ -204,7 +204,7 @@ class Delivery:
             if count is None:
                 plans.append(chosen)
             else:
-                next(count)
+                count.add()
         if plans:
             self._outcomes.told(results, plans, wanted.copy, False)
         return results
@@ -318,7 +318,7 @@ class Delivery:
             raise InvalidRequest("the share's structure names no array")
         return shown, plans
 
-    def _one_shown(self, view: _core.View, kind: str, wanted: Wanted) -> tuple[Any, Plan, shortcut.Count | None]:
+    def _one_shown(self, view: _core.View, kind: str, wanted: Wanted) -> tuple[Any, Plan, _core.PlanCount | None]:
         """One array of a share in this form, its plan, and how to count it cheaply, if that is known."""
         known = self._decided.get(wanted.caps, _NOTHING).get(view.traits or _form(view)) if wanted.plain else None
         if known is not None:

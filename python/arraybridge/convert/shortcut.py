@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from arraybridge import _core, adapters, counts
@@ -22,8 +22,7 @@ Maker = Callable[[Any], _core.View]
 Straight = Callable[[Any], tuple[Any, Hashable] | _core.View]
 Show = Callable[[_core.View], Any]
 Key = tuple[Any, ...]  # the array's class first, then the options
-Count = Iterator[int]  # advanced for every array on this path
-Decided = tuple[Plan, Show | None, Count]  # no Show: the array itself is the result
+Decided = tuple[Plan, Show | None, _core.PlanCount]  # no Show: the array itself is the result
 Plans = dict[Hashable, Decided]  # by View.traits, and by the key of a Straight
 # From arrays of one class to those of one framework in its present configuration: the reader, a function for the
 # present caps (None: they never change), the caps when the plans were made, and the plans.

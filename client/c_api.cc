@@ -469,13 +469,15 @@ ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_
                                                     .metadata = BytesOf(known->metadata, known->metadata_bytes),
                                                     .timeout = TimeoutOf(timeout_ms),
                                                     .on_peer_death = channel->on_peer_death};
-    if (known->array == nullptr) {
-      const auto views = ViewsOf(*known);
-      if (views.ok() && channel->channel.TrySend(*views, options)) return Ok();
+    if (known->array != nullptr) {
+      const auto placed = Placed(channel->broker, *known);
+      return placed.ok() ? channel->channel.Send(*placed, options) : placed.status();
     }
-    const auto placed = Placed(channel->broker, *known);
-    if (!placed.ok()) return placed.status();
-    return channel->channel.Send(*placed, options);
+    const auto views = ViewsOf(*known);
+    if (!views.ok()) return views.status();
+    if (channel->channel.TrySend(*views, options)) return Ok();
+    const auto placed = channel->broker.Place(*views);
+    return placed.ok() ? channel->channel.Send(*placed, options) : placed.status();
   });
 }
 

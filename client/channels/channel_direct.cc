@@ -142,7 +142,7 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
   return sent;
 }
 
-// Looks for room first, so that nothing is copied in vain.
+// Looks for room first, so that it mostly copies nothing in vain.
 bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& options) {
   if (!CheckHere().ok()) return false;
   Sending sending = FindSending();

@@ -128,6 +128,7 @@ bool DirectPages::Spin(const std::function<bool()>& ready, const DirectWait& how
 
 Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& how) {
   if (Spin(ready, how)) return Ok();
+  bool another_sleeps = false;
   {
     const MutexLock lock(mutex_);
     if (sleeping_) {
@@ -135,9 +136,10 @@ Status DirectPages::Wait(const std::function<bool()>& ready, const DirectWait& h
       const auto look = steady_clock::now() + milliseconds(TimeoutOf(how));
       woken_.WaitUntil(mutex_, look);
     }
-    if (sleeping_) return EndOf(how);
-    sleeping_ = true;
+    another_sleeps = std::exchange(sleeping_, true);
   }
+  // Without the lock, because it may run a signal handler, which may wait here, too.
+  if (another_sleeps) return EndOf(how);
   Status slept = Sleep(ready, how);
   const MutexLock lock(mutex_);
   sleeping_ = false;

@@ -19,12 +19,13 @@ uint32_t DirectProducer::FreeBit() const {
   return kNone;
 }
 
-void DirectProducer::Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool left) {
+void DirectProducer::Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool has_views) {
   Sent& its = sent_[bit];
   its.arena = arena;
   its.offset = offset;
   its.index = writer_.filled();
-  its.left.store(left, std::memory_order_relaxed);
+  its.has_views = has_views;
+  its.left.store(!has_views, std::memory_order_relaxed);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
   // Whatever the bit is now, its opposite will say that this range came back.
@@ -43,7 +44,9 @@ void DirectProducer::Done(uint32_t bit, bool return_it) {
     if (return_it) written_.DropForBroker(its.arena, its.offset);
     return lingering_.push_back(bit);
   }
-  return_it ? written_.DropBoth(its.arena, its.offset) : written_.DropLocal(its.arena, its.offset);
+  // A range that the broker returns itself, and that this process did not hold, may be carved again by now.
+  if (return_it) written_.DropBoth(its.arena, its.offset);
+  if (!return_it && its.has_views) written_.DropLocal(its.arena, its.offset);
   Vacate(bit);
 }
 
@@ -76,7 +79,7 @@ DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carvin
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;
   const WrittenArena& arena = *carving.arena;
-  Occupy(bit, arena.id, carving.offset, range == nullptr);
+  Occupy(bit, arena.id, carving.offset, range != nullptr);
   if (range != nullptr) {
     written_.HoldForBroker(arena, carving.offset);
     range->left_direct.store(&sent_[bit].left, std::memory_order_release);

@@ -70,7 +70,8 @@ class DirectProducer {
     uint64_t arena = 0;
     uint64_t offset = 0;
     uint64_t index = 0;             // of its entry
-    std::atomic<bool> left{false};  // the views of this process have gone
+    bool has_views = false;         // this process is a holder, too
+    std::atomic<bool> left{false};  // the views of this process have gone, if there were any
   };
   static constexpr uint32_t kNone = direct_channel::kReturnBits;
   using Bits = std::array<uint64_t, direct_channel::kReturnWords>;
@@ -87,7 +88,7 @@ class DirectProducer {
   Outcome Put(const WrittenArenas::Carving& carving, uint64_t size, std::string_view description,
               Placement::Range* range) AB_REQUIRES(mutex_);
   uint32_t FreeBit() const AB_REQUIRES(mutex_);
-  void Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool left) AB_REQUIRES(mutex_);
+  void Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool has_views) AB_REQUIRES(mutex_);
   void Vacate(uint32_t bit) AB_REQUIRES(mutex_);
   // The consumer says that it took so many. From now on it cannot take that back: their slots and ranges may be used
   // again. False: the direct channel ends, and the control block alone says what was taken.

@@ -21,7 +21,7 @@ namespace arraybridge::python {
 namespace {
 
 constexpr Py_ssize_t kRankMax = 8;             // of arrays that every framework accepts
-constexpr uint64_t kCopiedWithGil = 64 << 10;  // 10 us: other threads of Python wait so long for less than a call
+constexpr uint64_t kCopiedWithGil = 64 << 10;  // about 10 us, for which other threads of Python wait
 
 // Names, set once under the import lock; they live as long as the process.
 struct HandoffNames {

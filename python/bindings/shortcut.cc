@@ -3,6 +3,8 @@
 // the producer's tensor is passed to the consumer unchanged, provided that it equals the one that a View would export.
 #include <dlpack/dlpack.h>
 
+#include <utility>
+
 #include "python/bindings/core.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/ndarray.h"
@@ -232,7 +234,10 @@ Delivered DeliverAs(Acquired& acquired, PyObject* framework, PyObject* form, Lat
   if (as_before) return DeliverOne(acquired, Ref(Py_NewRef(latest.decided)));
   const auto traits = TraitsOfOne(acquired);
   const Ref decided = traits ? Decided(*traits, PyTuple_GET_ITEM(form, 1)) : nullptr;
-  if (decided == nullptr) return DeliverOne(acquired, nullptr);
+  if (decided == nullptr) {
+    const Ref outdated(std::exchange(latest.framework, nullptr));  // the Broker may have made the form anew
+    return DeliverOne(acquired, nullptr);
+  }
   const Ref before[] = {Ref(std::exchange(latest.framework, Py_NewRef(framework))),
                         Ref(std::exchange(latest.form, Py_NewRef(form))),
                         Ref(std::exchange(latest.decided, Py_NewRef(decided.get())))};

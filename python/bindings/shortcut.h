@@ -32,7 +32,7 @@ Delivered DeliverAs(Acquired& acquired, PyObject* framework, PyObject* form, Lat
 
 // The options of a receive from its arguments in Python: a bool, and seconds or None.
 Channel::ReceiveOptions ReceiveOptionsOf(PyObject* map_private, PyObject* timeout, bool waits);
-// The next share. Keeps the GIL if it is there.
+// The next share. Releases the GIL only to wait for it.
 Result<Acquired> Received(Channel& receiver, const Channel::ReceiveOptions& options);
 
 // Adds `FastMethod` to the module. -1 with a Python error.

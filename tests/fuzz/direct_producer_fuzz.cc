@@ -70,8 +70,9 @@ class Stream {
   void Step(Input& input) {
     switch (input.Take<uint8_t>() % 12) {
       case 0:
-      case 1:
         return Carve(input);
+      case 1:
+        return PutCopy(input);
       case 2:
       case 3:
         return Put(input);
@@ -114,7 +115,8 @@ class Stream {
     return !revoked_ && *of.index >= taken_most_;
   }
 
-  void Carved(const WrittenArenas::Carving& carving) {
+  // Returns the bytes that were carved.
+  uint64_t CheckCarved(const WrittenArenas::Carving& carving) {
     const uint64_t size = Carver::Granules(1) * size_;
     AB_CHECK(carving.offset <= kArenaBytes && size <= kArenaBytes - carving.offset);
     for (Sending& other : sendings_) {
@@ -122,6 +124,11 @@ class Stream {
       AB_CHECK(!IsInUse(other));
       other.carved_again = true;
     }
+    return size;
+  }
+
+  void Carved(const WrittenArenas::Carving& carving) {
+    const uint64_t size = CheckCarved(carving);
     auto range = session_->reclaimer().Adopt(
         std::make_unique<Placement::Range>(session_->shared_releases(), carving.arena, carving.offset, size));
     AB_CHECK(range.ok());
@@ -138,14 +145,36 @@ class Stream {
   void Put(Input& input) {
     Sending* const of = Choose(input);
     if (of == nullptr || !of->views || of->index) return;
+    if (Sent(sent_.Put(*of->views, DescriptionOf(input)))) of->index = head_ - 1;
+  }
+
+  // Bytes of which this process has no views.
+  void PutCopy(Input& input) {
+    size_ = input.Take<uint8_t>() % 16 + 1;
+    const auto carving = session_->written().CarveForBroker(Device{}, Carver::Granules(1) * size_);
+    if (!carving) return;
+    const uint64_t size = CheckCarved(*carving);
+    std::memset(carving->arena->data() + carving->offset, static_cast<int>(sendings_.size()), size);
+    if (!Sent(sent_.Put(*carving, size, DescriptionOf(input)))) {
+      return session_->written().DropForBroker(carving->arena->id, carving->offset);
+    }
+    sendings_.push_back({carving->offset, size, nullptr, head_ - 1, false, {}, false});
+  }
+
+  std::string DescriptionOf(Input& input) const {
     std::string description = std::to_string(head_) + " ";
     description.resize(std::max<size_t>(description.size(),
                                         input.Take<uint8_t>() % (direct_channel::Format::kDescriptionBytesMax + 1)));
-    const auto outcome = sent_.Put(*of->views, description);
+    return description;
+  }
+
+  bool Sent(DirectProducer::Outcome outcome) {
     AB_CHECK(!revoked_ || outcome == DirectProducer::Outcome::kEnded);
-    if (outcome == DirectProducer::Outcome::kSent) of->index = head_++;
+    const bool sent = outcome == DirectProducer::Outcome::kSent;
+    if (sent) ++head_;
     AB_CHECK(Load(static_cast<const direct_channel::ProducerPage*>(hostile_->other())->progress.head,
                   std::memory_order_relaxed) == head_);
+    return sent;
   }
 
   void Scribble(Input& input) {

@@ -135,6 +135,22 @@ TEST_F(DirectPairTest, WhatTakesACallOrAWaitIsNotSentInOneStep) {
   EXPECT_EQ(sends_->Send(*placement, {}).reason(), "CHANNEL_NOT_OPEN");
 }
 
+TEST_F(DirectPairTest, ABroadcastIsNeitherSentNorReceivedInOneStep) {
+  for (const auto mode : {ChannelMode::kBroadcast, ChannelMode::kLatest}) {
+    const std::string name = mode == ChannelMode::kLatest ? "latest" : "broadcast";
+    auto receives = receiver_.OpenChannel(name, Channel::Role::kReceiver, {.mode = mode});
+    auto sends = sender_.OpenChannel(name, Channel::Role::kSender, {.mode = mode});
+    ASSERT_TRUE(receives.ok() && sends.ok());
+    const Numbered array(3);
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_FALSE(sends->TrySend({&array.view, 1}, {}));
+      ASSERT_TRUE(Send(sender_, *sends, 4).ok());
+      EXPECT_FALSE(receives->TryReceive(MapMode::kShared).has_value());
+      EXPECT_EQ(Receive(*receives), 4u);
+    }
+  }
+}
+
 TEST_F(DirectPairTest, AShareThatIsThereIsReceivedWithoutWaiting) {
   EXPECT_FALSE(receives_->TryReceive(MapMode::kShared).has_value()) << "there is no direct channel yet";
   MeetHere();
@@ -359,6 +375,8 @@ TEST_F(DirectPairTest, AChildHasEndsOfItsOwnOrNone) {
   if (child == 0) {
     if (NumberOf(*inherited) != 41) ::_exit(1);
     if (receives_->Receive({.timeout = milliseconds(0)}).status().reason() != "CHANNEL_LOST") ::_exit(2);
+    const Numbered array(1);
+    if (sends_->TrySend({&array.view, 1}, {}) || receives_->TryReceive(MapMode::kShared)) ::_exit(4);
     inherited->views.clear();
     auto own = receiver_.OpenChannel("of the child", Channel::Role::kReceiver);
     ::_exit(own.ok() ? 0 : 3);

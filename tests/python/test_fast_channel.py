@@ -128,6 +128,26 @@ def test_arrays_that_differ_from_the_one_before_are_delivered_as_they_are(ends, 
             assert broker.last_plan.target == framework
 
 
+def test_plans_that_were_forgotten_are_learnt_anew(ends, entered, broker, monkeypatch):
+    sender, receiver = ends
+    delivery = broker._delivery
+    for _ in range(2):
+        sender.send(np.zeros(2, np.float32))
+        receiver.receive()
+        delivery._decided.clear()  # as with the 257th kind of array
+        delivery.short.clear()
+        for _ in range(3):
+            sender.send(np.zeros((2, 2), np.int16))
+            receiver.receive()
+        asked = []
+        full = delivery.granted
+        with monkeypatch.context() as patched:
+            patched.setattr(delivery, "granted", lambda *arguments: asked.append(arguments) or full(*arguments))
+            sender.send(np.ones((2, 2), np.int16))
+            assert receiver.receive().tolist() == [[1, 1], [1, 1]]
+        assert asked == []
+
+
 def test_what_was_sent_is_what_the_array_held_then(ends):
     sender, receiver = ends
     for length in 1000, 16_384, 16_385, 1_000_000:  # on both sides of what is copied under the interpreter's lock

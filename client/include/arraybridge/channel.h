@@ -76,10 +76,10 @@ class Channel {
   // forked child. After CANCELLED (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
-  // Broker::Place and Send of host arrays in one step, without a call and without waiting: copies `sources` into the
-  // channel. The fastest way for arrays that lie elsewhere. False: it takes a call or a wait, or an array lies in
-  // broker memory, where Broker::PlacementOf finds it; use these then, which also report errors in the arguments. The
-  // timeout is not used.
+  // Place and Send of host arrays in one step, without a call and without waiting: copies `sources` into the channel.
+  // The fastest way for arrays that lie elsewhere. False: it takes a call or a wait, or an array lies in broker memory:
+  // use Broker::PlacementOf or Place, and Send, which also report errors in the arguments. The timeout is not used.
+  // While the broker ends the direct channel, which takes it less than a millisecond, the call waits for that.
   bool TrySend(std::span<const View> sources, const SendOptions& options);
 
   struct ReceiveOptions {
@@ -92,7 +92,7 @@ class Channel {
   // CHANNEL_EMPTY: none in time. OUT_OF_RANGE, ABORTED: the stream has ended, or a sender is lost (above). Other errors
   // as Send. A share that arrives after CANCELLED is kept for the next call.
   Result<Acquired> Receive(const ReceiveOptions& options);
-  // Receive without a call and without waiting. Nothing: it takes one of them to know.
+  // Receive without a call and without waiting, but as TrySend. Nothing: only a call or a wait can tell.
   std::optional<Result<Acquired>> TryReceive(MapMode mode);
 
   // Closes this end in order: a sender has sent all that it will send, a receiver wants no more. Calls that wait on

@@ -143,5 +143,17 @@ TEST(MappedRangesTest, WhatLiesInAnArenaThatHasGoneIsNotFound) {
   EXPECT_FALSE(mapped.Find(bytes, 4).has_value());
 }
 
+TEST(AddressSpanTest, MayContainWhatLiesBetweenItsLowestAndItsHighestAddress) {
+  AddressSpan span;
+  std::byte bytes[12]{};
+  EXPECT_FALSE(span.MayContain(nullptr));
+  EXPECT_FALSE(span.MayContain(bytes + 4));
+  span.Note(bytes + 4, 2);
+  for (size_t at = 0; at < sizeof bytes; ++at) EXPECT_EQ(span.MayContain(bytes + at), at == 4 || at == 5) << at;
+  span.Note(bytes + 8, 1);
+  span.Note(bytes + 2, 1);
+  for (size_t at = 0; at < sizeof bytes; ++at) EXPECT_EQ(span.MayContain(bytes + at), at >= 2 && at <= 8) << at;
+}
+
 }  // namespace
 }  // namespace arraybridge

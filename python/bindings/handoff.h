@@ -13,8 +13,8 @@ namespace arraybridge::python {
 PyObject* PutOrdinary(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* RoomFor(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
-// The fast ways of methods of Broker and Channel, whose attribute `_fast` has what they need. A result, or null with an
-// error; nothing, possibly with an error: nothing was done, and the full path is taken.
+// The fast ways of methods of Broker, whose attribute `_fast` has what they need, and of Channel, a ChannelBase. A
+// result, or null with an error; nothing, possibly with an error: nothing was done, and the full path is taken.
 // Broker.get of a share that is found without a call.
 std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* framework);
 // Channel.send and receive through an open end. `timeout`: None, or a number that is not negative.

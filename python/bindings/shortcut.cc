@@ -32,6 +32,12 @@ PyObject* KeyOf(PyObject* array, PyObject* const* wishes, Py_ssize_t count) {
   return key;
 }
 
+// (plan, show, count); nullptr, possibly without an error: there is no plan.
+Ref Decided(uint64_t traits, PyObject* plans) {
+  const Ref number(PyLong_FromUnsignedLongLong(traits));
+  return Entry(plans, number.get(), 3);
+}
+
 // The fields of shortcut.py's Route.
 struct Route {
   explicit Route(PyObject* tuple)
@@ -45,11 +51,6 @@ struct Route {
     if (caps_now == Py_None) return true;
     const Ref now(PyObject_CallNoArgs(caps_now));
     return now.get() == caps;
-  }
-  // (plan, show, count); nullptr, possibly without an error, if there is no plan.
-  Ref DecidedFor(uint64_t traits) const {
-    const Ref number(PyLong_FromUnsignedLongLong(traits));
-    return Entry(plans, number.get(), 3);
   }
 
   PyObject* const read;
@@ -70,7 +71,7 @@ PyObject* OfView(const Route& route, PyObject* array, PyObject* view) {
   if (view == nullptr || !IsView(view)) return nullptr;
   const auto traits = TraitsOf(*ViewOf(view));
   if (!traits.has_value()) return nullptr;
-  const Ref decided(route.DecidedFor(*traits));
+  const Ref decided(Decided(*traits, route.plans));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   return Answer(decided, Ref(show == Py_None ? Py_NewRef(array) : PyObject_CallOneArg(show, view)));
@@ -90,8 +91,9 @@ PyObject* OfTensor(const Route& route, PyObject* array, Tensor tensor) {
     return OfView(route, array, view.get());
   }
   const DLTensor& said = tensor->dl_tensor;
-  const Ref decided(route.DecidedFor(TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
-                                              (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim))));
+  const uint64_t traits = TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
+                                   (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim));
+  const Ref decided(Decided(traits, route.plans));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);
   // A consumer that fails after it has taken ownership may have deleted the tensor, so the tensor is leaked.
@@ -132,16 +134,17 @@ std::optional<uint64_t> TraitsOfOne(const Acquired& acquired) {
   return TraitsOf(acquired.views[0]);
 }
 
-// nullptr, possibly without an error: there is no plan.
-Ref Decided(uint64_t traits, PyObject* plans) {
-  const Ref number(PyLong_FromUnsignedLongLong(traits));
-  return Entry(plans, number.get(), 3);
-}
-
 // REQUIRES: the View has traits.
 PyObject* Show(PyObject* show, PyObject* view) {
   const bool is_ndarray = PyCFunction_CheckExact(show) && PyCFunction_GET_FUNCTION(show) == &Ndarray;
   return is_ndarray ? NdarrayOfOrdinary(view) : PyObject_CallOneArg(show, view);
+}
+
+// The View in the form that was decided, counted. No result: with an error.
+Delivered DeliverView(const Ref& decided, PyObject* view) {
+  Ref shown(Show(PyTuple_GET_ITEM(decided.get(), 1), view));
+  if (shown == nullptr || !Count(decided)) return {};
+  return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
 }
 
 // The bytes of a name that the fast path looks up; nothing for other objects.
@@ -189,9 +192,7 @@ Delivered AcquireAs(PyObject* core, PyObject* name, bool map_private, PyObject* 
   if (decided == nullptr && PyErr_Occurred() != nullptr) return {};
   if (decided == nullptr) return {Ref(FoundOf(*std::move(acquired))), nullptr};
   const Ref view(NewView(std::move(acquired->views[0])));
-  Ref shown(view == nullptr ? nullptr : Show(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
-  if (shown == nullptr || !Count(decided)) return {};
-  return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
+  return view == nullptr ? Delivered() : DeliverView(decided, view.get());
 }
 
 PyObject* TryAcquireAs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -211,9 +212,8 @@ Delivered DeliverOne(Acquired& acquired, const Ref& decided) {
   if (decided != nullptr) {
     const Ref view(NewView(std::move(acquired.views[0])));
     if (view == nullptr) return {};
-    Ref shown(Show(PyTuple_GET_ITEM(decided.get(), 1), view.get()));
-    if (shown != nullptr && Count(decided))
-      return {std::move(shown), Ref(Py_NewRef(PyTuple_GET_ITEM(decided.get(), 0)))};
+    Delivered delivered = DeliverView(decided, view.get());
+    if (delivered.result != nullptr) return delivered;
     acquired.views[0] = *ViewOf(view.get());
   }
   if (!MayGoOn()) return {};

@@ -128,6 +128,19 @@ def test_arrays_that_differ_from_the_one_before_are_delivered_as_they_are(ends, 
             assert broker.last_plan.target == framework
 
 
+def test_what_needs_more_than_the_plan_of_the_one_before_gets_it(ends):
+    sender, receiver = ends
+    array = np.ones(2, np.float32)
+    days = np.array(["2026-11-27", "NaT"], "datetime64[D]")
+    for _ in range(3):
+        sender.send(array)
+        assert np.array_equal(receiver.receive(), array)
+        sender.send({"only": array})
+        assert receiver.receive().keys() == {"only"}
+        sender.send(days)
+        assert np.array_equal(receiver.receive(), days, equal_nan=True)
+
+
 def test_plans_that_were_forgotten_are_learnt_anew(ends, entered, broker, monkeypatch):
     sender, receiver = ends
     delivery = broker._delivery

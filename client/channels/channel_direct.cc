@@ -6,7 +6,9 @@
 
 #include "client/arenas/placement_range.h"
 #include "client/channels/channel.h"
+#include "client/process/coarse_clock.h"
 #include "client/shares/acquire.h"
+#include "client/shares/forward.h"
 #include "client/shares/placement.h"
 #include "client/shares/publish_limits.h"
 #include "client/shares/put.h"
@@ -71,6 +73,9 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
     consumer_ = std::make_shared<DirectConsumer>(std::move(mapped), std::move(sender));
     consumer_->NoteCalls(received_);
     session_->direct_consumers().Add(consumer_);
+    // The idle work says when this process has nothing of it any more; without a thread, the end of the session does.
+    static_cast<void>(session_->reclaimer().Start());
+    session_->reclaimer().Nudge();
   }
   if (producer_) session_->direct_producers().Add(producer_);
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_, number)));
@@ -137,7 +142,8 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
-  auto sent = PutDirect(*sending.producer, placement, described->encoded, until);
+  const auto put = [&] { return sending.producer->Put(*range, described->encoded); };
+  auto sent = PutDirect(*sending.producer, put, until);
   if (!sent || !sent->ok()) range->published.store(false);
   return sent;
 }
@@ -169,11 +175,41 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
   return true;
 }
 
-std::optional<Status> Channel::End::PutDirect(DirectProducer& producer, const Placement& placement,
-                                              std::string_view description, const Until& until) {
+bool Channel::End::MayForward(DirectProducer& producer, uint64_t source) {
+  if (const auto known = producer.MayForward(source)) return *known;
+  const std::string request = codec::EncodeDirectSource(id_, producer.number(), source);
+  const Deadline deadline = steady_clock::now() + options_.timeout;
+  const Status asked = session_->Call(Verb::kMapped, request, deadline).status();
+  const bool refused = asked.reason() == "NOT_FORWARDED" || asked.reason() == "NO_DIRECT_CHANNEL";
+  if (asked.ok() || refused) producer.NoteSource(source, asked.ok());
+  return asked.ok();
+}
+
+// Polls first, because a process that only forwards carves nothing.
+std::optional<Status> Channel::End::ForwardDirect(const Placement& placement, const SendOptions& options,
+                                                  const Until& until) {
+  Sending sending = FindSending();
+  if (!sending.producer) return PrefetchDirect(), std::nullopt;
+  const Placement::Forward& forward = *placement.forward();
+  if (!forward.direct || forward.releases.get() != &session_->releases()) return std::nullopt;
+  const Handle& arena = forward.arena->handle;
+  const Offsets offsets(forward.arena->shared->data() + forward.offset);
+  const auto described = DescriptionOf(placement.described(), offsets, options, std::move(sending.described));
+  if (!described || !MayForward(*sending.producer, forward.source.direct_channel)) return std::nullopt;
+  session_->PollDirectChannels();
+  const DirectProducer::Forwarded bytes{arena.arena,  arena.generation, forward.offset,
+                                        forward.size, forward.direct,   forward.source.bit};
+  const auto put = [&] { return sending.producer->Put(bytes, described->encoded); };
+  auto sent = PutDirect(*sending.producer, put, until);
+  if (sent && sent->ok() && session_->direct_producers().NoteForward(CoarseNow())) session_->reclaimer().Nudge();
+  return sent;
+}
+
+std::optional<Status> Channel::End::PutDirect(DirectProducer& producer,
+                                              const std::function<DirectProducer::Outcome()>& put, const Until& until) {
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
-    switch (producer.Put(*placement.range(), description)) {
+    switch (put()) {
       case DirectProducer::Outcome::kSent:
         session_->direct_producers().Count();
         return Ok();
@@ -257,7 +293,12 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
       case DirectConsumer::Outcome::kLacksArena: {
         const Status mapped =
             MapSent(*session_, direct_channel::HeaderOf(entry), id_, steady_clock::now() + options_.timeout);
-        if (mapped.ok()) continue;
+        if (mapped.ok()) {
+          const direct_channel::Header header = direct_channel::HeaderOf(entry);
+          consumer->NoteArena(header.arena, header.generation);
+          if (!IsOver(until)) continue;
+          break;
+        }
         // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
         if (mapped.code() != Code::kNotFound) return Explain(mapped);
         LeaveDirect(consumer.get(), true);

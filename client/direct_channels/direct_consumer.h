@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/catalogue/share_cache.h"
 #include "client/direct_channels/direct_pages.h"
@@ -36,14 +37,17 @@ class DirectConsumer {
   // So many came. The producer may have more room.
   void NoteCalls(uint64_t received) AB_EXCLUDES(mutex_);
 
-  // kByCalls: shares come by calls first. kLacksArena: the entry is not taken. kMalformed: no producer of ours wrote
-  // what stands there.
+  // kByCalls: shares come by calls first. kLacksArena: the entry is not taken, because nobody has called NoteArena with
+  // its arena, or this process does not map that. kMalformed: no producer of ours wrote what stands there.
   enum class Outcome : uint8_t { kTaken, kEmpty, kByCalls, kLacksArena, kMalformed, kEnded };
   using MapsArena = std::function<bool(const direct_channel::Header&)>;
   // Copies the next entry into `entry`; its range is this caller's until Return. `received`: shares received by calls.
   // `maps`: whether this process maps the arena in which it lies. `sequence`: of the share in its channel.
   Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry,
                uint64_t* sequence) AB_EXCLUDES(mutex_);
+  // The broker says that entries may lie in this arena. Without that a producer could name one that this process reads
+  // for another producer's sake, and FindAndHold would take its entry for the other's.
+  void NoteArena(uint64_t arena, uint64_t generation) AB_EXCLUDES(mutex_);
   Sent SentOf(const direct_channel::Entry& entry, uint64_t sequence) const {
     return {sequence, pages_->control().stream, direct_channel::HeaderOf(entry).time_ns, sender_};
   }
@@ -51,11 +55,14 @@ class DirectConsumer {
   Status AwaitEntry(uint64_t received, const DirectWait& how) {
     return pages_->Wait([this, received] { return MayTake(received); }, how);
   }
-  // The arrays of the entry with this bit have gone. On any thread, without a lock and without a system call.
-  void Return(uint64_t bit) noexcept {
-    held_[bit].size.store(0, std::memory_order_relaxed);
-    direct_channel::Return(page_, bit);
-  }
+  // One forward more of an entry that has arrays or forwards. Each forward calls Leave.
+  void Hold(uint64_t bit) noexcept { held_[bit].users.fetch_add(kForward, std::memory_order_relaxed); }
+  // The arrays of the entry with this bit have gone, or one of its forwards. On any thread, without a lock and without
+  // a system call.
+  void Return(uint64_t bit) noexcept { Leave(bit, kArrays); }
+  void Leave(uint64_t bit) noexcept { Leave(bit, kForward); }
+  // It has ended, and this process has no entry of it any more.
+  bool finished() const AB_EXCLUDES(mutex_);
 
   // The broker's name for the direct channel.
   uint64_t number() const { return pages_->control().number; }
@@ -65,8 +72,8 @@ class DirectConsumer {
     uint64_t offset = 0;
     uint64_t size = 0;
   };
-  // The entry whose range contains these bytes. REQUIRES: arrays of that entry are in use until the caller is done.
-  std::optional<Held> Find(uint64_t arena, uint64_t offset, uint64_t bytes) const;
+  // An entry that has arrays and whose range contains these bytes; the caller is a forward of it, and calls Leave.
+  std::optional<Held> FindAndHold(uint64_t arena, uint64_t offset, uint64_t bytes);
 
   // The last share, if it was described like this: the shares of a stream are alike. Null: it was not.
   std::shared_ptr<const KnownShare> Known(std::string_view description, uint64_t size) const AB_EXCLUDES(mutex_);
@@ -79,9 +86,18 @@ class DirectConsumer {
   struct Range {
     std::atomic<uint64_t> arena{0};
     std::atomic<uint64_t> offset{0};
-    std::atomic<uint64_t> size{0};  // 0: returned
+    std::atomic<uint64_t> size{0};   // 0: returned
+    std::atomic<uint32_t> users{0};  // kArrays, and kForward for each forward
   };
 
+  static constexpr uint32_t kArrays = 1;
+  static constexpr uint32_t kForward = 2;
+  void Leave(uint64_t bit, uint32_t user) noexcept {
+    if (held_[bit].users.fetch_sub(user, std::memory_order_acq_rel) != user) return;
+    held_[bit].size.store(0, std::memory_order_release);
+    direct_channel::Return(page_, bit);
+  }
+  bool MayLieIn(uint64_t arena, uint64_t generation) const AB_REQUIRES(mutex_);
   void NoteHeld(const direct_channel::Header& header) AB_REQUIRES(mutex_);
   bool MayTake(uint64_t received) const { return reader_.HasEntry() || calls() > received || !pages_->stands(); }
 
@@ -91,8 +107,9 @@ class DirectConsumer {
   mutable Mutex mutex_;
   spsc::Reader<direct_channel::Format> reader_;  // under `mutex_`, but for HasEntry
   std::shared_ptr<const KnownShare> known_ AB_GUARDED_BY(mutex_);
-  std::array<Range, direct_channel::kReturnBits> held_;  // by return bit
-  std::atomic<uint64_t> bits_{0};                        // all held bits are below
+  std::vector<std::pair<uint64_t, uint64_t>> arenas_ AB_GUARDED_BY(mutex_);  // that were noted, and their generations
+  std::array<Range, direct_channel::kReturnBits> held_;                      // by return bit
+  std::atomic<uint64_t> bits_{0};                                            // all held bits are below
 };
 
 }  // namespace arraybridge

@@ -19,13 +19,16 @@ uint32_t DirectProducer::FreeBit() const {
   return kNone;
 }
 
-void DirectProducer::Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool has_views) {
+void DirectProducer::Occupy(uint32_t bit, const Forwarded& bytes, Placement::Range* range) {
   Sent& its = sent_[bit];
-  its.arena = arena;
-  its.offset = offset;
+  its.arena = bytes.arena;
+  its.offset = bytes.offset;
   its.index = writer_.filled();
-  its.has_views = has_views;
-  its.left.store(!has_views, std::memory_order_relaxed);
+  its.has_views = range != nullptr;
+  its.left.store(range == nullptr, std::memory_order_relaxed);
+  its.source = bytes.source;
+  its.source_bit = bytes.bit;
+  if (its.source != nullptr) its.source->Hold(its.source_bit);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
   // Whatever the bit is now, its opposite will say that this range came back.
@@ -34,12 +37,17 @@ void DirectProducer::Occupy(uint32_t bit, uint64_t arena, uint64_t offset, bool 
   outstanding_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void DirectProducer::Vacate(uint32_t bit) { used_[bit / 64] &= ~MaskOf(bit); }
+void DirectProducer::Vacate(uint32_t bit) {
+  used_[bit / 64] &= ~MaskOf(bit);
+  Sent& its = sent_[bit];
+  if (const auto source = std::exchange(its.source, nullptr)) source->Leave(its.source_bit);
+}
 
 void DirectProducer::Done(uint32_t bit, bool return_it) {
   Sent& its = sent_[bit];
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
+  if (its.source != nullptr) return Vacate(bit);
   if (!its.left.load(std::memory_order_acquire)) {
     if (return_it) written_.DropForBroker(its.arena, its.offset);
     return lingering_.push_back(bit);
@@ -59,17 +67,35 @@ bool DirectProducer::See(uint64_t taken) {
 
 DirectProducer::Outcome DirectProducer::Put(Placement::Range& range, std::string_view description) {
   const MutexLock lock(mutex_);
-  return Put({range.arena, range.offset}, range.size, description, &range);
+  return Put({range.arena->id, range.arena->generation, range.offset, range.size, nullptr, 0}, description, &range);
 }
 
 DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carving, uint64_t size,
                                             std::string_view description) {
   const MutexLock lock(mutex_);
-  return Put(carving, size, description, nullptr);
+  return Put({carving.arena->id, carving.arena->generation, carving.offset, size, nullptr, 0}, description, nullptr);
 }
 
-DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carving, uint64_t size,
-                                            std::string_view description, Placement::Range* range) {
+DirectProducer::Outcome DirectProducer::Put(const Forwarded& forwarded, std::string_view description) {
+  const MutexLock lock(mutex_);
+  return Put(forwarded, description, nullptr);
+}
+
+std::optional<bool> DirectProducer::MayForward(uint64_t source) const {
+  const MutexLock lock(mutex_);
+  const auto found = sources_.find(source);
+  return found == sources_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void DirectProducer::NoteSource(uint64_t source, bool may_forward) {
+  constexpr size_t kSourcesMost = 64;  // beyond this number all are asked about anew
+  const MutexLock lock(mutex_);
+  if (sources_.size() >= kSourcesMost) sources_.clear();
+  sources_.insert_or_assign(source, may_forward);
+}
+
+DirectProducer::Outcome DirectProducer::Put(const Forwarded& bytes, std::string_view description,
+                                            Placement::Range* range) {
   if (!pages_->stands()) return Outcome::kEnded;
   uint64_t queued_calls = QueuedCalls(received_);
   if (queued_calls > 0) queued_calls = QueuedCalls(received_ = Received());
@@ -78,21 +104,23 @@ DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carvin
   if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;
-  const WrittenArena& arena = *carving.arena;
-  Occupy(bit, arena.id, carving.offset, range != nullptr);
+  Occupy(bit, bytes, range);
   if (range != nullptr) {
-    written_.HoldForBroker(arena, carving.offset);
+    written_.HoldForBroker(*range->arena, range->offset);
     range->left_direct.store(&sent_[bit].left, std::memory_order_release);
   }
   direct_channel::Entry entry;
-  const direct_channel::Header header{0, arena.id, arena.generation, carving.offset, size, bit, BootTime()};
+  const direct_channel::Header header{
+      0,          bytes.arena, bytes.generation, bytes.offset,
+      bytes.size, bit,         BootTime(),       bytes.source == nullptr ? 0 : bytes.source->number(),
+      bytes.bit};
   writer_.Write({entry.data(), direct_channel::Encode(header, description, entry)});
   if (pages_->Pass()) return Outcome::kSent;
   if (!pages_->AwaitRevoked(lifeline_)) return Outcome::kLost;
   if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
   if (range != nullptr) {
     range->left_direct.store(nullptr, std::memory_order_release);
-    written_.DropForBroker(arena.id, carving.offset);
+    written_.DropForBroker(bytes.arena, bytes.offset);
   }
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);

@@ -77,6 +77,9 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   bool Collect(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
   // As Collect, but leaves objects that wait for a device to the reclaimer's thread.
   void CollectReady();
+  // Starts the thread for the idle work of a process that has no arrays yet. RESOURCE_EXHAUSTED: no thread can be
+  // started. Idempotent.
+  Status Start();
   // Makes the idle work run soon.
   void Nudge();
   // Stops the idle work. The thread ends when the last adopted object has been reclaimed.
@@ -97,7 +100,6 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
 
   explicit Reclaimer(Reclaim reclaim) : reclaim_(std::move(reclaim)) {}
   Status Prepare(DeferredRelease& deferred);
-  Status Start();
   static void Drop(DeferredRelease* deferred);
   void Push(DeferredRelease* deferred);
   void Link(DeferredRelease* deferred);

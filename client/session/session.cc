@@ -130,4 +130,10 @@ void Session::PollDirectChannels() {
   if (!release.empty()) releases_.Post(std::move(release));
 }
 
+void Session::ForgetDirectChannels() {
+  codec::Release release;
+  release.received_direct_channels = direct_consumers_.TakeFinished();
+  if (!release.empty()) releases_.Post(std::move(release));
+}
+
 }  // namespace arraybridge

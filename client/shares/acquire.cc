@@ -341,6 +341,7 @@ Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t r
   if (exported->arena != entry.arena || exported->generation != entry.generation) {
     return Internal("the broker exported an arena that was not requested");
   }
+  if (session.read().Find(entry.arena, entry.generation)) return Ok();
   const auto mapper = session.mappers().Of(exported->kind);
   if (!mapper.ok()) return mapper.status();
   auto device = (*mapper)->Local(exported->device);

@@ -15,20 +15,23 @@ struct Holding {
   codec::Source source;
   uint64_t offset = 0;
   uint64_t size = 0;
+  std::shared_ptr<DirectConsumer> direct;
 };
 
-// A lease, a hazard slot or a return bit keeps these bytes, because arrays in them are in use.
+// A lease, a hazard slot or a return bit keeps these bytes, because arrays in them are in use. The broker knows which
+// bytes belong to a lease or a slot; a sender alone says it of a return bit, which is asked for last.
 std::optional<Holding> HoldingOf(Session& session, const ReadArena& arena, uint64_t offset, uint64_t bytes) {
   if (const auto leased = arena.leases.Find(offset, bytes)) {
-    return Holding{{.lease = leased->lease}, leased->offset, leased->size};
+    return Holding{{.lease = leased->lease}, leased->offset, leased->size, nullptr};
   }
   const uint64_t id = arena.handle.arena;
-  if (const auto sent = session.direct_consumers().Find(id, offset, bytes)) {
-    return Holding{{.direct_channel = sent->number, .bit = sent->entry.bit}, sent->entry.offset, sent->entry.size};
-  }
   const catalogue::Facts facts = session.hazards().FindHeld(id, offset, bytes);
-  if (facts.share == 0) return std::nullopt;
-  return Holding{{.share = facts.share}, facts.offset, facts.size};
+  if (facts.share != 0) return Holding{{.share = facts.share}, facts.offset, facts.size, nullptr};
+  if (auto sent = session.direct_consumers().FindAndHold(id, offset, bytes)) {
+    const codec::Source source{.direct_channel = sent->consumer->number(), .bit = sent->entry.bit};
+    return Holding{source, sent->entry.offset, sent->entry.size, std::move(sent->consumer)};
+  }
+  return std::nullopt;
 }
 
 // Nothing, for this reason.
@@ -79,7 +82,7 @@ std::optional<Placement> FindForward(Session& session, std::span<const View> vie
     offsets.push_back(place->offset);
   }
   if (!arena) return std::nullopt;
-  const auto holding = HoldingOf(session, *arena, first, last - first);
+  auto holding = HoldingOf(session, *arena, first, last - first);
   if (!holding) return None("APART", why);
   const uint64_t size = std::min(Carver::Granules(last - first), holding->offset + holding->size - first);
   std::vector<View> parts(views.begin(), views.end());
@@ -91,8 +94,8 @@ std::optional<Placement> FindForward(Session& session, std::span<const View> vie
     view.strides = CompactStrides(view.shape);
     view.read_only = true;
   }
-  auto forward = std::make_shared<const Placement::Forward>(
-      Placement::Forward{session.shared_releases(), std::move(arena), first, size, holding->source});
+  auto forward = std::make_shared<const Placement::Forward>(session.shared_releases(), std::move(arena), first, size,
+                                                            holding->source, std::move(holding->direct));
   return Placement(std::move(forward), std::move(parts));
 }
 

@@ -89,10 +89,12 @@ class Stream {
         hostile_(MapDirect(*direct_, DirectEnd::kProducer)),
         taken_(std::make_shared<DirectConsumer>(MapDirect(*direct_, DirectEnd::kConsumer))) {
     direct_->Open(0, 0, 1);
+    taken_->NoteArena(kArena, kGeneration);
   }
   ~Stream() {
     Revoke();
     AB_CHECK(direct_->standing() <= capacity_);
+    while (!forwards_.empty()) Forget(0);
     kept_.clear();
     client_.session.Settle();
     AB_CHECK(client_.session->releases().leases() == 0);
@@ -101,7 +103,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void Step(Input& input) {
-    switch (input.Take<uint8_t>() % 10) {
+    switch (input.Take<uint8_t>() % 12) {
       case 0:
         return Say(input);
       case 1:
@@ -121,6 +123,11 @@ class Stream {
         return;
       case 8:
         return taken_->NoteCalls(received_ += input.Take<uint8_t>());
+      case 9:
+        return Forward(input);
+      case 10:
+        if (!forwards_.empty()) Forget(input.Take<uint8_t>() % forwards_.size());
+        return;
       default:
         if (input.Take<uint8_t>() % 8 == 0) Revoke();
         Wait();
@@ -185,6 +192,28 @@ class Stream {
     kept_.push_back(*std::move(acquired));
   }
 
+  // Finds an entry with these bytes, as a process does that sends them on.
+  void Forward(Input& input) {
+    const uint64_t offset = TakeNumber(input);
+    const uint64_t bytes = TakeNumber(input);
+    const auto held = taken_->FindAndHold(kArena, offset, bytes);
+    if (!held) return;
+    AB_CHECK(held->offset <= offset && offset + bytes <= held->offset + held->size);
+    forwards_.push_back({held->bit, ReturnOf(held->bit)});
+  }
+
+  void Forget(size_t number) {
+    const Forwarded its = forwards_[number];
+    AB_CHECK(ReturnOf(its.bit) == its.returned);  // its producer does not use the range again
+    forwards_.erase(forwards_.begin() + static_cast<std::ptrdiff_t>(number));
+    taken_->Leave(its.bit);
+  }
+
+  bool ReturnOf(uint64_t bit) const {
+    const auto& page = *static_cast<const direct_channel::ConsumerPage*>(hostile_->other());
+    return (Load(page.returned[bit / 64], std::memory_order_relaxed) >> bit % 64 & 1) != 0;
+  }
+
   void Question(const Acquired& acquired, const direct_channel::Header& entry, MapMode mode) const {
     AB_CHECK(acquired.share->size == entry.size && acquired.views.size() == acquired.share->arrays.size());
     AB_CHECK(entry.offset <= kArenaBytes && entry.size <= kArenaBytes - entry.offset);
@@ -240,6 +269,11 @@ class Stream {
   const std::unique_ptr<DirectPages> hostile_;
   const std::shared_ptr<DirectConsumer> taken_;
   std::vector<Acquired> kept_;
+  struct Forwarded {
+    uint64_t bit = 0;
+    bool returned = false;  // the bit, when it was held
+  };
+  std::vector<Forwarded> forwards_;
   uint64_t taken_count_ = 0;  // as an honest consumer counts
   uint64_t head_ = 0;         // as an honest consumer loaded it last
   uint64_t received_ = 0;

@@ -3,6 +3,7 @@
 //   direct_program ADDRESS send NAME COUNT CAPACITY [kill]    sends 0, 1, ...; closes, or says "ready" and waits
 //   direct_program ADDRESS receive NAME                       prints each number, then the reason of the end
 //   direct_program ADDRESS hold NAME COUNT                    receives so many, says "ready", waits and checks them
+//   direct_program ADDRESS relay NAME TO                      sends on what it receives, until the stream ends
 #include <unistd.h>
 
 #include <cstdint>
@@ -123,12 +124,28 @@ int Holder(Broker& broker, const std::vector<std::string>& words) {
   return 0;
 }
 
+int Relay(Broker& broker, const std::vector<std::string>& words) {
+  auto from = broker.OpenChannel(words[1], Channel::Role::kReceiver);
+  auto to = broker.OpenChannel(words[2], Channel::Role::kSender);
+  if (!from.ok() || !to.ok()) return 1;
+  while (true) {
+    const auto received = from->Receive({.on_peer_death = PeerDeath::kWait});
+    if (received.status().reason() == "CHANNEL_ENDED") return to->Close().ok() ? 0 : 1;
+    if (!received.ok()) return Say(received.status().ToString()), 1;
+    const auto forward = broker.PlacementOf(received->views);
+    if (!forward || !forward->forward()) return Say("it would be copied"), 1;
+    const Status sent = to->Send(*forward, {.on_peer_death = PeerDeath::kWait});
+    if (!sent.ok()) return Say(sent.ToString()), 1;
+  }
+}
+
 int Main(const std::vector<std::string>& words) {
   if (words.size() < 4) return 2;
   Broker broker({.address = words[1], .timeout = std::chrono::seconds(30)});
   const std::vector<std::string> its(words.begin() + 2, words.end());
   if (its[0] == "send" && its.size() >= 4) return Sender(broker, its);
   if (its[0] == "receive") return Receiver(broker, its);
+  if (its[0] == "relay" && its.size() >= 3) return Relay(broker, its);
   return its[0] == "hold" && its.size() >= 3 ? Holder(broker, its) : 2;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <thread>
 
+#include "client/shares/forward.h"
 #include "tests/integration/direct_fixture.h"
 #include "tests/integration/hostile_end.h"
 
@@ -71,11 +73,58 @@ TEST_F(HostileSenderTest, EntriesThatDescribeNothing) {
   EXPECT_EQ(Receive().code(), Code::kInvalidArgument);
   said.offset = 0;
   said.size = 64;
-  const codec::PublishedArray beyond{{.type = {1, 64, 1}, .dtype = "uint64", .shape = {kWords}, .strides = {}}, 4096};
+  const codec::PublishedArray beyond = HostileEnd::Words(kWords);
   hostile_->Put(said, codec::EncodeDescription({&beyond, 1}, {}, {}));
   EXPECT_EQ(Receive().code(), Code::kInvalidArgument) << "an array beyond its bytes";
   EXPECT_EQ(Receive().reason(), "CHANNEL_EMPTY");
   EXPECT_EQ(broker_.client_stats().live_leases, 0u);
+}
+
+// Otherwise the hostile end could return what an honest sender's entry keeps.
+TEST_F(HostileSenderTest, AnEntryInAnArenaThatIsReadForAnothersSake) {
+  Build();
+  auto honest = std::move(hostile_);
+  const Handle arena = honest->MakeArena();
+  const auto words = HostileEnd::Words(kWords);
+  const std::string description = codec::EncodeDescription({&words, 1}, {}, {});
+  direct_channel::Header said;
+  said.arena = arena.arena;
+  said.generation = arena.generation;
+  said.size = kWords * sizeof(uint64_t);
+  honest->Put(said, description);
+  const auto received = receives_->Receive({.timeout = milliseconds(20)});
+  ASSERT_TRUE(received.ok()) << received.status().ToString();
+  auto others = broker_.OpenChannel("d", Channel::Role::kReceiver);
+  ASSERT_TRUE(others.ok());
+  HostileEnd hostile(directory_, "d", true);
+  hostile.MapDirect();
+  while (!hostile.opened()) static_cast<void>(others->Receive({.timeout = milliseconds(0)}));
+  hostile.Put(said, description);
+  EXPECT_EQ(others->Receive({.timeout = milliseconds(20)}).status().reason(), "CHANNEL_EMPTY");
+}
+
+// Nor what a named share keeps: the forward is one of that share.
+TEST_F(HostileSenderTest, AnEntryWithTheBytesOfANamedShare) {
+  Build();
+  const Handle arena = hostile_->MakeArena();
+  hostile_->Publish(arena, "named", kWords);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(broker_.Acquire({.name = "named"}).ok());
+  while (broker_.client_stats().live_leases > 0) std::this_thread::sleep_for(milliseconds(1));
+  const auto named = broker_.Acquire({.name = "named"});
+  ASSERT_TRUE(named.ok());
+  ASSERT_GT(broker_.client_stats().catalogue_acquires, 0u);
+  const auto words = HostileEnd::Words(kWords);
+  direct_channel::Header said;
+  said.arena = arena.arena;
+  said.generation = arena.generation;
+  said.size = kWords * sizeof(uint64_t);
+  hostile_->Put(said, codec::EncodeDescription({&words, 1}, {}, {}));
+  const auto received = receives_->Receive({.timeout = milliseconds(20)});
+  ASSERT_TRUE(received.ok()) << received.status().ToString();
+  const auto forward = broker_.PlacementOf(named->views);
+  ASSERT_TRUE(forward && forward->forward());
+  EXPECT_NE(forward->forward()->source.share, 0u);
+  EXPECT_EQ(forward->forward()->source.direct_channel, 0u);
 }
 
 TEST_F(HostileSenderTest, ADoorbellThatIsRungWithoutEnd) {

@@ -57,6 +57,22 @@ class HostileEnd {
     return handle;
   }
 
+  // An array of uint64 at the arena's begin.
+  static codec::PublishedArray Words(int64_t words) {
+    return {{.type = {1, 64, 1}, .dtype = "uint64", .shape = {words}, .strides = {}},
+            static_cast<uint64_t>(words) * sizeof(uint64_t)};
+  }
+  void Publish(const Handle& arena, std::string_view name, int64_t words) {
+    codec::Publish request;
+    request.ns = "default";
+    request.name = name;
+    request.arena = arena.arena;
+    request.arena_generation = arena.generation;
+    request.size = static_cast<uint64_t>(words) * sizeof(uint64_t);
+    request.arrays = {Words(words)};
+    Call(Verb::kPublish, codec::Encode(request));
+  }
+
   bool opened() const { return pages_->opened(); }
   direct_channel::ProducerPage& sent() { return *static_cast<direct_channel::ProducerPage*>(pages_->own()); }
   direct_channel::ConsumerPage& taken() { return *static_cast<direct_channel::ConsumerPage*>(pages_->own()); }

@@ -313,13 +313,14 @@ with broker.channel(sys.argv[4]) as out:
     print("made", flush=True)
     for frame in broker.channel(sys.argv[3]).receiver(sys.argv[5]):
         out.send(frame)
-    print(broker.stats()["client_direct_shares"])
+    stats = broker.stats()
+    print(stats["client_direct_shares"], stats["client_arena_bytes"])
 """
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_relay_of_three_hops_does_not_copy(broker: arraybridge.Broker, framework: str) -> None:
-    """Frames come to the first stage through a direct channel, as soon as there is one, and by calls to the others."""
+    """Frames go through direct channels, as soon as there are some, and before that by calls."""
     pytest.importorskip(framework)
     stages = [started(broker, STAGE, f"c{hop}", f"c{hop + 1}", framework) for hop in range(2)]
     last = broker.channel("c2").open("receiver")
@@ -342,9 +343,10 @@ def test_a_relay_of_three_hops_does_not_copy(broker: arraybridge.Broker, framewo
     assert all(got.tolist() == [number] * 1024 for number, got in kept), "no range that is kept is written again"
     with pytest.raises(arraybridge.ChannelClosed):
         last.receive()
-    assert broker.stats()["forwards_total"] - before == 600
-    outputs = [stage.communicate()[0] for stage in stages]
-    assert int(outputs[0]) > 0 and [stage.returncode for stage in stages] == [0, 0]
+    assert 2 <= broker.stats()["forwards_total"] - before < 100
+    outputs = [[int(number) for number in stage.communicate()[0].split()] for stage in stages]
+    assert all(direct > 200 and copied == 0 for direct, copied in outputs), outputs
+    assert [stage.returncode for stage in stages] == [0, 0]
     del kept
     until(lambda: broker.flush() or bytes_of(broker)[1] == 0)
 

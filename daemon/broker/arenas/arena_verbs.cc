@@ -180,12 +180,10 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
-    Arena* readable = state.arenas.FindReadable(*found, arena);
-    if (readable == nullptr) {
-      Arena* const sent = state.arenas.Find(arena);
-      if (sent != nullptr && state.IsInDirectChannelOf(*found, receiving, *sent)) readable = sent;
-    }
+    const bool sent = receiving != ChannelEndId{};
+    Arena* const readable = sent ? state.arenas.Find(arena) : state.arenas.FindReadable(*found, arena);
     if (readable == nullptr) return NoArena(arena);
+    if (sent && !state.IsInDirectChannelOf(*found, receiving, *readable)) return NoArena(arena);
     const bool stale = readable->generation() != generation;
     if (stale && !Failpoint("arena_generation")) return NoArena(arena);
     handle = readable->Describe();

@@ -4,29 +4,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "daemon/broker/ids.h"
 #include "daemon/memory/shared_pages/direct_channel.h"
 
 namespace arraybridge {
 
-struct Share;
-
-// The ranges of a direct channel that shares use although the receiver may have returned them (shares/forwards.h). The
-// record and the shares own it.
-struct KeptRanges {
-  std::shared_ptr<DirectChannel> pages;         // null: its sender does not read the control block any more
-  std::set<std::pair<uint64_t, Share*>> roots;  // by return bit
-
-  // One of the roots with this bit; null: there is none.
-  Share* RootOf(uint64_t bit) const {
-    const auto first = roots.lower_bound({bit, nullptr});
-    return first != roots.end() && first->first == bit ? first->second : nullptr;
-  }
-};
+class KeptRanges;
 
 struct DirectChannelRecord {
   ChannelId channel{};
@@ -39,8 +24,10 @@ struct DirectChannelRecord {
   uint32_t receiver_uid = 0;
   std::shared_ptr<DirectChannel> pages;  // never null
   bool open = false;                     // both ends use it
-  bool ended = false;                    // only its sender may still wait for ranges
-  std::shared_ptr<KeptRanges> kept;      // never null
+  bool ended = false;                    // only its sender may still wait for ranges, or its receiver have some
+  bool orphan = false;                   // ended, and its sender, who had forwarded, has ended, too
+  bool forgotten = false;                // its receiver has no range of it any more
+  std::shared_ptr<KeptRanges> kept;      // null: it was removed
   uint32_t record = 0;                   // in the journal
 };
 

@@ -1,8 +1,11 @@
 #include "daemon/broker/recovery/channel_recovery.h"
 
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "daemon/broker/channels/kept_ranges.h"
 
 namespace arraybridge {
 namespace {
@@ -50,6 +53,24 @@ Broker::ChannelRecovery::ChannelRecovery(Records& records, StoredFiles& files) :
 
 void Broker::ChannelRecovery::DirectChannels(State& state) {
   for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) RestoreDirect(state, entry);
+  for (unsigned turn = 0; turn < KeptRanges::kRankMost; ++turn) {
+    for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) RestoreSources(entry);
+  }
+}
+
+void Broker::ChannelRecovery::RestoreSources(const Records::Entry& entry) {
+  Reading<record::DirectChannel> its(entry.content);
+  const auto direct = direct_.find(its->number);
+  if (direct == direct_.end()) return;
+  static_cast<void>(its.Text(its->ns_bytes));
+  std::string_view numbers = its.rest();
+  for (unsigned left = its->sources; left > 0 && numbers.size() >= sizeof(uint64_t); --left) {
+    uint64_t number = 0;
+    std::memcpy(&number, numbers.data(), sizeof number);
+    numbers.remove_prefix(sizeof number);
+    const auto source = direct_.find(number);
+    if (source != direct_.end()) KeptRanges::RestoreLink(direct->second, source->second->kept);
+  }
 }
 
 void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& entry) {
@@ -74,7 +95,8 @@ void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& 
   direct->receiver_uid = its->receiver_uid;
   direct->pages = pages;
   direct->open = pages->opened();
-  direct->kept = std::make_shared<KeptRanges>(KeptRanges{pages, {}});
+  direct->forgotten = its->forgotten != 0;
+  direct->kept = std::make_shared<KeptRanges>(pages, direct->sender);
   direct->record = entry.place;
   state.direct_channels.Add(direct);
   direct_.emplace(its->number, std::move(direct));
@@ -164,17 +186,23 @@ void Broker::ChannelRecovery::Finish(State& state, Recovered* recovered) {
       FillQueue(state, *channel);
   }
   for (const auto& [number, direct] : direct_) {
+    const bool sender_ended = state.sessions.Find(direct->sender) == nullptr || direct->kept->MissesReceiver();
+    if (direct->open && sender_ended) direct->kept->Orphan();
+  }
+  for (const auto& [number, direct] : direct_) {
+    direct->kept->Restore();
     if (state.sessions.Find(direct->receiver) == nullptr) direct->pages->MarkGone();
-    for (uint64_t bit = 0; bit < direct_channel::kReturnBits; ++bit) {
-      direct->pages->Keep(bit, direct->kept->RootOf(bit) != nullptr);
-    }
     const bool goes_on = Connect(state, direct);
     if (goes_on && (!direct->open || direct->pages->revoking())) recovered->revoking.push_back(direct);
     if (goes_on) continue;
     state.direct_channels.End(*direct);
     // Its sender may wait for ranges.
     const bool waits = direct->open && state.sessions.Find(direct->sender) != nullptr;
-    if (!waits) state.Remove(*direct);
+    if (waits) continue;
+    if (state.StaysOrphan(*direct))
+      state.direct_channels.Orphan(*direct);
+    else
+      state.Remove(*direct);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "daemon/broker/arenas/arena.h"
 #include "daemon/broker/channels/channel.h"
 #include "daemon/broker/channels/direct_channel_record.h"
+#include "daemon/broker/channels/kept_ranges.h"
 #include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/sessions/session.h"
 #include "daemon/broker/shares/share.h"
@@ -130,7 +131,9 @@ void Journal::Put(Share& share) {
     sent.stream = facts->stream;
     sent.time_ns = facts->time_ns;
   }
-  if (share.kept_in != nullptr && share.kept_in->pages != nullptr) sent.direct_channel = share.kept_in->pages->number();
+  if (share.kept_in != nullptr && share.kept_in->pages() != nullptr) {
+    sent.direct_channel = share.kept_in->pages()->number();
+  }
   sent.bit = share.kept_bit;
   const bool has_more = share.facts->sent != nullptr || share.kept_in != nullptr;
   const std::string_view more = has_more ? BytesOf(sent) : std::string_view();
@@ -245,8 +248,12 @@ void Journal::Put(DirectChannelRecord& direct) {
   fixed.born = NsOf(direct.pages->born());
   fixed.sender_uid = direct.sender_uid;
   fixed.receiver_uid = direct.receiver_uid;
+  const std::vector<uint64_t> sources = direct.kept->sources();
+  fixed.sources = static_cast<uint16_t>(sources.size());
+  fixed.forgotten = direct.forgotten ? 1 : 0;
   const std::string_view ns = Fit(direct.ns, fixed.ns_bytes);
-  direct.record = file_->Replace(direct.record, record::kDirectChannel, {BytesOf(fixed), ns});
+  const std::string_view numbers(reinterpret_cast<const char*>(sources.data()), sources.size() * sizeof(uint64_t));
+  direct.record = file_->Replace(direct.record, record::kDirectChannel, {BytesOf(fixed), ns, numbers});
 }
 
 void Journal::Erase(DirectChannelRecord& direct) { Erase(std::exchange(direct.record, 0)); }

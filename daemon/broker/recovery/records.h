@@ -244,8 +244,8 @@ struct DirectChannel {
   uint32_t sender_uid;
   uint32_t receiver_uid;
   uint16_t ns_bytes;
-  uint16_t reserved;
-  uint32_t reserved_too;
+  uint16_t sources;  // the numbers of these direct channels follow the namespace
+  uint32_t forgotten;
 };
 
 }  // namespace arraybridge::record

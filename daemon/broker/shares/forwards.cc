@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "daemon/broker/channels/kept_ranges.h"
 #include "daemon/broker/quota/namespace.h"
 
 namespace arraybridge {
@@ -41,7 +42,9 @@ Result<Forwards::Origin> Forwards::FindReceived(const Session& session, const Pu
   const auto direct = direct_channels_.FindReceived(session.id, call.source->direct_channel);
   if (direct == nullptr) return NotForwarded("their direct channel is gone");
   if (call.source->bit >= direct_channel::kReturnBits) return NotForwarded("no range has such a return bit");
-  if (arena.writer == nullptr || arena.writer->id != direct->sender) return NotForwarded("their sender is gone");
+  if (arena.writer == nullptr || !direct->kept->MayComeFrom(arena.writer->id)) {
+    return NotForwarded("their sender is gone");
+  }
   AB_RETURN_IF_ERROR(arena.CheckInside(call.offset, call.size));
   // One look: the forwards of an entry may be many. Mostly all are of the whole entry.
   Share* const root = direct->kept->RootOf(call.source->bit);
@@ -81,8 +84,7 @@ void Forwards::Add(Session& maker, Share& share, Origin origin, const ShareSourc
   }
   share.kept_bit = source.bit;
   share.kept_in = std::move(origin.ranges);
-  share.kept_in->roots.emplace(source.bit, &share);
-  share.kept_in->pages->Keep(source.bit, true);
+  share.kept_in->AddRoot(source.bit, &share);
 }
 
 void Forwards::RestoreMaker(Session* maker, Share& share) {
@@ -102,7 +104,7 @@ void Forwards::RestoreKept(Session* maker, Share& share, std::shared_ptr<KeptRan
   RestoreMaker(maker, share);
   share.kept_bit = bit;
   share.kept_in = std::move(ranges);
-  share.kept_in->roots.emplace(bit, &share);
+  share.kept_in->RestoreRoot(bit, &share);
 }
 
 Share* Forwards::Remove(Share& share) {
@@ -113,9 +115,8 @@ Share* Forwards::Remove(Share& share) {
     --share.root->forwards;
     return share.root;
   }
-  KeptRanges& ranges = *share.kept_in;
-  ranges.roots.erase({share.kept_bit, &share});
-  if (ranges.pages != nullptr && ranges.RootOf(share.kept_bit) == nullptr) ranges.pages->Keep(share.kept_bit, false);
+  share.kept_in->RemoveRoot(share.kept_bit, &share);
+  share.kept_in = nullptr;
   return nullptr;
 }
 

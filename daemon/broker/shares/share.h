@@ -16,7 +16,7 @@ namespace arraybridge {
 
 class Arena;
 class Namespace;
-struct KeptRanges;
+class KeptRanges;
 struct Session;
 
 struct Share {

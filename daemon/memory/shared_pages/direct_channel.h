@@ -96,6 +96,7 @@ class DirectChannel {
   void Revoke(const Take& take, const Ended& ended) AB_EXCLUDES(mutex_);
   // The consumer's session has ended: the producer may use all ranges again that the consumer received.
   void MarkGone();
+  bool gone() const { return Load(control_.gone, std::memory_order_relaxed) != 0; }
   // Shares use the range with this return bit, or no share does any more: the producer reads that before it uses a
   // range again. REQUIRES: bit < direct_channel::kReturnBits; one thread at a time.
   void Keep(uint64_t bit, bool kept);

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client/direct_channels/direct_consumer.h"
+#include "client/direct_channels/direct_consumers.h"
 #include "daemon/memory/shared_pages/direct_channel.h"
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
@@ -26,6 +26,8 @@ class DirectConsumerTest : public ::testing::Test {
         taken_(MapDirect(*direct_, DirectEnd::kConsumer)),
         lifeline_(Socket()) {
     direct_->Open(0, 0, 1);
+    taken_.NoteArena(1, 0);
+    taken_.NoteArena(2, 0);
   }
 
   static UniqueFd Socket() {
@@ -35,7 +37,7 @@ class DirectConsumerTest : public ::testing::Test {
     other.reset(ends[1]);
     return UniqueFd(ends[0]);
   }
-  void Put(uint64_t arena) { direct_channel::WriteEntry(page(), 4, {.arena = arena}, ""); }
+  void Put(uint64_t arena) { direct_channel::WriteEntry(page(), 4, {.arena = arena, .bit = bit_++}, ""); }
   // The arenas of what the broker takes off the direct channel.
   std::vector<uint64_t> End() {
     std::vector<uint64_t> queued;
@@ -51,6 +53,9 @@ class DirectConsumerTest : public ::testing::Test {
     return taken_.Take(lifeline_, 0, maps, &entry_, &sequence_);
   }
   uint64_t taken_arena() const { return direct_channel::HeaderOf(entry_).arena; }
+  const direct_channel::ConsumerPage& page_of_consumer() const {
+    return *static_cast<const direct_channel::ConsumerPage*>(sent_->other());
+  }
   direct_channel::ProducerPage& page() { return *static_cast<direct_channel::ProducerPage*>(sent_->own()); }
 
   const std::unique_ptr<DirectChannel> direct_;
@@ -59,6 +64,7 @@ class DirectConsumerTest : public ::testing::Test {
   Lifeline lifeline_;
   direct_channel::Entry entry_{};
   uint64_t sequence_ = 0;
+  uint64_t bit_ = 0;               // of the next entry
   std::vector<uint64_t> numbers_;  // of the entries that the broker took off
 };
 
@@ -75,20 +81,74 @@ TEST_F(DirectConsumerTest, TakesInOrder) {
   EXPECT_EQ(Take(), Outcome::kEmpty);
 }
 
+TEST_F(DirectConsumerTest, LacksAnArenaThatTheBrokerDoesNotKnowOfIt) {
+  Put(3);
+  const auto asked = [](const auto&) { return ADD_FAILURE() << "this process may map it for another's sake", true; };
+  EXPECT_EQ(Take(asked), Outcome::kLacksArena);
+  taken_.NoteArena(3, 1);
+  EXPECT_EQ(Take(asked), Outcome::kLacksArena) << "another generation";
+  taken_.NoteArena(3, 0);
+  EXPECT_EQ(Take(), Outcome::kTaken);
+}
+
 TEST_F(DirectConsumerTest, KnowsTheRangesOfWhatItTookUntilTheyAreReturned) {
   direct_channel::WriteEntry(page(), 4, {.arena = 1, .offset = 256, .size = 512, .bit = 5}, "");
-  EXPECT_EQ(taken_.Find(1, 256, 512), std::nullopt);
+  EXPECT_EQ(taken_.FindAndHold(1, 256, 512), std::nullopt);
   EXPECT_EQ(Take(), Outcome::kTaken);
-  const auto held = taken_.Find(1, 512, 256);
+  const auto held = taken_.FindAndHold(1, 512, 256);
   ASSERT_TRUE(held.has_value());
   EXPECT_EQ(held->bit, 5u);
   EXPECT_EQ(held->offset, 256u);
   EXPECT_EQ(held->size, 512u);
-  EXPECT_EQ(taken_.Find(2, 512, 256), std::nullopt) << "another arena";
-  EXPECT_EQ(taken_.Find(1, 0, 512), std::nullopt) << "before it";
-  EXPECT_EQ(taken_.Find(1, 512, 257), std::nullopt) << "beyond it";
+  EXPECT_EQ(taken_.FindAndHold(2, 512, 256), std::nullopt) << "another arena";
+  EXPECT_EQ(taken_.FindAndHold(1, 0, 512), std::nullopt) << "before it";
+  EXPECT_EQ(taken_.FindAndHold(1, 512, 257), std::nullopt) << "beyond it";
+  const auto bits = [&] { return page_of_consumer().returned[0]; };
+  const uint64_t before = bits();
+  EXPECT_TRUE(taken_.FindAndHold(1, 512, 256).has_value());
   taken_.Return(5);
-  EXPECT_EQ(taken_.Find(1, 512, 256), std::nullopt);
+  EXPECT_EQ(bits(), before) << "its forwards use it";
+  EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt) << "it has no arrays";
+  taken_.Leave(5);
+  EXPECT_EQ(bits(), before);
+  taken_.Leave(5);
+  EXPECT_EQ(bits(), before ^ uint64_t{1} << 5) << "nobody does any more";
+  EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt);
+}
+
+TEST_F(DirectConsumerTest, BytesThatCameThroughTwoDirectChannelsAreFoundInNone) {
+  DirectConsumers both;
+  const auto entry_in = [&](DirectChannel& direct, const direct_channel::Header& header) {
+    const auto sent = MapDirect(direct, DirectEnd::kProducer);
+    auto taken = std::make_shared<DirectConsumer>(MapDirect(direct, DirectEnd::kConsumer));
+    direct.Open(0, 0, 1);
+    both.Add(taken);
+    taken->NoteArena(1, 0);
+    direct_channel::WriteEntry(*static_cast<direct_channel::ProducerPage*>(sent->own()), 4, header, "");
+    const auto maps = [](const auto&) { return true; };
+    EXPECT_EQ(taken->Take(lifeline_, 0, maps, &entry_, &sequence_), Outcome::kTaken);
+    return taken;
+  };
+  const std::unique_ptr<DirectChannel> one_direct = *DirectChannel::Create(4, 2);
+  const std::unique_ptr<DirectChannel> other_direct = *DirectChannel::Create(4, 3);
+  const auto one = entry_in(*one_direct, {.arena = 1, .offset = 256, .size = 512, .bit = 5});
+  const auto found = both.FindAndHold(1, 256, 256);
+  ASSERT_TRUE(found && found->consumer == one);
+  one->Leave(5);
+  const auto other = entry_in(*other_direct, {.arena = 1, .offset = 0, .size = 512, .bit = 2});
+  EXPECT_FALSE(both.FindAndHold(1, 256, 256));
+  one->Return(5);
+  EXPECT_FALSE(one->FindAndHold(1, 256, 256)) << "who has found it in both uses neither";
+  EXPECT_TRUE(both.FindAndHold(1, 256, 256));
+}
+
+TEST_F(DirectConsumerTest, ABitThatIsNotReturnedIsNoOthers) {
+  direct_channel::WriteEntry(page(), 4, {.arena = 1, .bit = 5}, "");
+  direct_channel::WriteEntry(page(), 4, {.arena = 2, .bit = 5}, "");
+  EXPECT_EQ(Take(), Outcome::kTaken);
+  EXPECT_EQ(Take(), Outcome::kMalformed);
+  taken_.Return(5);
+  EXPECT_EQ(Take(), Outcome::kTaken);
 }
 
 TEST_F(DirectConsumerTest, WhatTheBrokerTookIsNotTaken) {

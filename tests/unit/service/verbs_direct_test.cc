@@ -149,6 +149,10 @@ TEST_F(VerbsDirectTest, TheReceiverIsGivenTheSendersArenasAndNoOthers) {
   request.set_arena(others.arena());
   request.set_arena_generation(others.generation());
   EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not the sender's";
+  const auto own = Arena(receiver_, kMiB);
+  request.set_arena(own.arena());
+  request.set_arena_generation(own.generation());
+  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "though it reads it";
   const auto fresh = StartAllocate(sender_, kMiB)->Get();
   ASSERT_TRUE(fresh.ok());
   request.set_arena(fresh->message.handle().arena());

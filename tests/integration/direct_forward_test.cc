@@ -316,7 +316,7 @@ TEST_F(DirectTest, AStreamOverTwoRelaysIsComplete) {
   Process sender(Program({"send", "first", "20000", "16"}));
   std::string end;
   EXPECT_EQ(Numbers(receiver, &end), UpTo(20000));
-  EXPECT_EQ(end, "CHANNEL_ENDED");
+  EXPECT_EQ(end, "CHANNEL_ENDED") << one.Line() << two.Line();
   EXPECT_EQ(sender.Wait() + one.Wait() + two.Wait(), 0);
 }
 

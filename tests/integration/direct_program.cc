@@ -134,7 +134,11 @@ int Relay(Broker& broker, const std::vector<std::string>& words) {
     if (!received.ok()) return Say(received.status().ToString()), 1;
     const auto forward = broker.PlacementOf(received->views);
     if (!forward || !forward->forward()) return Say("it would be copied"), 1;
-    const Status sent = to->Send(*forward, {.on_peer_death = PeerDeath::kWait});
+    Status sent = to->Send(*forward, {.on_peer_death = PeerDeath::kWait});
+    if (sent.reason() == "NOT_FORWARDED") {  // the process that made it has ended
+      const auto copy = broker.Place(received->views);
+      if (copy.ok()) sent = to->Send(*copy, {.on_peer_death = PeerDeath::kWait});
+    }
     if (!sent.ok()) return Say(sent.ToString()), 1;
   }
 }

@@ -164,25 +164,29 @@ def bench_channel(address: str, rounds: int) -> None:
     with arraybridge.Broker(address, namespace="bench") as broker, arraybridge.Broker(address, namespace="bench") as other:
         sender, receiver = broker.channel("calls").open("sender"), other.channel("calls").open("receiver")
 
+        def send() -> None:
+            for _ in range(burst):
+                sender.send(source)
+
         def send_in_place() -> None:
-            sender.send(broker.empty(1024, "float32"))
+            for _ in range(burst):
+                sender.send(broker.empty(1024, "float32"))
 
         def receive() -> None:
-            receiver.receive()
+            for _ in range(burst):
+                receiver.receive()
 
-        works = {"send": lambda: sender.send(source), "send_in_place": send_in_place, "receive": receive}
-        for _ in range(200):  # from here on the direct channel exists
-            sender.send(source)
+        works = {"send": send, "send_in_place": send_in_place, "receive": receive}
+        for _ in range(200 // burst):  # from here on the direct channel exists
+            send()
             receive()
         found: dict[str, list[float]] = {name: [] for name in works}
         gc.collect()
         gc.disable()
         for _ in range(rounds * 100):
             for name in ("send", "receive", "send_in_place", "receive"):
-                work = works[name]
                 start = time.perf_counter_ns()
-                for _ in range(burst):
-                    work()
+                works[name]()
                 found[name].append((time.perf_counter_ns() - start) / burst / 1000)
         gc.enable()
         assert other.stats()["client_direct_shares"] > rounds * 100 * burst

@@ -32,6 +32,11 @@ class RecoveryChannelTest : public testing::Test {
   // Kills the broker. The clients of the sessions in `alive_` live on; the others' sessions end, as the service does
   // it.
   Recovered Restart() {
+    Recovered recovered = KillAndRecover();
+    for (const SessionId session : recovered.gone) broker_->EndSession(session);
+    return recovered;
+  }
+  Recovered KillAndRecover() {
     auto passed = store_->PassOn();
     auto fresh = std::make_unique<FakeStore>();
     for (const StoredDescriptor& each : passed) {
@@ -49,7 +54,6 @@ class RecoveryChannelTest : public testing::Test {
     EXPECT_TRUE(recovered.ok()) << recovered.status().ToString();
     EXPECT_EQ(recovered->damaged_records, 0u);
     EXPECT_EQ(recovered->lost_shares, 0u);
-    for (const SessionId session : recovered->gone) broker_->EndSession(session);
     return *std::move(recovered);
   }
   Broker& broker() { return *broker_; }
@@ -239,23 +243,9 @@ class RecoveryDirectTest : public RecoveryChannelTest {
   }
   // Kills the broker and does what the service does at the start.
   void Restart() {
-    auto passed = store_->PassOn();
-    std::vector<LiveClient> clients;
-    for (const SessionId session : alive_) clients.push_back({session, {.uid = 1000}});
-    auto fresh = std::make_unique<FakeStore>();
-    for (const StoredDescriptor& each : passed) {
-      const DescriptorStore::Entry entry{each.name, each.fd.get()};
-      EXPECT_TRUE(fresh->Store({&entry, 1}).ok());
-    }
-    broker_.reset();
-    store_ = std::move(fresh);
-    backend_ = MakeHostBackend({.capacity_bytes = 1024 * kPage});
-    broker_ = std::make_unique<Broker>(config_, std::vector<MemoryBackend*>{backend_.get()});
-    std::ranges::reverse(passed);
-    const auto recovered = broker_->Recover(*store_, std::move(passed), clients);
-    ASSERT_TRUE(recovered.ok()) << recovered.status().ToString();
-    for (const auto& each : recovered->revoking) Revoke(each);
-    for (const SessionId session : recovered->gone) EndSession(session);
+    const Recovered recovered = KillAndRecover();
+    for (const auto& each : recovered.revoking) Revoke(each);
+    for (const SessionId session : recovered.gone) EndSession(session);
   }
   void EndSession(SessionId session) {
     Die(session);

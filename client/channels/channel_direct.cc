@@ -291,10 +291,9 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
         LeaveDirect(consumer.get(), true);
         return std::nullopt;
       case DirectConsumer::Outcome::kLacksArena: {
-        const Status mapped =
-            MapSent(*session_, direct_channel::HeaderOf(entry), id_, steady_clock::now() + options_.timeout);
+        const direct_channel::Header header = direct_channel::HeaderOf(entry);
+        const Status mapped = MapSent(*session_, header, id_, steady_clock::now() + options_.timeout);
         if (mapped.ok()) {
-          const direct_channel::Header header = direct_channel::HeaderOf(entry);
           consumer->NoteArena(header.arena, header.generation);
           if (!IsOver(until)) continue;
           break;

@@ -153,6 +153,11 @@ class RecoveryForwardTest : public RecoveryDirectTest, public testing::WithParam
     EXPECT_TRUE(broker().DirectChannelMapped(last_.session, last_.id, number_).ok());
   }
   Status Forward(uint64_t source) { return broker().ForwardDirectly(onward_.session, onward_.id, number_, source); }
+  void ForwardOne() {
+    ASSERT_TRUE(Forward(source_).ok());
+    SendDirect();
+    TakeDirect();
+  }
   static constexpr uint64_t kAllBits = UINT64_MAX;
 
   End onward_;
@@ -163,9 +168,7 @@ class RecoveryForwardTest : public RecoveryDirectTest, public testing::WithParam
 
 TEST_P(RecoveryForwardTest, WhatTheRelayHadIsKeptUntilTheLastReceiverHasNothingAnyMore) {
   const auto [in_outage, forgets] = GetParam();
-  ASSERT_TRUE(Forward(source_).ok());
-  SendDirect();
-  TakeDirect();
+  ForwardOne();
   EXPECT_EQ(control().kept[0], 0u);
   Restart();
   EXPECT_EQ(control().kept[0], 0u) << "the relay keeps it";
@@ -187,9 +190,7 @@ TEST_P(RecoveryForwardTest, WhatTheRelayHadIsKeptUntilTheLastReceiverHasNothingA
 // The last receiver publishes what it has, and has nothing else of it any more.
 TEST_P(RecoveryForwardTest, WhatTheRelayHadIsKeptForAShare) {
   const auto [in_outage, ends] = GetParam();
-  ASSERT_TRUE(Forward(source_).ok());
-  SendDirect();
-  TakeDirect();
+  ForwardOne();
   PublishCall kept;
   kept.ns = "default";
   kept.name = "kept";
@@ -218,9 +219,7 @@ TEST_P(RecoveryForwardTest, WhatTheRelayHadIsKeptForAShare) {
 
 // A broker that stops without a next one ends all sessions, whose clients go on reading.
 TEST_P(RecoveryForwardTest, NothingThatIsReadIsFreedWhenTheBrokerStops) {
-  ASSERT_TRUE(Forward(source_).ok());
-  SendDirect();
-  TakeDirect();
+  ForwardOne();
   EndSession(receives_.session);
   EXPECT_EQ(control().kept[0], kAllBits);
   const auto [of_sender_first, sweeps] = GetParam();

@@ -177,7 +177,7 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
 
 bool Channel::End::MayForward(DirectProducer& producer, uint64_t source) {
   if (const auto known = producer.MayForward(source)) return *known;
-  const std::string request = codec::EncodeDirectSource(id_, producer.number(), source);
+  const std::string request = codec::EncodeDirectMapped(id_, producer.number(), source);
   const Deadline deadline = steady_clock::now() + options_.timeout;
   const Status asked = session_->Call(Verb::kMapped, request, deadline).status();
   const bool refused = asked.reason() == "NOT_FORWARDED" || asked.reason() == "NO_DIRECT_CHANNEL";

@@ -212,10 +212,8 @@ std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channe
 std::string EncodeDrainChannel(std::string_view ns, std::string_view name, bool remove);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke = false);
-// `number`: of the direct channel, from its control block.
-std::string EncodeDirectMapped(uint64_t channel, uint64_t number);
-// `source`: a direct channel whose entries go on in that one.
-std::string EncodeDirectSource(uint64_t channel, uint64_t number, uint64_t source);
+// `number`: of the direct channel, from its control block. `source`: a direct channel whose entries go on in that one.
+std::string EncodeDirectMapped(uint64_t channel, uint64_t number, uint64_t source = 0);
 std::string EncodeBrowseDirect(uint64_t channel);
 // Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,

@@ -160,11 +160,7 @@ std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_n
       wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .seen_notice = seen_notice, .revoke = revoke});
 }
 
-std::string EncodeDirectMapped(uint64_t channel, uint64_t number) {
-  return wire::Encode(wire::MappedRequest{.direct_channel_of = channel, .direct_channel_number = number});
-}
-
-std::string EncodeDirectSource(uint64_t channel, uint64_t number, uint64_t source) {
+std::string EncodeDirectMapped(uint64_t channel, uint64_t number, uint64_t source) {
   return wire::Encode(wire::MappedRequest{
       .direct_channel_of = channel, .direct_channel_number = number, .direct_channel_source = source});
 }

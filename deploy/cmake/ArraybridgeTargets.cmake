@@ -10,6 +10,8 @@ function(ab_flags target)
   if(ARRAYBRIDGE_UNITY)
     # The files that include several have absolute paths, which ccache would take for a difference between checkouts.
     target_compile_options(${target} PRIVATE -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    # A nested class is its file's own, though the compiler sees another file that includes this one.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
   if(ARRAYBRIDGE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)

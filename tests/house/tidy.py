@@ -27,9 +27,20 @@ def sources_of(build: Path) -> list[tuple[Path, str]]:
     commands = build / "compile_commands.json"
     if not commands.exists():
         return []
-    entries = json.loads(commands.read_text())
-    found = [(Path(entry["directory"], entry["file"]).resolve(), entry["command"]) for entry in entries]
-    return [(file, command) for file, command in found if file.is_relative_to(ROOT) and top(file) in ROOMS]
+    found = []
+    for entry in json.loads(commands.read_text()):
+        compiled = Path(entry["directory"], entry["file"]).resolve()
+        for file in files_of_unit(compiled) or [compiled]:
+            if file.is_relative_to(ROOT) and top(file) in ROOMS:
+                found.append((file, entry["command"].replace(entry["file"], str(file))))
+    return found
+
+
+def files_of_unit(compiled: Path) -> list[Path]:
+    """What CMake compiles at once (UNITY_BUILD) is read one by one: so a file that lacks an include is found."""
+    if not re.fullmatch(r"unity_\w+_cxx\.cxx", compiled.name):
+        return []
+    return [Path(file) for file in re.findall(r'^#include "([^"]+)"', compiled.read_text(), re.MULTILINE)]
 
 
 def top(file: Path) -> str:

@@ -15,7 +15,7 @@ namespace {
 bool ToDevice(CopyKind kind) { return kind != CopyKind::kDeviceToHost; }
 bool FromDevice(CopyKind kind) { return kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice; }
 
-CUresult Fault(const Copy& copy, const char* what) {
+CUresult RefuseCopy(const Copy& copy, const char* what) {
   std::fprintf(stderr, "simulated_cuda: %s of %llu bytes: %s -> 700, sticky\n", copy.symbol,
                static_cast<unsigned long long>(copy.bytes), what);
   return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -36,21 +36,21 @@ CUresult Execute(Process& process, const Copy& copy) {
   auto* to = reinterpret_cast<std::byte*>(copy.to);
   const auto* from = reinterpret_cast<const std::byte*>(copy.from);
   if (ToDevice(copy.kind) && !MayAccess(process, copy, copy.to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
-    return Fault(copy, "the destination is another device's, and was not mapped for this one");
+    return RefuseCopy(copy, "the destination is another device's, and was not mapped for this one");
   }
   if (FromDevice(copy.kind) && !MayAccess(process, copy, copy.from, CU_MEM_ACCESS_FLAGS_PROT_READ)) {
-    return Fault(copy, "the source is another device's, and was not mapped for this one");
+    return RefuseCopy(copy, "the source is another device's, and was not mapped for this one");
   }
   if (ToDevice(copy.kind)) {
     to = process.space.Bytes(copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (to == nullptr) {
       const bool mapped = process.space.Find(copy.to, copy.bytes) != nullptr;
-      return Fault(copy, mapped ? "the destination may not be written" : "the destination is not mapped");
+      return RefuseCopy(copy, mapped ? "the destination may not be written" : "the destination is not mapped");
     }
   }
   if (FromDevice(copy.kind)) {
     from = process.space.Bytes(copy.from, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
-    if (from == nullptr) return Fault(copy, "the source may not be read");
+    if (from == nullptr) return RefuseCopy(copy, "the source may not be read");
   }
   if (copy.kind == CopyKind::kFill) {
     std::memset(to, copy.fill, copy.bytes);
@@ -60,11 +60,6 @@ CUresult Execute(Process& process, const Copy& copy) {
     Violation(copy.symbol, "source and destination overlap", copy.to);
   std::memcpy(to, from, copy.bytes);
   return CUDA_SUCCESS;
-}
-
-bool IsPinned(const Process& process, uint64_t address) {
-  const auto after = process.host.upper_bound(address);
-  return after != process.host.begin() && address - std::prev(after)->first < std::prev(after)->second.size;
 }
 
 }  // namespace
@@ -91,7 +86,7 @@ CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
   Work work{.symbol = copy.symbol, .run = {}, .to = to, .from = from, .size = copy.bytes};
   // Hardware copies pageable sources before it returns; in strict mode no caller may rely on that.
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (process.config.guest && copy.kind == CopyKind::kHostToDevice && !IsPinned(process, copy.from)) {
+  if (process.config.guest && copy.kind == CopyKind::kHostToDevice && !process.IsPinned(copy.from)) {
     const auto* source = reinterpret_cast<const std::byte*>(copy.from);
     staged = std::make_shared<std::vector<std::byte>>(source, source + copy.bytes);
     copy.from = reinterpret_cast<uint64_t>(staged->data());

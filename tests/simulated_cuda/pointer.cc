@@ -76,16 +76,11 @@ bool OfPinned(const Context* current, uint64_t address, CUpointer_attribute attr
   }
 }
 
-bool IsPinned(const Process& process, uint64_t address) {
-  const auto after = process.host.upper_bound(address);
-  return after != process.host.begin() && address - std::prev(after)->first < std::prev(after)->second.size;
-}
-
 bool Attribute(Process& process, const Context* current, uint64_t address, CUpointer_attribute attribute, void* value) {
   if (const Range* range = process.space.Find(address)) {
     return OfDevice(process, current, *range, address, attribute, value);
   }
-  return IsPinned(process, address) && OfPinned(current, address, attribute, value);
+  return process.IsPinned(address) && OfPinned(current, address, attribute, value);
 }
 
 size_t SizeOf(CUpointer_attribute attribute) {

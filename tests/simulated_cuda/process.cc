@@ -1,6 +1,7 @@
 #include "tests/simulated_cuda/process.h"
 
 #include <cstdio>
+#include <iterator>
 
 #include <unistd.h>
 
@@ -34,6 +35,11 @@ CUresult Injected(Process& process, const std::string& name, long nth) {
 Process& Process::Get() {
   static Process* const process = new Process;
   return *process;
+}
+
+bool Process::IsPinned(uint64_t address) const {
+  const auto after = host.upper_bound(address);
+  return after != host.begin() && address - std::prev(after)->first < std::prev(after)->second.size;
 }
 
 Call::Call(const char* name, Needs needs) : symbol(name), process(Process::Get()) {

@@ -60,6 +60,7 @@ struct Process {
 
   uint64_t NextId() { return ++last_id; }
   bool Off(uint32_t attribute) const { return config.off.count(attribute) != 0; }
+  bool IsPinned(uint64_t address) const;
   // Ends the process if queued work uses these device addresses.
   void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);
   // All streams of a context, including the predefined ones and destroyed ones with work.

@@ -2,15 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 
 #include "client/memory/layout.h"
 
 namespace arraybridge {
 namespace {
-
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
 ArraySpec Floats(std::vector<int64_t> shape, std::vector<int64_t> strides = {}, uint64_t offset = 0) {
   return {{2, 32, 1}, "float32", std::move(shape), std::move(strides), offset};
@@ -20,7 +18,7 @@ TEST(ArraySpec, CountsElementsAndBytes) {
   EXPECT_EQ(*Floats({}).elements(), 1u);
   EXPECT_EQ(*Floats({3, 4}).elements(), 12u);
   EXPECT_EQ(*Floats({3, 4}).compact_bytes(), 48u);
-  EXPECT_EQ(*Floats({3, 0, kMax}).elements(), 0u);
+  EXPECT_EQ(*Floats({3, 0, INT64_MAX}).elements(), 0u);
 }
 
 TEST(ArraySpec, RoundsPackedElementsUpOverTheWholeArray) {
@@ -77,7 +75,7 @@ TEST(ArraySpec, CheckInsideStrided) {
 }
 
 TEST(ArraySpec, CheckInsideSurvivesHostileStrides) {
-  for (const int64_t stride : {kMin, kMin + 1, kMax, kMax - 1}) {
+  for (const int64_t stride : {INT64_MIN, INT64_MIN + 1, INT64_MAX, INT64_MAX - 1}) {
     EXPECT_FALSE(Floats({2}, {stride}).CheckInside(1 << 20).ok()) << stride;
     EXPECT_FALSE(Floats({3}, {stride}).CheckInside(1 << 20).ok()) << stride;
     EXPECT_FALSE(Floats({2, 2}, {stride, stride}).CheckInside(1 << 20).ok()) << stride;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <thread>
@@ -14,9 +15,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-
 float g_floats[64];
 
 // Counts how often the owner was dropped.
@@ -24,7 +22,7 @@ std::shared_ptr<const void> Owner(std::atomic<int>& drops) {
   return {&drops, [&drops](const void*) { ++drops; }};
 }
 
-View Floats(std::vector<int64_t> shape, std::shared_ptr<const void> owner = nullptr) {
+View FloatsView(std::vector<int64_t> shape, std::shared_ptr<const void> owner = nullptr) {
   return *Describe(g_floats, {2, 32, 1}, std::move(shape), {}, {}, false, std::move(owner));
 }
 
@@ -61,7 +59,7 @@ struct Foreign {
 };
 
 TEST(Export, WritesWhatTheStrictestConsumerNeeds) {
-  auto* tensor = ExportVersioned(Floats({2, 1, 3}));
+  auto* tensor = ExportVersioned(FloatsView({2, 1, 3}));
   EXPECT_EQ(tensor->version.major, 1u);
   EXPECT_EQ(tensor->version.minor, 3u);
   EXPECT_EQ(tensor->flags, 0u);
@@ -77,7 +75,7 @@ TEST(Export, WritesWhatTheStrictestConsumerNeeds) {
 
 TEST(Export, EveryRankUpToTheLimit) {
   for (size_t rank = 0; rank <= layout::kRankMax; ++rank) {
-    auto* tensor = ExportVersioned(Floats(std::vector<int64_t>(rank, 1)));
+    auto* tensor = ExportVersioned(FloatsView(std::vector<int64_t>(rank, 1)));
     EXPECT_EQ(tensor->dl_tensor.ndim, static_cast<int32_t>(rank));
     for (size_t i = 0; i < rank; ++i) EXPECT_EQ(tensor->dl_tensor.strides[i], 1);
     tensor->deleter(tensor);
@@ -85,14 +83,14 @@ TEST(Export, EveryRankUpToTheLimit) {
 }
 
 TEST(Export, NothingHasNoAddress) {
-  auto* tensor = ExportVersioned(Floats({3, 0}));
+  auto* tensor = ExportVersioned(FloatsView({3, 0}));
   EXPECT_EQ(tensor->dl_tensor.data, nullptr);
   EXPECT_NE(tensor->dl_tensor.strides, nullptr);
   tensor->deleter(tensor);
 }
 
 TEST(Export, SaysReadOnlyAndCopied) {
-  View view = Floats({2});
+  View view = FloatsView({2});
   view.read_only = true;
   auto* tensor = ExportVersioned(view, true);
   EXPECT_EQ(tensor->flags, kDlpackReadOnly | kDlpackIsCopied);
@@ -100,7 +98,7 @@ TEST(Export, SaysReadOnlyAndCopied) {
 }
 
 TEST(Export, LegacyCannotSayReadOnly) {
-  View view = Floats({2});
+  View view = FloatsView({2});
   view.read_only = true;
   EXPECT_EQ(ExportLegacy(view).status().code(), Code::kFailedPrecondition);
   view.legacy_may_alias_read_only = true;
@@ -111,12 +109,12 @@ TEST(Export, LegacyCannotSayReadOnly) {
 
 TEST(Deleter, DropsTheOwnerOnceHoweverOftenItRuns) {
   std::atomic<int> drops = 0;
-  auto* tensor = ExportVersioned(Floats({2}, Owner(drops)));
+  auto* tensor = ExportVersioned(FloatsView({2}, Owner(drops)));
   EXPECT_EQ(drops, 0);
   tensor->deleter(tensor);
   tensor->deleter(tensor);
   EXPECT_EQ(drops, 1);
-  auto legacy = ExportLegacy(Floats({2}, Owner(drops)));
+  auto legacy = ExportLegacy(FloatsView({2}, Owner(drops)));
   (*legacy)->deleter(*legacy);
   (*legacy)->deleter(*legacy);
   EXPECT_EQ(drops, 2);
@@ -125,9 +123,9 @@ TEST(Deleter, DropsTheOwnerOnceHoweverOftenItRuns) {
 TEST(Deleter, LateSecondCallDoesNotReachTheNextExport) {
   std::atomic<int> drops = 0;
   for (size_t i = 0; i < 4 * kReleasedBlocksKept; ++i) {
-    auto* late = ExportVersioned(Floats({2}));
+    auto* late = ExportVersioned(FloatsView({2}));
     late->deleter(late);
-    auto* next = ExportVersioned(Floats({2}, Owner(drops)));
+    auto* next = ExportVersioned(FloatsView({2}, Owner(drops)));
     late->deleter(late);
     ASSERT_EQ(drops, static_cast<int>(i));
     next->deleter(next);
@@ -150,7 +148,7 @@ TEST(Deleter, SecondCallDoesNotListTheBlockTwice) {
 TEST(Deleter, EightThreadsReleaseOnce) {
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> drops = 0;
-    auto* tensor = ExportVersioned(Floats({2}, Owner(drops)));
+    auto* tensor = ExportVersioned(FloatsView({2}, Owner(drops)));
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; ++i) threads.emplace_back([tensor] { tensor->deleter(tensor); });
     for (auto& thread : threads) thread.join();
@@ -187,7 +185,7 @@ TEST(Import, OddStridesOfSizeOneBecomeCompact) {
   foreign.shape = {2, 1, 3};
   foreign.strides = {3, -77, 1};
   EXPECT_EQ(foreign.Import()->strides, (std::vector<int64_t>{3, 3, 1}));
-  foreign.strides = {1, kMin, 2};
+  foreign.strides = {1, INT64_MIN, 2};
   EXPECT_EQ(foreign.Import()->strides, (std::vector<int64_t>{1, 3, 2}));
 }
 
@@ -255,7 +253,7 @@ TEST(Import, RefusesByName) {
   negative.shape = {2, -3};
   negative.ExpectRefused("-3");
   Foreign overflow;
-  overflow.shape = {kMax, kMax};
+  overflow.shape = {INT64_MAX, INT64_MAX};
   overflow.ExpectRefused("overflow");
   Foreign bytes;
   bytes.shape = {int64_t{1} << 61};
@@ -285,7 +283,7 @@ TEST(Import, RefusesByName) {
 }
 
 TEST(Import, RefusesHostileStrides) {
-  for (const int64_t stride : {kMin, kMax, kMin / 2, kMax / 2}) {
+  for (const int64_t stride : {INT64_MIN, INT64_MAX, INT64_MIN / 2, INT64_MAX / 2}) {
     Foreign foreign;
     foreign.shape = {3, 2};
     foreign.strides = {stride, stride};
@@ -326,7 +324,7 @@ TEST(Import, NullDeleterIsLegal) {
 }
 
 TEST(Import, LegacyTensorsToo) {
-  auto exported = ExportLegacy(Floats({2, 3}));
+  auto exported = ExportLegacy(FloatsView({2, 3}));
   const auto view = ImportLegacy(*exported);
   ASSERT_TRUE(view.ok());
   EXPECT_EQ(view->data, g_floats);
@@ -335,7 +333,7 @@ TEST(Import, LegacyTensorsToo) {
 
 TEST(Plain, IsWhatExportWouldSay) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {64}, {2, 3}, {1, 1}}) {
-    DLManagedTensorVersioned* const ours = ExportVersioned(Floats(shape));
+    DLManagedTensorVersioned* const ours = ExportVersioned(FloatsView(shape));
     EXPECT_TRUE(IsPlain(*ours));
     ours->deleter(ours);
   }
@@ -371,7 +369,7 @@ TEST(Plain, IsNothingElse) {
   EXPECT_FALSE(is_plain([](Foreign& f) { f.strides = {-3, 1}; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {0, 3}; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {-2, 3}; }));
-  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {kMax, 3}; }));
+  EXPECT_FALSE(is_plain([](Foreign& f) { f.shape = {INT64_MAX, 3}; }));
   EXPECT_FALSE(is_plain([](Foreign& f) { f.shape.assign(65, 1), f.strides.assign(65, 1); }));
 }
 
@@ -395,7 +393,7 @@ TEST(ExportedFrom, IsTheViewThatWasExported) {
   for (const size_t rank : {size_t{2}, size_t{9}}) {
     std::vector<int64_t> shape(rank, 1);
     shape.back() = 7;
-    View view = Floats(shape, Owner(drops));
+    View view = FloatsView(shape, Owner(drops));
     view.read_only = view.constant = view.legacy_may_alias_read_only = true;
     view.copy_on_write = &NoMapping;
     auto* const versioned = ExportVersioned(view);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 
 namespace arraybridge {
 namespace {
@@ -51,12 +52,13 @@ class FencesTest : public testing::Test {
     return release;
   }
 
+  std::deque<Fate> fates_;  // outlive the events, which end with the fences
   std::unique_ptr<Fences> fences_ = std::make_unique<Fences>();
   const steady_clock::time_point now_ = steady_clock::now();
 };
 
 TEST_F(FencesTest, SourcesLiveUntilTheWorkHasEndedAndTheEventUntilNobodyWaits) {
-  Fate fate;
+  Fate& fate = fates_.emplace_back();
   const auto source = Add(7, fate);
   EXPECT_TRUE(Told(now_).empty());
   EXPECT_FALSE(source.expired());
@@ -79,7 +81,7 @@ TEST_F(FencesTest, SourcesLiveUntilTheWorkHasEndedAndTheEventUntilNobodyWaits) {
 }
 
 TEST_F(FencesTest, WorkThatFailedIsSaidToBeLost) {
-  Fate fate;
+  Fate& fate = fates_.emplace_back();
   Add(8, fate);
   fate.failed = true;
   const codec::Release told = Told(now_);
@@ -92,7 +94,7 @@ TEST_F(FencesTest, WorkThatFailedIsSaidToBeLost) {
 
 // A failed query of the driver says nothing about the work, which may still read its source.
 TEST_F(FencesTest, WorkThatNobodyCanTellOfKeepsItsSourcesAndIsAskedForAgain) {
-  Fate fate;
+  Fate& fate = fates_.emplace_back();
   const auto source = Add(8, fate);
   const auto often = fences_->next_look();
   fate.unknown = true;
@@ -109,7 +111,7 @@ TEST_F(FencesTest, WorkThatNobodyCanTellOfKeepsItsSourcesAndIsAskedForAgain) {
 }
 
 TEST_F(FencesTest, WorkThatNobodyCanTellOfWhenTheSessionEndsKeepsItsSourcesToo) {
-  Fate fate;
+  Fate& fate = fates_.emplace_back();
   const auto source = Add(8, fate);
   fate.unknown = true;
   EXPECT_TRUE(Told(now_).empty());
@@ -119,8 +121,8 @@ TEST_F(FencesTest, WorkThatNobodyCanTellOfWhenTheSessionEndsKeepsItsSourcesToo) 
 }
 
 TEST_F(FencesTest, AnAnswerAboutOthersChangesNothing) {
-  Fate queued;
-  Fate done;
+  Fate& queued = fates_.emplace_back();
+  Fate& done = fates_.emplace_back();
   Add(1, queued);
   Add(2, done);
   done.passed = true;
@@ -134,7 +136,7 @@ TEST_F(FencesTest, AnAnswerAboutOthersChangesNothing) {
 }
 
 TEST_F(FencesTest, WaitingEndsWithTheWorkOrAtTheDeadline) {
-  Fate fate;
+  Fate& fate = fates_.emplace_back();
   Add(9, fate);
   fences_->WaitUntil(now_);
   EXPECT_TRUE(Told(now_).empty());
@@ -144,8 +146,8 @@ TEST_F(FencesTest, WaitingEndsWithTheWorkOrAtTheDeadline) {
 }
 
 TEST_F(FencesTest, WhatIsQueuedWhenTheSessionEndsKeepsItsSourcesAndItsEvent) {
-  Fate queued;
-  Fate done;
+  Fate& queued = fates_.emplace_back();
+  Fate& done = fates_.emplace_back();
   const auto source = Add(1, queued);
   Add(2, done);
   done.passed = true;

@@ -18,27 +18,28 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kSize = 512 * kPage;
+constexpr uint64_t kArraySize = 512 * kPage;
 
 class PrivateRangesTest : public testing::Test {
  protected:
   void SetUp() override {
     UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    ASSERT_EQ(::ftruncate(file.get(), 2 * kSize), 0);
-    writer_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+    ASSERT_EQ(::ftruncate(file.get(), 2 * kArraySize), 0);
+    writer_ =
+        static_cast<std::byte*>(::mmap(nullptr, 2 * kArraySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
     ASSERT_NE(writer_, MAP_FAILED);
-    std::memset(writer_, 7, 2 * kSize);
+    std::memset(writer_, 7, 2 * kArraySize);
     handle_.descriptor = std::move(file);
     handle_.arena = 1;
-    handle_.size = handle_.arena_size = 2 * kSize;
+    handle_.size = handle_.arena_size = 2 * kArraySize;
     const auto probe = Map(0);
     static_cast<void>(Sum(*probe));
-    if (!NeverWritten(probe->data(), kSize)) GTEST_SKIP() << "this kernel has no PAGEMAP_SCAN (Linux 6.7)";
+    if (!NeverWritten(probe->data(), kArraySize)) GTEST_SKIP() << "this kernel has no PAGEMAP_SCAN (Linux 6.7)";
   }
-  void TearDown() override { ::munmap(writer_, 2 * kSize); }
+  void TearDown() override { ::munmap(writer_, 2 * kArraySize); }
 
   std::unique_ptr<PrivateMapping> Map(uint64_t offset) {
-    auto mapping = MakeHostMapper()->MapPrivate(handle_, offset, kSize);
+    auto mapping = MakeHostMapper()->MapPrivate(handle_, offset, kArraySize);
     EXPECT_TRUE(mapping.ok()) << mapping.status().ToString();
     return std::make_unique<PrivateMapping>(ranges_, offset, *std::move(mapping));
   }
@@ -63,22 +64,22 @@ TEST_F(PrivateRangesTest, ACleanRangeComesBackWithItsPages) {
   const std::byte* const data = range->data();
   EXPECT_EQ(Sum(*range), 512 * 7);
   ranges_.GiveBack(std::move(range));
-  range = ranges_.Take(0, kSize);
+  range = ranges_.Take(0, kArraySize);
   ASSERT_NE(range, nullptr);
   EXPECT_EQ(range->data(), data);
   const int64_t before = Faults();
   EXPECT_EQ(Sum(*range), 512 * 7);
   EXPECT_LT(Faults() - before, 8);
-  EXPECT_EQ(ranges_.Take(0, kSize), nullptr) << "one reader at a time";
+  EXPECT_EQ(ranges_.Take(0, kArraySize), nullptr) << "one reader at a time";
 }
 
 TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
-  for (const uint64_t at : {uint64_t{0}, kSize / 2, kSize - 1}) {
+  for (const uint64_t at : {uint64_t{0}, kArraySize / 2, kArraySize - 1}) {
     auto range = Map(256);
     static_cast<void>(Sum(*range));
     range->data()[at] = std::byte{9};
     ranges_.GiveBack(std::move(range));
-    EXPECT_EQ(ranges_.Take(256, kSize), nullptr) << "written at " << at;
+    EXPECT_EQ(ranges_.Take(256, kArraySize), nullptr) << "written at " << at;
   }
 }
 
@@ -86,23 +87,23 @@ TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
   auto range = Map(kPage);
   EXPECT_EQ(Sum(*range), 512 * 7);
   ranges_.GiveBack(std::move(range));
-  std::memset(writer_ + kPage, 8, kSize);
-  range = ranges_.Take(kPage, kSize);
+  std::memset(writer_ + kPage, 8, kArraySize);
+  range = ranges_.Take(kPage, kArraySize);
   ASSERT_NE(range, nullptr);
   EXPECT_EQ(Sum(*range), 512 * 8);
 }
 
 TEST_F(PrivateRangesTest, IsKnownByItsPlaceAndSize) {
   ranges_.GiveBack(Map(0));
-  EXPECT_EQ(ranges_.Take(256, kSize), nullptr);
-  EXPECT_EQ(ranges_.Take(0, kSize - 1), nullptr);
-  EXPECT_NE(ranges_.Take(0, kSize), nullptr);
+  EXPECT_EQ(ranges_.Take(256, kArraySize), nullptr);
+  EXPECT_EQ(ranges_.Take(0, kArraySize - 1), nullptr);
+  EXPECT_NE(ranges_.Take(0, kArraySize), nullptr);
 }
 
 TEST_F(PrivateRangesTest, KeepsTheLatestFew) {
   for (uint64_t i = 0; i < 9; ++i) ranges_.GiveBack(Map(i * kPage));
-  EXPECT_EQ(ranges_.Take(0, kSize), nullptr);
-  for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kSize), nullptr) << i;
+  EXPECT_EQ(ranges_.Take(0, kArraySize), nullptr);
+  for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kArraySize), nullptr) << i;
 }
 
 TEST_F(PrivateRangesTest, AMappingIsFoundAsLongAsItExists) {
@@ -118,11 +119,11 @@ TEST_F(PrivateRangesTest, AMappingIsFoundAsLongAsItExists) {
   };
   auto range = Map(256);
   const std::byte* const data = range->data();
-  EXPECT_EQ(offset_of(data, kSize), 256u);
-  EXPECT_EQ(offset_of(data + kSize - 1, 1), 256u + kSize - 1);
-  EXPECT_EQ(offset_of(data, kSize + 1), std::nullopt);
+  EXPECT_EQ(offset_of(data, kArraySize), 256u);
+  EXPECT_EQ(offset_of(data + kArraySize - 1, 1), 256u + kArraySize - 1);
+  EXPECT_EQ(offset_of(data, kArraySize + 1), std::nullopt);
   EXPECT_EQ(offset_of(data - 1, 1), std::nullopt);
-  EXPECT_EQ(offset_of(data + kSize, 1), std::nullopt);
+  EXPECT_EQ(offset_of(data + kArraySize, 1), std::nullopt);
   const auto other = Map(kPage);
   EXPECT_EQ(offset_of(other->data() + 5, 3), kPage + 5);
   EXPECT_EQ(offset_of(data + 5, 3), 256u + 5);

@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kGpu[] = "cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
+constexpr char kGpuDevice[] = "cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00";
 
 using Variables = std::map<std::string, std::string>;
 
@@ -100,11 +100,11 @@ TEST(ConfigTest, AReloadKeepsTheCapacityThatTheDaemonHas) {
 TEST(ConfigTest, DevicesAreNamed) {
   EXPECT_THAT(Good({}).devices, ElementsAre("all"));
   EXPECT_EQ(Good({}).memory_backend, "auto");
-  const Config config = Good({"--device", "host", "--device", kGpu, "--device", "cuda:1", "--backend", "cuda"});
-  EXPECT_THAT(config.devices, ElementsAre("host", kGpu, "cuda:1"));
+  const Config config = Good({"--device", "host", "--device", kGpuDevice, "--device", "cuda:1", "--backend", "cuda"});
+  EXPECT_THAT(config.devices, ElementsAre("host", kGpuDevice, "cuda:1"));
   EXPECT_EQ(config.memory_backend, "cuda");
-  EXPECT_THAT(Good({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", std::string("host, ") + kGpu}}).devices,
-              ElementsAre("host", kGpu));
+  EXPECT_THAT(Good({}, {{"ARRAYBRIDGED_MEMORY__DEVICES", std::string("host, ") + kGpuDevice}}).devices,
+              ElementsAre("host", kGpuDevice));
   for (const char* wrong : {"", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:GPU-7", "host,"}) {
     EXPECT_THAT(Refusal({"--device", wrong}), HasSubstr("is neither all nor host nor cuda:UUID")) << wrong;
   }
@@ -119,8 +119,8 @@ TEST(ConfigTest, TheOrdinalOfAGpuIsAcceptedOnlyAsAFlag) {
 }
 
 TEST(ConfigTest, DevicesAndBackendAgree) {
-  EXPECT_EQ(Refusal({"--backend", "host", "--device", kGpu}),
-            std::string("--device: device ") + kGpu + " is not served with memory.backend (--backend) host");
+  EXPECT_EQ(Refusal({"--backend", "host", "--device", kGpuDevice}),
+            std::string("--device: device ") + kGpuDevice + " is not served with memory.backend (--backend) host");
   EXPECT_EQ(Refusal({"--backend", "cuda", "--device", "host"}),
             "--device: memory.backend (--backend) cuda needs a GPU, and memory.devices lists none");
   EXPECT_THAT(Good({"--backend", "host", "--device", "host"}).devices, ElementsAre("host"));

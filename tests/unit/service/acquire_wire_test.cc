@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::AcquireRequest Everything() {
+v1::AcquireRequest FullAcquire() {
   v1::AcquireRequest request;
   request.set_namespace_("ns");
   request.add_shares()->set_name("n\xc3\xa4me");
@@ -27,7 +27,7 @@ v1::AcquireRequest Everything() {
 }
 
 TEST(AcquireWireTest, ReadsEveryField) {
-  const std::string bytes = Everything().SerializeAsString();
+  const std::string bytes = FullAcquire().SerializeAsString();
   const auto asked = ReadAcquire(bytes);
   ASSERT_TRUE(asked.ok()) << asked.status().ToString();
   EXPECT_EQ(asked->bytes, bytes);
@@ -77,7 +77,7 @@ TEST(AcquireWireTest, NothingAsksForNothing) {
   EXPECT_TRUE(asked->shares.empty());
 }
 
-void ExpectNone(const std::string& bytes) {
+void ExpectNoAcquire(const std::string& bytes) {
   const auto asked = ReadAcquire(bytes);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
@@ -85,14 +85,14 @@ void ExpectNone(const std::string& bytes) {
 }
 
 TEST(AcquireWireTest, WhatIsNoMessageIsRefused) {
-  ExpectNone(std::string("\x0a\x05ns"));                            // a length beyond the end
-  ExpectNone(std::string("\x0a\x02\xff\xfe"));                      // a namespace that is not UTF-8
-  ExpectNone(std::string("\x12\x03\x0a\x01\xff"));                  // a name that is not UTF-8
-  ExpectNone(std::string("\x2a\x01\xff"));                          // a note that is not UTF-8
-  ExpectNone(std::string("\x12\x02\x0a\x05"));                      // a name longer than its share
-  ExpectNone(std::string("\x18"));                                  // no number
-  ExpectNone(std::string("\x18") + std::string(10, '\xff'));        // a number without an end
-  ExpectNone(std::string("\xa2\x06\x83\x80\x80\x80\x10") + "abc");  // a length of more than 32 bits
+  ExpectNoAcquire(std::string("\x0a\x05ns"));                            // a length beyond the end
+  ExpectNoAcquire(std::string("\x0a\x02\xff\xfe"));                      // a namespace that is not UTF-8
+  ExpectNoAcquire(std::string("\x12\x03\x0a\x01\xff"));                  // a name that is not UTF-8
+  ExpectNoAcquire(std::string("\x2a\x01\xff"));                          // a note that is not UTF-8
+  ExpectNoAcquire(std::string("\x12\x02\x0a\x05"));                      // a name longer than its share
+  ExpectNoAcquire(std::string("\x18"));                                  // no number
+  ExpectNoAcquire(std::string("\x18") + std::string(10, '\xff'));        // a number without an end
+  ExpectNoAcquire(std::string("\xa2\x06\x83\x80\x80\x80\x10") + "abc");  // a length of more than 32 bits
 }
 
 }  // namespace

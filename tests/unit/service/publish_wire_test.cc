@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::PublishRequest Everything() {
+v1::PublishRequest FullPublish() {
   v1::PublishRequest request;
   request.set_namespace_("ns");
   request.set_name("n\xc3\xa4me");
@@ -52,7 +52,7 @@ v1::PublishRequest Everything() {
 }
 
 TEST(PublishWireTest, ReadsEveryField) {
-  const v1::PublishRequest request = Everything();
+  const v1::PublishRequest request = FullPublish();
   const std::string bytes = request.SerializeAsString();
   const auto asked = ReadPublish(bytes);
   ASSERT_TRUE(asked.ok()) << asked.status().ToString();
@@ -90,7 +90,7 @@ TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
 }
 
 TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
-  const v1::PublishRequest request = Everything();
+  const v1::PublishRequest request = FullPublish();
   const std::string bytes = request.SerializeAsString();
   const std::string description = CallOf(*ReadPublish(bytes)).description;
   v1::Share share;
@@ -107,7 +107,7 @@ TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
 }
 
 TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
-  v1::PublishRequest request = Everything();
+  v1::PublishRequest request = FullPublish();
   const std::string unknown =
       "\xa2\x06\x03"
       "abc";  // field 100, three bytes
@@ -120,7 +120,7 @@ TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
   EXPECT_EQ(asked->arrays, 2u);
 }
 
-void ExpectNone(const std::string& bytes, const std::string& what = "PublishRequest") {
+void ExpectNoPublish(const std::string& bytes, const std::string& what = "PublishRequest") {
   const auto asked = ReadPublish(bytes);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
@@ -128,17 +128,17 @@ void ExpectNone(const std::string& bytes, const std::string& what = "PublishRequ
 }
 
 TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
-  const std::string whole = Everything().SerializeAsString();
-  ExpectNone("\xff");
-  ExpectNone(whole.substr(0, whole.size() - 1));
-  ExpectNone("\x12\x01\xff");                                  // a name that is not UTF-8
-  ExpectNone("\x8a\x01\x01\x80");                              // a note that is not UTF-8
-  ExpectNone("\x7b\x7c");                                      // groups
-  ExpectNone(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
-  ExpectNone("\x3a\x02\x0a\x05", "ArraySpecs");                // specs that end within a spec
+  const std::string whole = FullPublish().SerializeAsString();
+  ExpectNoPublish("\xff");
+  ExpectNoPublish(whole.substr(0, whole.size() - 1));
+  ExpectNoPublish("\x12\x01\xff");                                  // a name that is not UTF-8
+  ExpectNoPublish("\x8a\x01\x01\x80");                              // a note that is not UTF-8
+  ExpectNoPublish("\x7b\x7c");                                      // groups
+  ExpectNoPublish(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
+  ExpectNoPublish("\x3a\x02\x0a\x05", "ArraySpecs");                // specs that end within a spec
   const std::string specs = "\x3a\x04\x0a\x02\x10\x08";
   EXPECT_TRUE(ReadPublish(specs).ok());
-  ExpectNone(specs + specs);  // ambiguous
+  ExpectNoPublish(specs + specs);  // ambiguous
 }
 
 // libprotobuf, which other readers use for the specs, accepts no length above 32 bits.
@@ -147,9 +147,10 @@ TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
   const std::string wide = "\x83\x80\x80\x80\x10";       // 3, and a bit beyond 32
   for (const std::string& length : {six, wide}) {
     const std::string unknown = "\x7a" + length + "abc";
-    ExpectNone("\xa2\x06" + length + "abc");
-    ExpectNone("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);                // in the fence
-    ExpectNone("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown, "ArraySpecs");  // beside the specs
+    ExpectNoPublish("\xa2\x06" + length + "abc");
+    ExpectNoPublish("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // in the fence
+    ExpectNoPublish("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown,
+                    "ArraySpecs");  // beside the specs
     const std::string spec = "\x10\x08\x18\x01" + unknown;
     const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
     const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;

@@ -8,8 +8,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr uint64_t kLong = 60000;
-
 TEST_F(VerbsChannelTest, WhoWaitsForAShareIsServedInTurn) {
   const Caller maker = Open();
   const Caller one = Open();

@@ -6,8 +6,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kLong = 60000;
-
 TEST_F(VerbsDirectTest, IsOpenOnceBothHaveMappedIt) {
   Build();
   EXPECT_EQ(ends_->control().opened, 1u);

@@ -20,6 +20,7 @@
 namespace arraybridge {
 
 inline constexpr uint64_t kMiB = 1 << 20;
+inline constexpr uint64_t kLong = 60000;  // milliseconds: longer than a test waits
 
 class VerbsTest : public ::testing::Test {
  protected:

@@ -7,8 +7,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr uint64_t kLong = 60000;
-
 class VerbsWatchTest : public VerbsTest {
  protected:
   using Watched = std::unique_ptr<Awaited<v1::WatchResponse>>;

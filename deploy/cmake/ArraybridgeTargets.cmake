@@ -33,6 +33,11 @@ function(ab_flags target)
   endif()
 endfunction()
 
+# ab_compile_quickly(<target>): for code whose speed nobody notices. -Og takes two thirds of the time of -O2, and less than -Os.
+function(ab_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+endfunction()
+
 # ab_room(<name> <sources>...): a static library.
 function(ab_room name)
   add_library(${name} STATIC ${ARGN})

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/process/coarse_clock.h"
+#include "proto/boundary/byte_range.h"
 
 namespace arraybridge {
 
@@ -21,8 +22,7 @@ std::optional<LeasedRanges::Leased> LeasedRanges::Find(uint64_t offset, uint64_t
   auto next = sizes_.upper_bound({offset, UINT64_MAX});
   for (int looks = 0; next != sizes_.begin() && looks < kLooksMax; ++looks) {
     const auto& [key, size] = *--next;
-    const uint64_t inside = offset - key.first;
-    if (inside <= size && bytes <= size - inside) return Leased{key.second, key.first, size};
+    if (ByteRange{key.first, size}.Contains({offset, bytes})) return Leased{key.second, key.first, size};
   }
   return std::nullopt;
 }

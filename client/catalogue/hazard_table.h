@@ -14,6 +14,7 @@
 
 #include "client/catalogue/catalogue.h"
 #include "client/lifeline/shared_mapping.h"
+#include "proto/boundary/byte_range.h"
 #include "proto/boundary/layouts/hazard.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
@@ -102,9 +103,7 @@ class BasicHazardTable {
     for (uint32_t i = 0; i < high; ++i) {
       if ((entries_[i].users.load(std::memory_order_acquire) & ~kOwned) == 0) continue;
       const catalogue::Facts facts = catalogue::Read(RecordOf(i));
-      if (facts.arena != arena || offset < facts.offset) continue;
-      const uint64_t inside = offset - facts.offset;
-      if (inside <= facts.size && bytes <= facts.size - inside) return facts;
+      if (facts.arena == arena && ByteRange{facts.offset, facts.size}.Contains({offset, bytes})) return facts;
     }
     return {};
   }

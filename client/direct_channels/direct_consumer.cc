@@ -1,5 +1,7 @@
 #include "client/direct_channels/direct_consumer.h"
 
+#include "proto/boundary/byte_range.h"
+
 namespace arraybridge {
 
 void DirectConsumer::NoteCalls(uint64_t received) {
@@ -58,7 +60,7 @@ void DirectConsumer::NoteHeld(const direct_channel::Header& header) {
 std::optional<DirectConsumer::Held> DirectConsumer::FindAndHold(uint64_t arena, uint64_t offset, uint64_t bytes) {
   const auto lies_in = [&](const Held& held) {
     if (held.size == 0 || held_[held.bit].arena.load(std::memory_order_relaxed) != arena) return false;
-    return offset >= held.offset && offset - held.offset <= held.size && bytes <= held.size - (offset - held.offset);
+    return ByteRange{held.offset, held.size}.Contains({offset, bytes});
   };
   const auto read = [&](uint64_t bit) {
     return Held{bit, held_[bit].offset.load(std::memory_order_relaxed),

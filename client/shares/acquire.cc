@@ -6,6 +6,7 @@
 #include "client/memory/layout.h"
 #include "client/shares/lease.h"
 #include "client/shares/private_range.h"
+#include "proto/boundary/byte_range.h"
 
 namespace arraybridge {
 
@@ -162,7 +163,7 @@ bool SetRange(const ReadArena& arena, uint64_t offset, uint64_t size, codec::Des
   share.size = size;
   share.device = handle.device;
   share.kind = handle.kind;
-  return offset <= handle.arena_size && size <= handle.arena_size - offset;
+  return ByteRange{0, handle.arena_size}.Contains({offset, size});
 }
 
 Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::string_view description) {
@@ -306,8 +307,7 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectCo
   if (arena.handle.kind != HandleKind::kMemfd) return InvalidArgument("the sent array is not in host memory");
   const direct_channel::Header header = direct_channel::HeaderOf(entry);
   const std::string_view description = direct_channel::DescriptionOf(entry);
-  const uint64_t arena_size = arena.handle.arena_size;
-  const bool inside = header.offset <= arena_size && header.size <= arena_size - header.offset;
+  const bool inside = ByteRange{0, arena.handle.arena_size}.Contains({header.offset, header.size});
   if (!inside || header.offset % kArrayAlignment != 0) return InvalidArgument("the sent array lies outside its arena");
   if (auto known = consumer.Known(description, header.size); known) {
     return known;

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS_OF_GCC = ("-fno-gnu-unique",)
+FLAGS_OF_GCC = ("-fno-gnu-unique", "-Wno-subobject-linkage")
 ROOMS = ("daemon", "client", "proto", "python")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "arraybridge" / "tidy"
 

@@ -4,12 +4,13 @@
 
 #include "daemon/broker/channels/kept_ranges.h"
 #include "daemon/broker/quota/namespace.h"
+#include "proto/boundary/byte_range.h"
 
 namespace arraybridge {
 namespace {
 
-bool IsInside(const Share& share, uint64_t offset, uint64_t size) {
-  return offset >= share.offset && offset - share.offset <= share.size && size <= share.size - (offset - share.offset);
+bool IsInside(const Share& share, const PublishCall& call) {
+  return ByteRange{share.offset, share.size}.Contains({call.offset, call.size});
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ Result<Forwards::Origin> Forwards::FindReceived(const Session& session, const Pu
   AB_RETURN_IF_ERROR(arena.CheckInside(call.offset, call.size));
   // One look: the forwards of an entry may be many. Mostly all are of the whole entry.
   Share* const root = direct->kept->RootOf(call.source->bit);
-  const bool same = root != nullptr && root->arena == &arena && IsInside(*root, call.offset, call.size);
+  const bool same = root != nullptr && root->arena == &arena && IsInside(*root, call);
   if (same) return Origin{root, nullptr};
   return Origin{nullptr, direct->kept};
 }
@@ -62,8 +63,7 @@ Result<Forwards::Origin> Forwards::Find(const Session& session, const PublishCal
   const auto held = FindHeld(session, *call.source, *arena.ns());
   if (!held.ok()) return held.status();
   Share& share = **held;
-  if (share.arena != &arena || call.size == 0 || !IsInside(share, call.offset, call.size) ||
-      call.offset % kArrayAlignment != 0) {
+  if (share.arena != &arena || call.size == 0 || !IsInside(share, call) || call.offset % kArrayAlignment != 0) {
     return NotForwarded("they do not lie in the share");
   }
   if (!share.fence.done()) return NotForwarded("they are still being made");

@@ -100,7 +100,9 @@ def test_the_example_of_the_readme() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("jax")
     environment = {name: value for name, value in os.environ.items() if name != "ARRAYBRIDGE_ADDRESS"}
-    program = [sys.executable, str(ROOT / "deploy/demo/ray_stages.py"), "--frames", "6"]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stderr
+    # Ended by SIGABRT, it writes where each of its threads is.
+    program = ["timeout", "--signal=ABRT", "--kill-after=10", "150", sys.executable, "-X", "faulthandler"]
+    program += [str(ROOT / "deploy/demo/ray_stages.py"), "--frames", "6"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "12 answers of 6 frames" in done.stdout and "nothing is left" in done.stdout

@@ -13,6 +13,8 @@ cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/arraybridge
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv}
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+# The name that CMake takes by itself: under the one that Python was built with, ccache would not know the same compiler.
+if [[ -z ${CXX:-} ]] && command -v c++ >/dev/null; then export CXX=c++; fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONNOUSERSITE=1
 unset PYTHONPATH PYTHONHOME
 mkdir -p "$logs"

@@ -32,9 +32,9 @@ constexpr Safeguard kSafeguards[] = {
     // An event is recorded again only when no client leases its share.
     {"event_reuse", CUDA_FENCE_TEST, "FenceTest.AnEventIsUsedAgainWhenNobodyLeasesItsShareAnyMore"},
     // A share is not found by an outdated generation.
-    {"share_generation", BROKER_ACQUIRE_TEST, "AcquireTest.FindsByIdAndByGeneration"},
-    {"arena_generation", BROKER_PUBLISH_TEST, "PublishTest.RefusesWhatIsNotTheCallers"},
-    {"arena_generation", BROKER_ALLOCATE_TEST, "AllocateTest.ExportIsForTheMakerAndForThoseWhoLease"},
+    {"share_generation", BROKER_TEST, "AcquireTest.FindsByIdAndByGeneration"},
+    {"arena_generation", BROKER_TEST, "PublishTest.RefusesWhatIsNotTheCallers"},
+    {"arena_generation", BROKER_TEST, "AllocateTest.ExportIsForTheMakerAndForThoseWhoLease"},
     // Memory that a client may have mapped is not freed. Freeing a block that is open elsewhere ends the daemon.
     {"quarantine", CUDA_PROCESSES_TEST, "HandleKinds/CudaKeptArenasTest.WhatAReaderKeepsMappedIsNotFreed/Ipc"},
 };

@@ -188,6 +188,27 @@ def test_a_loop_that_goes_on_after_each_death_does_not_spin(broker, start):
     expect_nothing_left(broker, 1)
 
 
+def test_threads_that_loop_have_a_channel_each(broker):
+    got: list[int] = []
+
+    def loop(channel):
+        got.extend(int(item[0]) for item in channel)
+
+    ends = [broker.channel("frames") for _ in range(3)]
+    for end in ends:
+        end.open("receiver")
+    threads = [threading.Thread(target=loop, args=[end]) for end in ends]
+    for thread in threads:
+        thread.start()
+    with broker.channel("frames") as sends:
+        for number in range(300):
+            sends.send(np.array([number]))
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sorted(got) == list(range(300))
+
+
 def test_all_threads_that_wait_in_one_end_are_told(broker):
     sends = broker.channel("frames").open("sender")
     receives = broker.channel("frames").open("receiver")

@@ -52,7 +52,8 @@ struct ChannelOptions {
 // An end of the other role is lost, by death or because it gave up: kTell ends the call with ABORTED, kWait goes on.
 enum class PeerDeath : uint8_t { kTell, kWait };
 
-// Thread-safe. A copy shares the end; destroying the last copy without Close abandons the end.
+// Thread-safe; but what happens to peers is told once, to the threads that wait then, so threads that loop open an end
+// each. A copy shares the end; destroying the last copy without Close abandons the end.
 class Channel {
  public:
   enum class Role : uint8_t { kSender = 1, kReceiver = 2 };

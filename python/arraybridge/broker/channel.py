@@ -107,6 +107,8 @@ class Channel(_core.ChannelBase):
     channel ends. If a sender is lost (its process died, or its `with` block raised), receivers get PeerGone once
     instead; the next `receive` waits for senders that are left or come back. If the last receiver closes, queued arrays
     are dropped, and senders get ChannelClosed once; if it is lost, queued arrays stay, and senders get PeerGone once.
+    All threads that wait in this Channel then are told; one that works meanwhile is not. So threads that loop call
+    `Broker.channel` each.
     docs/channels.md has the states.
 
     Example:

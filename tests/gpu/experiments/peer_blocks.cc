@@ -14,7 +14,6 @@ namespace {
 
 using cuda::CUresult;
 
-constexpr auto kDescriptor = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 constexpr uint64_t kPiece = uint64_t{16} << 20;  // bytes on the host at a time
 
 // create NAME BYTES [private]

@@ -11,7 +11,6 @@ namespace {
 
 using cuda::CUresult;
 
-constexpr auto kDescriptor = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 constexpr double kBudgetUs = 400e3;  // per command: fewer runs if calls are slow
 
 // Times of several steps, run by run, until one fails, `runs` are made or the budget is spent.

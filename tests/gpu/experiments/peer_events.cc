@@ -13,7 +13,7 @@ using cuda::CUresult;
 
 constexpr unsigned kInterprocess = cuda::kEventInterprocess | cuda::kEventDisableTiming;
 
-Reply Event(State& state, const Words& words) {
+Reply MakeEvent(State& state, const Words& words) {
   return {state.Call("cuEventCreate", state.driver.EventCreate, &state.events[words[0]], kInterprocess)};
 }
 
@@ -38,7 +38,7 @@ CUresult CopyHalf(const State& state, const Block& block) {
 
 // busy NAME MILLISECONDS: queues about this much work on the stream; NAME's second half is scratch memory. The value:
 // the number of copies.
-Reply Busy(State& state, const Words& words) {
+Reply KeepBusy(State& state, const Words& words) {
   const Block& block = state.blocks[words[0]];
   CUresult result = CopyHalf(state, block);  // the first copy costs more
   if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(state.stream);
@@ -112,10 +112,10 @@ CUresult Steps(const State& state, const char* symbol, Function* function, const
 
 void AddEventVerbs(Verbs& verbs) {
   verbs.insert({
-      {"event", Event},
+      {"event", MakeEvent},
       {"event_handle", EventHandle},
       {"open_event", OpenEvent},
-      {"busy", Busy},
+      {"busy", KeepBusy},
       {"copy", Copy},
       {"await", Await},
       {"events_until_refused", EventsUntilRefused},

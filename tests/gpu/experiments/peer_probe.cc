@@ -30,7 +30,7 @@ std::string ExportedName(const std::string& base) {
 
 // symbols: those that either way of lookup misses, those where both ways differ, and whether the names without _v2 are
 // different functions.
-Reply Symbols(State& state, const Words&) {
+Reply SymbolsOfDriver(State& state, const Words&) {
   using Find = CUresult(const char*, void**, int, uint64_t, cuda::CUdriverProcAddressQueryResult*);
   auto* const find = reinterpret_cast<Find*>(state.Exported("cuGetProcAddress_v2"));
   if (find == nullptr) return {cuda::CUDA_ERROR_NOT_FOUND, "no cuGetProcAddress_v2"};
@@ -190,7 +190,8 @@ Reply Hostile(State& state, const Words& words) {
 }  // namespace
 
 void AddProbeVerbs(Verbs& verbs) {
-  verbs.insert({{"open_nodes", OpenNodes}, {"symbols", Symbols}, {"attributes", Attributes}, {"hostile", Hostile}});
+  verbs.insert(
+      {{"open_nodes", OpenNodes}, {"symbols", SymbolsOfDriver}, {"attributes", Attributes}, {"hostile", Hostile}});
 }
 
 }  // namespace arraybridge::experiments

@@ -25,6 +25,8 @@
 
 namespace arraybridge::experiments {
 
+inline constexpr auto kDescriptor = cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
 struct Reply {
   cuda::CUresult result = cuda::CUDA_SUCCESS;
   std::string value{};

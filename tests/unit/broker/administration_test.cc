@@ -6,9 +6,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kAlice = 1000;
-constexpr uint32_t kBob = 1001;
-
 class AdministrationTest : public BrokerTest {
  protected:
   AdministrationTest() {

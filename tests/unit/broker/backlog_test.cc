@@ -6,7 +6,7 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kStepsAtOnce = 64;  // as in ended_sessions.h
-constexpr uint64_t kMany = 3 * kStepsAtOnce;
+constexpr uint64_t kManyShares = 3 * kStepsAtOnce;
 constexpr std::chrono::hours kLater{1};
 
 class BacklogTest : public BrokerTest {
@@ -48,14 +48,14 @@ class BacklogTest : public BrokerTest {
 TEST_F(BacklogTest, OrphansGoAFewAtATime) {
   config_.orphan_grace = std::chrono::minutes(1);
   const auto maker = Open();
-  PublishMany(maker, kMany, false);
+  PublishMany(maker, kManyShares, false);
   broker().EndSession(maker);
   EXPECT_TRUE(Sweep().unfinished) << "the sweep has not found all orphans yet";
   GoOn(Clock::now());
-  EXPECT_EQ(Now().shares, kMany) << "their grace has not ended";
+  EXPECT_EQ(Now().shares, kManyShares) << "their grace has not ended";
   const auto swept = Sweep(Clock::now() + kLater);
   EXPECT_TRUE(swept.unfinished);
-  EXPECT_EQ(Now().shares, kMany - kStepsAtOnce);
+  EXPECT_EQ(Now().shares, kManyShares - kStepsAtOnce);
   EXPECT_GE(GoOn(Clock::now() + kLater), 2u);
   EXPECT_EQ(Now().shares, 0u);
   Sweep();
@@ -78,34 +78,34 @@ TEST_F(BacklogTest, ASweepSaysWhenTheNextOrphanIsDue) {
 TEST_F(BacklogTest, SharesThatExpireTogetherGoAFewAtATime) {
   config_.share_lifetime = std::chrono::minutes(1);
   const auto maker = Open();
-  PublishMany(maker, kMany, true);
+  PublishMany(maker, kManyShares, true);
   EXPECT_TRUE(Sweep(Clock::now() + kLater).unfinished);
-  EXPECT_EQ(Now().shares, kMany - kStepsAtOnce);
+  EXPECT_EQ(Now().shares, kManyShares - kStepsAtOnce);
   GoOn(Clock::now() + kLater);
   EXPECT_EQ(Now().shares, 0u);
 }
 
 TEST_F(BacklogTest, ASessionWithMuchIsClearedInSlices) {
   const auto maker = Open();
-  PublishMany(maker, kMany, true);
+  PublishMany(maker, kManyShares, true);
   const auto reader = Open();
-  for (uint64_t i = 0; i < kMany; ++i) Lease(reader, Concat("s", i));
+  for (uint64_t i = 0; i < kManyShares; ++i) Lease(reader, Concat("s", i));
   broker().EndSession(reader);
   EXPECT_EQ(Now().sessions, 1u);
-  EXPECT_GE(Now().leases, kMany - kStepsAtOnce);
+  EXPECT_GE(Now().leases, kManyShares - kStepsAtOnce);
   EXPECT_TRUE(broker().sweep_wanted());
   EXPECT_TRUE(Sweep().unfinished);
   GoOn(Clock::now());
   EXPECT_EQ(Now().leases, 0u);
-  WithdrawMany(maker, kMany);
-  EXPECT_EQ(broker().TakeReturned(maker, kMany + 1).size(), kMany);
+  WithdrawMany(maker, kManyShares);
+  EXPECT_EQ(broker().TakeReturned(maker, kManyShares + 1).size(), kManyShares);
 }
 
 TEST_F(BacklogTest, ASmallSessionDoesNotWaitForALargeOne) {
   const auto maker = Open();
-  PublishMany(maker, kMany, true);
+  PublishMany(maker, kManyShares, true);
   const auto large = Open();
-  for (uint64_t i = 0; i < kMany; ++i) Lease(large, Concat("s", i));
+  for (uint64_t i = 0; i < kManyShares; ++i) Lease(large, Concat("s", i));
   const auto small = Open(1001);
   const auto arena = Arena(small);
   broker().EndSession(large);
@@ -116,22 +116,22 @@ TEST_F(BacklogTest, ASmallSessionDoesNotWaitForALargeOne) {
 }
 
 TEST_F(BacklogTest, AQueueThatNobodyReceivesGoesAFewAtATime) {
-  config_.limits.channel_capacity_max = kMany;
+  config_.limits.channel_capacity_max = kManyShares;
   const auto sender = Open();
   const auto receiver = Open();
-  const auto sends = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, {kMany}});
-  const auto receives = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, {kMany}});
+  const auto sends = broker().OpenChannel(sender, {"default", "c", ChannelRole::kSender, {kManyShares}});
+  const auto receives = broker().OpenChannel(receiver, {"default", "c", ChannelRole::kReceiver, {kManyShares}});
   ASSERT_TRUE(sends.ok() && receives.ok());
-  const auto arena = Arena(sender, kMany * 256);
-  for (uint64_t i = 0; i < kMany; ++i) {
+  const auto arena = Arena(sender, kManyShares * 256);
+  for (uint64_t i = 0; i < kManyShares; ++i) {
     auto call = Call(arena, "", i * 256);
     call.channel = sends->end;
     ASSERT_TRUE(broker().Publish(sender, call).ok());
   }
-  EXPECT_EQ(Now().queued_shares, kMany);
+  EXPECT_EQ(Now().queued_shares, kManyShares);
   ASSERT_TRUE(broker().CloseChannel(receiver, receives->end, EndedHow::kClosed).ok());
   EXPECT_EQ(Now().queued_shares, 0u) << "no process wants them";
-  EXPECT_LT(broker().TakeReturned(sender, kMany).size(), kMany) << "the other bytes return later";
+  EXPECT_LT(broker().TakeReturned(sender, kManyShares).size(), kManyShares) << "the other bytes return later";
   Sweep();
   GoOn(Clock::now());
   EXPECT_EQ(Now().withdrawn_shares, 0u);
@@ -140,10 +140,10 @@ TEST_F(BacklogTest, AQueueThatNobodyReceivesGoesAFewAtATime) {
 // One user fills pages and leaves shares waiting; another user's bytes return with the next look nevertheless.
 TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
   const auto greedy = Open(1001);
-  const auto arena = Arena(greedy, kMany * 256);
+  const auto arena = Arena(greedy, kManyShares * 256);
   std::vector<std::unique_ptr<Reader>> readers;
   readers.push_back(std::make_unique<Reader>(broker(), greedy));
-  for (uint64_t i = 0; i < kMany; ++i) {
+  for (uint64_t i = 0; i < kManyShares; ++i) {
     EXPECT_TRUE(broker().Publish(greedy, Call(arena, Concat("s", i), i * 256)).ok());
   }
   for (int i = 0; i < 200; ++i) {
@@ -153,7 +153,7 @@ TEST_F(BacklogTest, LooksAreMadeForOneUserAfterAnother) {
       readers.back()->page().words[word] = hazard::WordOf(word, 1);
     }
   }
-  WithdrawMany(greedy, kMany);
+  WithdrawMany(greedy, kManyShares);
   EXPECT_TRUE(broker().hazards_waiting());
 
   const auto maker = Open(1000);
@@ -187,10 +187,10 @@ TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
   };
   wait_for_a_hold(0);
   const auto greedy = Open();
-  const auto arena = Arena(greedy, kMany * 256, "greedy");
+  const auto arena = Arena(greedy, kManyShares * 256, "greedy");
   std::vector<std::unique_ptr<Reader>> readers;
   for (int i = 0; i < 200; ++i) readers.push_back(std::make_unique<Reader>(broker(), Open(), "greedy"));
-  for (uint64_t i = 0; i < kMany; ++i) {
+  for (uint64_t i = 0; i < kManyShares; ++i) {
     EXPECT_TRUE(broker().Publish(greedy, Call(arena, Concat("s", i), i * 256, 256, "greedy")).ok());
   }
   for (size_t i = 1; i < readers.size(); ++i) {
@@ -198,7 +198,7 @@ TEST_F(BacklogTest, LooksAreMadeForOneNamespaceAfterAnother) {
     for (uint32_t word = 0; word < hazard::kWords; ++word) readers[i]->page().words[word] = hazard::WordOf(word, 1);
   }
   EXPECT_TRUE(readers.front()->Hold("s0"));
-  WithdrawMany(greedy, kMany, "greedy");
+  WithdrawMany(greedy, kManyShares, "greedy");
   wait_for_a_hold(8);
 
   broker().PollHazards();

@@ -10,8 +10,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr auto kSender = ChannelRole::kSender;
-constexpr auto kReceiver = ChannelRole::kReceiver;
 constexpr ChannelTerms kBroadcast{.mode = ChannelMode::kBroadcast};
 constexpr ChannelTerms kLatest{.mode = ChannelMode::kLatest};
 

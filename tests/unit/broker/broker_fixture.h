@@ -17,6 +17,10 @@ namespace arraybridge {
 
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kCapacity = 1024 * kPage;
+inline constexpr auto kSender = ChannelRole::kSender;
+inline constexpr auto kReceiver = ChannelRole::kReceiver;
+inline constexpr uint32_t kAlice = 1000;  // uids
+inline constexpr uint32_t kBob = 1001;
 
 template <class T>
 const Status& StatusOf(const Result<T>& result) {

@@ -15,14 +15,12 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kCapacity = 2;
-constexpr auto kSender = ChannelRole::kSender;
-constexpr auto kReceiver = ChannelRole::kReceiver;
+constexpr uint64_t kSlots = 2;
 
-constexpr ChannelTerms kQueue{.capacity = kCapacity, .mode = ChannelMode::kQueue};
-constexpr ChannelTerms kBlocks{.capacity = kCapacity, .mode = ChannelMode::kBroadcast};
-constexpr ChannelTerms kDrops{.capacity = kCapacity, .mode = ChannelMode::kBroadcast, .drop_oldest = true, .replay = 1};
-constexpr ChannelTerms kLatest{.capacity = 1, .mode = ChannelMode::kLatest, .drop_oldest = true, .replay = 1};
+constexpr ChannelTerms kQueue{.capacity = kSlots, .mode = ChannelMode::kQueue};
+constexpr ChannelTerms kBlocks{.capacity = kSlots, .mode = ChannelMode::kBroadcast};
+constexpr ChannelTerms kDrops{.capacity = kSlots, .mode = ChannelMode::kBroadcast, .drop_oldest = true, .replay = 1};
+constexpr ChannelTerms kNewest{.capacity = 1, .mode = ChannelMode::kLatest, .drop_oldest = true, .replay = 1};
 
 enum class Step : uint8_t { kOpen, kUse, kClose, kAbandon, kDie };
 
@@ -61,7 +59,7 @@ class Model {
     for (const Entry& each : to_senders_) {
       if (!broadcasts() && open_[end].seen.insert(&each).second) return each.notice;
     }
-    if (!broadcasts() && Queued() == kCapacity) return "CHANNEL_FULL";
+    if (!broadcasts() && Queued() == kSlots) return "CHANNEL_FULL";
     for (const auto& [number, each] : open_) {
       const bool full = broadcasts() && each.role == kReceiver && Unseen(each).size() == terms_.capacity;
       if (full && !terms_.drop_oldest) return "CHANNEL_FULL";
@@ -272,8 +270,8 @@ INSTANTIATE_TEST_SUITE_P(Ends, ChannelModelTest,
 INSTANTIATE_TEST_SUITE_P(Broadcasts, ChannelModelTest,
                          ::testing::Values(Case{{kSender, kReceiver, kReceiver}, kBlocks},
                                            Case{{kSender, kReceiver, kReceiver}, kDrops},
-                                           Case{{kSender, kSender, kReceiver}, kLatest},
-                                           Case{{kSender, kReceiver}, kLatest}));
+                                           Case{{kSender, kSender, kReceiver}, kNewest},
+                                           Case{{kSender, kReceiver}, kNewest}));
 
 }  // namespace
 }  // namespace arraybridge

@@ -7,9 +7,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr auto kSender = ChannelRole::kSender;
-constexpr auto kReceiver = ChannelRole::kReceiver;
-
 class ChannelTest : public BrokerTest {
  protected:
   ChannelEndId End(SessionId session, ChannelRole role, uint64_t capacity = 0, std::string_view name = "frames") {

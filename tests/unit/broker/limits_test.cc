@@ -4,9 +4,6 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint32_t kAlice = 1000;
-constexpr uint32_t kBob = 1001;
-
 class LimitsTest : public BrokerTest {
  protected:
   Status Browse(SessionId session, std::string_view ns) {

@@ -23,8 +23,6 @@ namespace arraybridge {
 // one.
 class RecoveryChannelTest : public testing::Test {
  protected:
-  static constexpr auto kSender = ChannelRole::kSender;
-  static constexpr auto kReceiver = ChannelRole::kReceiver;
   static constexpr uint64_t kSharesInArena = 256;
 
   RecoveryChannelTest() { Restart(); }

@@ -16,10 +16,10 @@
 namespace arraybridge {
 namespace {
 
-using Outcome = DirectConsumer::Outcome;
-
 class DirectConsumerTest : public ::testing::Test {
  protected:
+  using Outcome = DirectConsumer::Outcome;
+
   DirectConsumerTest()
       : direct_(*DirectChannel::Create(4, 1)),
         sent_(MapDirect(*direct_, DirectEnd::kProducer)),

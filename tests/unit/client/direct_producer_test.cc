@@ -13,10 +13,10 @@
 namespace arraybridge {
 namespace {
 
-using Outcome = DirectProducer::Outcome;
-
 class DirectProducerTest : public ::testing::Test {
  protected:
+  using Outcome = DirectProducer::Outcome;
+
   DirectProducerTest()
       : direct_(*DirectChannel::Create(2, 1)),
         sent_(MapDirect(*direct_, DirectEnd::kProducer), session_->lifeline(), session_->written()) {

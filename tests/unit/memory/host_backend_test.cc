@@ -17,12 +17,10 @@
 
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/huge_pages.h"
+#include "tests/unit/memory/host.h"
 
 namespace arraybridge {
 namespace {
-
-const Device kHost{kDeviceCpu, 0, {}};
-constexpr uint64_t kMiB = 1ull << 20;
 
 TEST(HostBackend, RefusesABlockThatDoesNotFitAndNamesTheNumbers) {
   const auto backend = MakeHostBackend({.capacity_bytes = 2 * kMiB, .huge_pages = false});

@@ -279,18 +279,18 @@ TEST(UnsealedQueueTest, NoRequestIsTakenBeforeTheSealAndTheMemoryStays) {
   const auto files = *queue->Export();
   const UniqueFd& requests = files[0];
   const UniqueFd& completions = files[1];
-  constexpr size_t kBytes = sizeof(session_queue::Page);
+  constexpr size_t kPageBytes = sizeof(session_queue::Page);
   QueueClient client(requests, completions);
   client.Publish("early", 1);
   EXPECT_FALSE(queue->HasRequest());
   EXPECT_EQ(*queue->ServePublishes(kAll, Others::kDefer, [](uint64_t, auto) { return Ok(); }), 0u);
-  EXPECT_EQ(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, completions.get(), 0), MAP_FAILED);
-  ASSERT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
+  EXPECT_EQ(::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, completions.get(), 0), MAP_FAILED);
+  ASSERT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPageBytes), 0);
   ASSERT_TRUE(queue->Seal([] {}).ok());
   EXPECT_EQ(::ftruncate(requests.get(), 0), -1);
-  EXPECT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), -1);
+  EXPECT_EQ(::fallocate(requests.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPageBytes), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, requests.get(), 0), MAP_FAILED);
+  EXPECT_EQ(::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, requests.get(), 0), MAP_FAILED);
   EXPECT_FALSE(queue->HasRequest()) << "the session punched out what it had written before";
 }
 

@@ -5,12 +5,10 @@
 #include <thread>
 
 #include "daemon/memory/host/host_backend.h"
+#include "tests/unit/memory/host.h"
 
 namespace arraybridge {
 namespace {
-
-const Device kHost{kDeviceCpu, 0, {}};
-constexpr uint64_t kMiB = 1ull << 20;
 
 class WarmBackendTest : public testing::Test {
  protected:

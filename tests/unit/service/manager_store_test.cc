@@ -59,9 +59,9 @@ class Holder {
   }
 
  private:
-  void ReadWithin(int milliseconds) {
+  void ReadWithin(int timeout_ms) {
     pollfd readable{socket_.get(), POLLIN, 0};
-    if (::poll(&readable, 1, milliseconds) != 1) return;
+    if (::poll(&readable, 1, timeout_ms) != 1) return;
     std::array<char, 512> text{};
     iovec part{text.data(), text.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};

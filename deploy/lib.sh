@@ -16,7 +16,8 @@ export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 # The name that CMake takes by itself: under the one that Python was built with, ccache would not know the same compiler.
 if [[ -z ${CXX:-} ]] && command -v c++ >/dev/null; then export CXX=c++; fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONNOUSERSITE=1
-unset PYTHONPATH PYTHONHOME
+# Where an image sets the last one, each process compiles all that it imports: torch takes twice as long, and Ray thrice.
+unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 mkdir -p "$logs"
 
 microseconds() { echo "${EPOCHREALTIME/[.,]/}"; }

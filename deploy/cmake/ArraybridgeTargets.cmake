@@ -70,6 +70,7 @@ function(ab_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
   ab_flags(${name})
+  ab_compile_quickly(${name})
   # {.name = "a"} leaves the rest of a call at its default: that is what designated initializers are for.
   target_compile_options(${name} PRIVATE -Wno-missing-field-initializers)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest_main Threads::Threads)

@@ -80,12 +80,15 @@ def test_a_watch_needs_a_session_and_ends_with_it(daemon: Daemon, session: Sessi
 
 
 def test_a_watch_that_reads_too_slowly_is_ended(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    """The client's buffers fill first, then the broker's queue."""
+    """The client's buffers fill first, then the broker's queue. Probes of the bandwidth would let the buffers grow."""
     daemon = start(events_per_watcher="10")
     session = open_session(daemon)
     channel = grpc.insecure_channel(
         f"unix:{daemon.directory / 'broker.sock'}",
-        options=[("grpc.use_local_subchannel_pool", 1), ("grpc.http2.lookahead_bytes", 1024), ("grpc.max_receive_message_length", -1)],
+        options=[
+            ("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024),
+            ("grpc.max_receive_message_length", -1),
+        ],  # fmt: skip
     )
     stub = type(session.stub)(channel)
     stream = stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)

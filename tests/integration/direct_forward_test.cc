@@ -344,7 +344,12 @@ TEST_F(DirectTest, RelaysAreKilledUnderLoad) {
     for (uint64_t i = 0; i < kKills; ++i) {
       Process one(Program({"relay", "first", "second"}));
       Process two(Program({"relay", "second", "third"}));
-      std::this_thread::sleep_for(milliseconds(60 + 7 * i));
+      const uint64_t before = s.client_stats().direct_shares;
+      const auto patience = std::chrono::steady_clock::now() + seconds(10);
+      while (s.client_stats().direct_shares < before + 10 && std::chrono::steady_clock::now() < patience) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      std::this_thread::sleep_for(milliseconds(7 * i));
       i % 2 == 0 ? one.Kill() : two.Kill();
       std::this_thread::sleep_for(milliseconds(20));
       i % 2 == 0 ? two.Kill() : one.Kill();

@@ -9,10 +9,10 @@ logs=$root/build/logs
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/arraybridge
 
 # Caches lie outside the checkout, so that a fresh clone is fast, too. Without a base directory, or with the build
-# folder in the hash, ccache would miss between presets and checkouts.
+# folder in the hash, ccache would miss between presets and checkouts, and with -Werror between dev and the package.
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv}
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
-export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
 # The name that CMake takes by itself: under the one that Python was built with, ccache would not know the same compiler.
 if [[ -z ${CXX:-} ]] && command -v c++ >/dev/null; then export CXX=c++; fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONNOUSERSITE=1

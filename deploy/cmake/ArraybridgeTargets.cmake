@@ -1,6 +1,6 @@
 # One static library per room, and the common flags of our targets.
 
-# ab_flags(<target>): warnings, sanitizers, failpoints, includes from the repository root.
+# ab_flags(<target>): warnings, sanitizers, includes from the repository root.
 function(ab_flags target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -fno-semantic-interposition)
@@ -15,9 +15,6 @@ function(ab_flags target)
   endif()
   if(ARRAYBRIDGE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
-  endif()
-  if(ARRAYBRIDGE_FAILPOINTS)
-    target_compile_definitions(${target} PRIVATE ARRAYBRIDGE_FAILPOINTS)
   endif()
   if(ARRAYBRIDGE_FUZZ)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # so that libFuzzer measures its coverage
@@ -70,7 +67,6 @@ function(ab_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
   ab_flags(${name})
-  ab_compile_quickly(${name})
   # {.name = "a"} leaves the rest of a call at its default: that is what designated initializers are for.
   target_compile_options(${name} PRIVATE -Wno-missing-field-initializers)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest_main Threads::Threads)
@@ -87,11 +83,18 @@ function(ab_test name)
 endfunction()
 
 # ab_fuzz(<name> SOURCES ... LIBRARIES ...): one libFuzzer target, built by fuzz_targets; its seeds lie in corpus/<name>.
+# Without ARRAYBRIDGE_FUZZ it is a test that runs the seeds.
 function(ab_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
   ab_flags(${name})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} Threads::Threads)
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  add_dependencies(fuzz_targets ${name})
+  if(ARRAYBRIDGE_FUZZ)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz_targets ${name})
+  else()
+    target_link_libraries(${name} PRIVATE fuzz_seeds)
+    add_test(NAME ${name} COMMAND ${name} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 60)
+  endif()
 endfunction()

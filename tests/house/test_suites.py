@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW = ["long", "tsan", "asan", "tidy"]
+SLOW = ["long", "tsan", "asan", "fuzz", "tidy"]
 LANES = 3 if int(subprocess.run(["nproc"], capture_output=True, check=True).stdout) > 1 else 1
 
 
@@ -25,7 +25,7 @@ def test_continuous_integration_runs_all_but_the_slow_suites() -> None:
     assert '\nexec ./tests/run "$@"\n' in (ROOT / ".ci/run").read_text()
     usual, _ = listed()
     everything, _ = listed("--all")
-    assert {"house", "unit", "python", "fuzz"} <= set(usual)
+    assert {"house", "unit", "python", "faults"} <= set(usual)
     assert list(everything) == [*usual, *SLOW]
 
 

@@ -207,7 +207,7 @@ def peer_of(row: str, found: dict[str, dict[str, float]]) -> tuple[str | None, f
         **{f"get_{framework}": "peer_torch_file_descriptor_resend_1mib" for framework in FRAMEWORKS},
         **{f"view_{kind}": "peer_torch_file_descriptor_resend_1mib" for kind in ("numpy", "torch", "torch_private")},
     }
-    if row not in names:
+    if names.get(row) not in found:
         return None, None
     return names[row].removeprefix("peer_"), found[names[row]]["value"]
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 MIB = 1 << 20
+QUICK_ROUNDS = 3  # of bench.py; peers then pass the smaller size alone
 
 
 def emit(row: str, **numbers: float) -> None:
@@ -293,7 +294,8 @@ def hop(kind: str, strategy: str, size: int, new: bool, rounds: int, cpu: int) -
 
 
 def bench_peers(rounds: int, cpu: int) -> None:
-    for size, label in ((MIB, "1mib"), (64 * MIB, "64mib")):
+    sizes = ((MIB, "1mib"), (64 * MIB, "64mib"))
+    for size, label in sizes if rounds > QUICK_ROUNDS else sizes[:1]:
         for strategy in ("file_descriptor", "file_system"):
             emit(f"peer_torch_{strategy}_resend_{label}", value=hop("torch", strategy, size, False, rounds, cpu))
             emit(f"peer_torch_{strategy}_new_{label}", value=hop("torch", strategy, size, True, rounds, cpu))

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PROCESSES = 8
+PROCESSES = 8  # in a full run; importing torch is what they cost
 WORK = {
     "load_safetensors": ("arraybridge.load of a safetensors file; floor: pread into warm memory", "ms", "<= 1.15 x"),
     "model_attach": ("a model of a bundle in another process, torch; floor: torch.load", "ms", "<= 100 ms"),
@@ -93,10 +93,10 @@ sys.stdin.readline()
 """
 
 
-def in_processes(address: str, file: Path, how: str) -> tuple[float, float]:
+def in_processes(address: str, file: Path, how: str, processes: int = PROCESSES) -> tuple[float, float]:
     """MiB of the model in all processes, and the median of milliseconds to get it."""
     words = [sys.executable, "-c", READER, address, str(file), how]
-    readers = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    readers = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     for reader in readers:
         assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
     before = sum(pss_mib(reader.pid) for reader in readers)
@@ -183,8 +183,9 @@ def measure(full: bool) -> list[dict[str, Any]]:
         with arraybridge.Broker(start="private") as broker:
             # Not in this process, which would map the model as the ninth.
             subprocess.run([sys.executable, "-m", "arraybridge", "load", file, "--address", broker.address], stdout=subprocess.DEVNULL, check=True)
-            memory, attach = in_processes(str(broker.address), file, "arraybridge")
-            peer_memory, torch_load = in_processes(str(broker.address), file, "torch.load")
+            processes = PROCESSES if full else 2
+            memory, attach = in_processes(str(broker.address), file, "arraybridge", processes)
+            peer_memory, torch_load = in_processes(str(broker.address), file, "torch.load", processes)
             figures = {
                 "load_safetensors": (statistics.median(loads), statistics.median(preads), None),
                 "model_attach": (attach, torch_load, None),

@@ -203,7 +203,7 @@ def measured(
     name: str, cpus: str, rounds: int, daemon: Path, whole: bool = True
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The figures of one transport on these CPUs, by row without its name, and the reasons for absent rows. Not
-    `whole`: without the works that take a gigabyte or several seconds.
+    `whole`: without the works that take a gigabyte or several seconds, and with torch, which each process imports, one work.
     """
     found: dict[str, dict[str, Any]] = {}
     absent = []
@@ -212,6 +212,8 @@ def measured(
     works += [("frame", "frames")] if transport.in_place else []
     works += [("attach_1gib", "attach")] if transport.attaches and whole else []
     works += [("kill", "kill")] if whole else []
+    if not whole and name.endswith("torch"):
+        works = works[:1]
     for row, work in works:
         try:
             with Pipeline(name, work, cpus, rounds, daemon) as pipeline:

@@ -17,6 +17,7 @@ OVER_ALL_KINDS = ("test_death", "test_full")  # except for storms, the other fil
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--calls", action="store_true", help="clients acquire nothing without a call")
+    parser.addoption("--host", action="store_true", help="arrays lie on the host in every test")
     parser.addoption("--kept", action="store_true", help="daemons have a keeper")
     parser.addoption("--awake", action="store_true", help="daemons poll session queues before they sleep")
     parser.addoption("--hardened", action="store_true", help="daemons run under the restrictions of the shipped unit")
@@ -39,7 +40,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     whole_file = metafunc.module.__name__.rpartition(".")[2] in OVER_ALL_KINDS
     if (whole_file or "storm" in metafunc.function.__name__) and "memory" in metafunc.fixturenames:
         # The simulated driver keeps its machine in a folder that a restricted daemon does not have.
-        metafunc.parametrize("memory", KINDS[:1] if harness.hardened else KINDS, indirect=True)
+        host = harness.hardened or metafunc.config.getoption("--host")
+        metafunc.parametrize("memory", KINDS[:1] if host else KINDS, indirect=True)
 
 
 @pytest.fixture

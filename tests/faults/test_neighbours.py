@@ -38,7 +38,7 @@ def check(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
 def test_an_attack_affects_only_its_user(place: Neighbourhood, attack: Attack) -> None:
-    check(attacked(place, attack, full=False, seconds=3.0, idle_s=1.0))
+    check(attacked(place, attack, full=False, seconds=1.5, idle_s=0.5))
 
 
 def test_arrays_that_no_reader_can_read_are_refused(place: Neighbourhood) -> None:

@@ -27,8 +27,14 @@ def ask(*words: str, **changes: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_selftest_converts_between_all_that_is_installed():
-    status, out, err = ask("selftest")
+@pytest.fixture(scope="module")
+def selftest() -> tuple[int, str, str]:
+    """Of all that is installed."""
+    return ask("selftest")
+
+
+def test_selftest_converts_between_all_that_is_installed(selftest):
+    status, out, err = selftest
     assert status == 0, out + err
     names = samples.installed()
     assert {"numpy", "torch", "tensorflow", "jax"} <= set(names)
@@ -48,11 +54,11 @@ def test_selftest_of_two_prints_their_pairs_alone():
     assert status == 0 and "4 pairs" in out and "jax" not in out, out + err
 
 
-def test_selftest_says_who_is_left_out_and_asks_nobody_twice():
+def test_selftest_says_who_is_left_out_and_asks_nobody_twice(selftest):
     status, out, err = ask("selftest", "numpy", "numpy")
     assert status == 0 and out.count("| numpy") == 2 and "\n1 pair, each as" in out, out + err
     missing = [name for name in adapters.NAMES if importlib.util.find_spec(name) is None]
-    status, out, err = ask("selftest")
+    status, out, err = selftest
     assert status == 0 and all(name in out.splitlines()[-1] for name in missing), out + err
     assert all(f"{name} (not installed)" in out for name in missing)
 

@@ -62,14 +62,15 @@ EVERYTHING = tuple(TOUCH)
 ROTATIONS = [EVERYTHING[n:] + EVERYTHING[:n] for n in range(len(EVERYTHING))]
 ROTATIONS += [turned[::-1] for turned in ROTATIONS]
 PERMUTATIONS = [("arraybridge", "tensorflow", "torch"), ("torch", "tensorflow", "arraybridge"), ("tensorflow", "arraybridge", "torch")]
+PERMUTATIONS += [("torch", "arraybridge", "tensorflow"), ("jax", "arraybridge", "grpc")]
+PERMUTATIONS += [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow")]
 
 
 @pytest.mark.parametrize(
     "order",
-    [("arraybridge", "torch", "tensorflow"), ("torch", "arraybridge", "tensorflow"), ("tensorflow", "torch", "arraybridge")]
-    + [("arraybridge", "jax", "grpc"), ("jax", "arraybridge", "grpc"), ("grpc", "jax", "arraybridge")]
-    + [("sentencepiece", "arraybridge", "tensorflow"), ("arraybridge", "sentencepiece", "google.protobuf.empty_pb2")]
-    + [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow"), ("jax", "torch", "arraybridge")]
+    [("arraybridge", "torch", "tensorflow"), ("tensorflow", "torch", "arraybridge"), ("arraybridge", "jax", "grpc")]
+    + [("grpc", "jax", "arraybridge"), ("sentencepiece", "arraybridge", "tensorflow")]
+    + [("arraybridge", "sentencepiece", "google.protobuf.empty_pb2"), ("jax", "torch", "arraybridge")]
     + (PERMUTATIONS + ROTATIONS if os.environ.get("ARRAYBRIDGE_LONG") else [EVERYTHING, EVERYTHING[::-1]]),
     ids=" ".join,
 )

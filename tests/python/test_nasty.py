@@ -109,7 +109,7 @@ bytes_ = 256 << 20
 
 
 def cut():
-    tensor = torch.zeros(bytes_, dtype=torch.uint8)
+    tensor = torch.empty(bytes_, dtype=torch.uint8)
     tensor.untyped_storage().resize_(4096)
     return tensor
 

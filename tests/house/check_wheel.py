@@ -156,8 +156,9 @@ def check_installed(wheel: Path) -> None:
 def hand_over(executables: Path, sockets: str) -> None:
     python = executables / "python"
     ready, tell = os.pipe()
+    armed = {**os.environ, "ARRAYBRIDGE_FAILPOINT": "frame_read:abort"}  # which ends the daemon of the dev preset
     daemon = subprocess.Popen([executables / "arraybridged", "--directory", sockets, "--ready-fd", str(tell)],
-                              pass_fds=[tell])  # fmt: skip
+                              pass_fds=[tell], env=armed)  # fmt: skip
     os.close(tell)
     try:
         with os.fdopen(ready, "rb") as pipe:

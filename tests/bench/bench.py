@@ -176,7 +176,8 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
                 note(measured([*script, work, *common]))
             for framework in FRAMEWORKS:
                 note(measured([*script, framework, *common]))
-            note(measured([*script, "peers", "--rounds", str(rounds), "--cpu", str(other)]))
+            largest = ["--largest-mib", "64" if rounds > QUICK_ROUNDS else "1"]
+            note(measured([*script, "peers", *largest, "--rounds", str(rounds), "--cpu", str(other)]))
             note(
                 measured(
                     [str(bench / "bench_shares"), "--address", home, "--echo", echo]

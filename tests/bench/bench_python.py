@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 MIB = 1 << 20
-QUICK_ROUNDS = 3  # of bench.py; peers then pass the smaller size alone
 
 
 def emit(row: str, **numbers: float) -> None:
@@ -293,9 +292,10 @@ def hop(kind: str, strategy: str, size: int, new: bool, rounds: int, cpu: int) -
     return median
 
 
-def bench_peers(rounds: int, cpu: int) -> None:
-    sizes = ((MIB, "1mib"), (64 * MIB, "64mib"))
-    for size, label in sizes if rounds > QUICK_ROUNDS else sizes[:1]:
+def bench_peers(rounds: int, cpu: int, largest_mib: int) -> None:
+    for size, label in ((MIB, "1mib"), (64 * MIB, "64mib")):
+        if size > largest_mib * MIB:
+            continue
         for strategy in ("file_descriptor", "file_system"):
             emit(f"peer_torch_{strategy}_resend_{label}", value=hop("torch", strategy, size, False, rounds, cpu))
             emit(f"peer_torch_{strategy}_new_{label}", value=hop("torch", strategy, size, True, rounds, cpu))
@@ -310,9 +310,10 @@ def main() -> None:
     parser.add_argument("--address", default="")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--cpu", type=int, default=0, help="where the consumers of peers run")
+    parser.add_argument("--largest-mib", type=int, default=64, help="of what peers pass")
     wish = parser.parse_args()
     if wish.what == "peers":
-        bench_peers(wish.rounds, wish.cpu)
+        bench_peers(wish.rounds, wish.cpu, wish.largest_mib)
     elif wish.what == "put":
         bench_put(wish.address, wish.rounds)
     elif wish.what == "unwaited":

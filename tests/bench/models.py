@@ -193,6 +193,8 @@ def measure(full: bool) -> list[dict[str, Any]]:
             }
             for row, (value, floor, peer) in figures.items():
                 work, unit, reach = WORK[row]
+                if row == "model_processes_8" and not full:
+                    work += f"; with --quick in {processes}"
                 found.append(
                     {"id": row, "work": work, "value": round(value, 2), "unit": unit, "floor": round(floor, 2), "ratio": round(value / floor, 3),
                      "reach": reach, "peer": None if peer is None else PEER, "peer_value": None if peer is None else round(peer, 2)}

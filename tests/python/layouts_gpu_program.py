@@ -130,7 +130,7 @@ def main() -> None:
     gpu.start()
     frameworks.install()
     done = refused = combination = 0
-    every = int(sys.argv[2])
+    whole = sys.argv[2] == "whole"
     with arraybridge.Broker(sys.argv[1], namespace="layouts", start="never") as broker:
         for source in NAMES:
             for layout in LAYOUTS:
@@ -141,7 +141,7 @@ def main() -> None:
                         wishes: list[dict[str, Any]] = [{"device": "cpu"}, {"copy": True}]
                         wishes.append({"device": 0} if source == "numpy" and target != "numpy" else {})
                         combination += 1
-                        for each in wishes if every == 1 else wishes[combination % every :][:1]:
+                        for each in wishes if whole else [wishes[combination % len(wishes)]]:
                             converted = check(broker, source, target, layout, dtype, **each)
                             done += converted
                             refused += not converted

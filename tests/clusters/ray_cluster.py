@@ -21,6 +21,7 @@ os.environ.update(
     {
         "RAY_AUTH_MODE": "disabled",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_prestart_worker_first_driver": "0",  # four processes of each node, of which tests use one
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, str(Path(__file__).parent)]),
     }

@@ -23,17 +23,23 @@ from arraybridge.integrations.ray_node import node_broker  # noqa: E402
 MIB = 1 << 20
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Callable[..., Nodes]]:
-    made: list[Nodes] = []
+    """The cluster that the test before had, if it has the same nodes: a node takes seconds of CPU to start."""
+    running: dict[tuple[int, bool], Nodes] = {}
+
+    def close() -> None:
+        while running:
+            running.popitem()[1].close()
 
     def start(count: int, kept: bool = False) -> Nodes:
-        made.append(Nodes(count, kept))
-        return made[-1]
+        if (count, kept) not in running:
+            close()
+            running[count, kept] = Nodes(count, kept)
+        return running[count, kept]
 
     yield start
-    for nodes in made:
-        nodes.close()
+    close()
 
 
 def test_a_share_spreads_over_the_nodes_that_have_it(cluster: Callable[..., Nodes]) -> None:
@@ -52,6 +58,46 @@ def test_a_share_spreads_over_the_nodes_that_have_it(cluster: Callable[..., Node
     nodes.leave_nothing()
     counts = [ray.get(node_broker(node.id).counts.remote()) for node in nodes.all]
     assert [(each["replicas"], each["copies"]) for each in counts] == [(0, 0)] * 4
+
+
+def test_a_broker_that_is_lost(cluster: Callable[..., Nodes]) -> None:
+    """Without a keeper: its shares are gone, which readers are told; the cluster goes on with the next broker."""
+    nodes = cluster(4)
+    share = ray.get(made.options(**on("b")).remote(10))
+    held = Holder.options(**on("a")).remote()
+    ray.get(held.keep.remote([share]))
+    assert ray.get(held.sum.remote(0)) == 45
+    nodes["b"].restart()
+    eventually("the replica ends", lambda: nodes["a"].left()[0] == 0)
+    with pytest.raises(ray.exceptions.RayTaskError) as refused:
+        ray.get(held.sum.remote(0))
+    assert isinstance(refused.value.cause, ShareNotFound) and "ended with an earlier run of that broker" in str(refused.value)
+    again = ray.get(made.options(**on("b")).remote(10))
+    assert again.get().sum() == 45
+    del share, again, refused
+    gc.collect()
+    ray.kill(held)
+    nodes.leave_nothing()
+
+
+def test_a_lost_node(cluster: Callable[..., Nodes]) -> None:
+    nodes = cluster(4)
+    lost, kept = ray.get([made.options(**on(name)).remote(MIB) for name in "da"])
+    held = Holder.options(**on("b")).remote()
+    for share in lost, kept:
+        ray.get(held.keep.remote([share]))
+    total = ray.get(held.sum.remote(0))
+    assert ray.get(held.sum.remote(1)) == total
+    nodes.cluster.remove_node(nodes["d"].raylet, allow_graceful=False)
+    eventually("its replica ends on the other node", lambda: nodes["b"].left()[0] == 1)
+    assert ray.get(held.sum.remote(1)) == total
+    with pytest.raises((ShareNotFound, BrokerUnavailable), match="put the array again"):
+        lost.get()
+    del lost, kept, share
+    gc.collect()
+    ray.kill(held)
+    nodes.all.pop().close()
+    nodes.leave_nothing()
 
 
 def test_a_source_that_is_lost_in_mid_transfer(cluster: Callable[..., Nodes]) -> None:
@@ -80,7 +126,7 @@ import arraybridge.integrations.ray as abr
 from arraybridge.broker.replica import broker_of
 kept = []
 for last in (False, True):
-    ray.init(num_cpus=1, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=1, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
     kept.append(abr.put(np.ones(10)))
     assert kept[-1].get().sum() == 10
     ray.shutdown()
@@ -95,26 +141,6 @@ print(len(broker_of("default").list()))
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-def test_a_lost_node(cluster: Callable[..., Nodes]) -> None:
-    nodes = cluster(3)
-    lost, kept = ray.get([made.options(**on(name)).remote(MIB) for name in "ca"])
-    held = Holder.options(**on("b")).remote()
-    for share in lost, kept:
-        ray.get(held.keep.remote([share]))
-    total = ray.get(held.sum.remote(0))
-    assert ray.get(held.sum.remote(1)) == total
-    nodes.cluster.remove_node(nodes["c"].raylet, allow_graceful=False)
-    eventually("its replica ends on the other node", lambda: nodes["b"].left()[0] == 1)
-    assert ray.get(held.sum.remote(1)) == total
-    with pytest.raises((ShareNotFound, BrokerUnavailable), match="put the array again"):
-        lost.get()
-    del lost, kept, share
-    gc.collect()
-    ray.kill(held)
-    nodes.all.pop().close()
-    nodes.leave_nothing()
-
-
 def test_a_broker_that_is_killed_and_comes_back(cluster: Callable[..., Nodes]) -> None:
     nodes = cluster(2, kept=True)
     share = abr.put(np.ones(MIB, "u1"))
@@ -127,26 +153,6 @@ def test_a_broker_that_is_killed_and_comes_back(cluster: Callable[..., Nodes]) -
             assert ray.get(read.options(**on("b")).remote(share))[0] == 1.0 * MIB
             assert ray.get(read.options(**on("a")).remote(ray.get(made.options(**on("b")).remote(2))))[0] == 1
     del share
-    gc.collect()
-    ray.kill(held)
-    nodes.leave_nothing()
-
-
-def test_a_broker_that_is_lost(cluster: Callable[..., Nodes]) -> None:
-    """Without a keeper: its shares are gone, which readers are told; the cluster goes on with the next broker."""
-    nodes = cluster(2)
-    share = ray.get(made.options(**on("b")).remote(10))
-    held = Holder.options(**on("a")).remote()
-    ray.get(held.keep.remote([share]))
-    assert ray.get(held.sum.remote(0)) == 45
-    nodes["b"].restart()
-    eventually("the replica ends", lambda: nodes["a"].left()[0] == 0)
-    with pytest.raises(ray.exceptions.RayTaskError) as refused:
-        ray.get(held.sum.remote(0))
-    assert isinstance(refused.value.cause, ShareNotFound) and "ended with an earlier run of that broker" in str(refused.value)
-    again = ray.get(made.options(**on("b")).remote(10))
-    assert again.get().sum() == 45
-    del share, again, refused
     gc.collect()
     ray.kill(held)
     nodes.leave_nothing()

@@ -3,12 +3,13 @@
 Each program runs in its own process, because its preloaded libraries cannot be changed later.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def environment(libraries: Path) -> Iterator[dict[str, str]]:
-    """Environment variables of a process that sees one simulated GPU."""
+@contextlib.contextmanager
+def one_gpu(libraries: Path) -> Iterator[dict[str, str]]:
     # In memory; the drivers of several processes look for each other's events here.
     shared = tempfile.mkdtemp(prefix="simulated_cuda_", dir="/dev/shm")
     yield os.environ | {
@@ -42,6 +42,20 @@ def environment(libraries: Path) -> Iterator[dict[str, str]]:
         "PYTHONWARNINGS": "ignore",
     }
     shutil.rmtree(shared)
+
+
+@pytest.fixture
+def environment(libraries: Path) -> Iterator[dict[str, str]]:
+    """Environment variables of a process that sees one simulated GPU."""
+    with one_gpu(libraries) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def environments(libraries: Path) -> Iterator[Callable[[], dict[str, str]]]:
+    """Makes environments of several machines with one simulated GPU each."""
+    with contextlib.ExitStack() as end:
+        yield lambda: end.enter_context(one_gpu(libraries))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""convert_memory and cleanup with real PyTorch on the simulated GPU: ``convert_program.py NAME`` runs one function."""
+"""convert_memory and cleanup with real PyTorch on the simulated GPU: ``convert_program.py NAME...`` runs these functions."""
 
 import sys
 import warnings
@@ -60,5 +60,6 @@ def out_of_memory_is_known() -> None:
         raise AssertionError
 
 
-globals()[sys.argv[1]]()
-print("done")
+for name in sys.argv[1:]:
+    globals()[name]()
+    print(name, flush=True)

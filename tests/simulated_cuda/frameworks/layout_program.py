@@ -1,5 +1,5 @@
 """Layouts and dtypes between real PyTorch and Numba on the simulated GPU, in one process without a broker:
-``layout_program.py NAME`` runs one function.
+``layout_program.py NAME...`` runs these functions.
 
 Values, dtypes and shapes are compared exactly; a plan's claims are verified by address. A strided array is read through the
 memory of its base, because the simulated GPU runs no kernels.
@@ -131,5 +131,6 @@ def dtypes_beyond_numpys_are_kept_or_refused_by_name() -> None:
             raise AssertionError(dtype)
 
 
-globals()[sys.argv[1]]()
-print("done")
+for name in sys.argv[1:]:
+    globals()[name]()
+    print(name, flush=True)

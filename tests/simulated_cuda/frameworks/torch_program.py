@@ -1,4 +1,4 @@
-"""Uses real PyTorch on the simulated driver in one process: runs the function named by the first argument."""
+"""Uses real PyTorch on the simulated driver in one process: runs the functions that its arguments name."""
 
 import sys
 
@@ -44,7 +44,15 @@ def kernels() -> None:
     raise AssertionError("a kernel that cannot run gave a result")
 
 
-def side_stream(wait: str) -> None:
+def side_stream_waited_for() -> None:
+    side_stream(wait=True)
+
+
+def side_stream_forgotten() -> None:
+    side_stream(wait=False)
+
+
+def side_stream(wait: bool) -> None:
     """A copy on a side stream, read on the default one with or without waiting for it."""
     array = torch.empty(1000, device="cuda")
     source = torch.arange(1000.0).to("cuda")
@@ -52,7 +60,7 @@ def side_stream(wait: str) -> None:
     torch.cuda.current_stream().synchronize()
     with torch.cuda.stream(side):
         array.copy_(source, non_blocking=True)
-    if wait == "wait":
+    if wait:
         torch.cuda.current_stream().wait_stream(side)
     seen = array.cpu()
     print("new" if torch.equal(seen, source.cpu()) else hex(seen.view(torch.int32)[0].item() & 0xFFFFFFFF))
@@ -78,7 +86,6 @@ def queues() -> None:
 
 
 if __name__ == "__main__":
-    programs = [copies, pinned, exchange, kernels, side_stream, queues]
-    chosen = {function.__name__: function for function in programs}[sys.argv[1]]
-    chosen(*sys.argv[2:])
+    for name in sys.argv[1:]:
+        globals()[name]()
     print("done")

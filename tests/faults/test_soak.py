@@ -13,7 +13,7 @@ from pathlib import Path
 from harness import PATIENCE_S, Client, Daemon, Ledger, Refused, daemon_in
 
 SEED = int(os.environ.get("ARRAYBRIDGE_SEED", random.randrange(1 << 30)))
-SECONDS = float(os.environ.get("ARRAYBRIDGE_SOAK", "600" if os.environ.get("ARRAYBRIDGE_LONG") else "20"))
+SECONDS = float(os.environ.get("ARRAYBRIDGE_SOAK", "600" if os.environ.get("ARRAYBRIDGE_LONG") else "12"))
 DEATHS = 5  # of clients a second
 NAMES = 8
 # What other clients do in the meantime may refuse these: the name is gone, a channel has another end, a wait is over.

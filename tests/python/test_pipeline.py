@@ -47,11 +47,12 @@ supervisor = loaded("supervisor")
 @pytest.fixture(scope="module")
 def pythons() -> Iterator[dict[str, str]]:
     """The interpreters of the stages that have an environment of their own."""
-    for framework in FRAMEWORKS.values():
-        pytest.importorskip(framework, reason=f"{framework} is not installed")
     if OLDEST:
         yield {name: f"{OLDEST}/oldest-{framework}/bin/python" for name, framework in FRAMEWORKS.items()}
         return
+    for framework in FRAMEWORKS.values():
+        if not importlib.util.find_spec(framework):
+            pytest.skip(f"{framework} is not installed")
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         yield {name: str(environments.made(framework, Path(folder, framework))) for name, framework in FRAMEWORKS.items()}
 

@@ -66,7 +66,7 @@ PERMUTATIONS += [("torch", "arraybridge", "tensorflow"), ("jax", "arraybridge", 
 PERMUTATIONS += [("grpc", "tensorflow", "arraybridge"), ("arraybridge", "grpc", "tensorflow")]
 PERMUTATIONS += [("arraybridge", "torch", "tensorflow"), ("arraybridge", "jax", "grpc"), ("grpc", "jax", "arraybridge")]
 PERMUTATIONS += [("arraybridge", "sentencepiece", "google.protobuf.empty_pb2"), ("jax", "torch", "arraybridge")]
-# Each has another protobuf before or after ours.
+# The package last, and between two that bring a protobuf of their own.
 FEW = [("tensorflow", "torch", "arraybridge"), ("sentencepiece", "arraybridge", "tensorflow")]
 
 

@@ -123,13 +123,18 @@ TYPES = (
     ('broker.convert(1, name, device="cpu")', "Any"),
 )
 REFUSED = ('convert_memory(1, None, 5)', 'broker.get("a", 5)', 'broker.get("a", "torch", waits=1)', 'broker.convert(1, "jax", copy=1)')
+STUBS = {
+    "torch/__init__.pyi": "from torch._tensor import Tensor as Tensor",
+    "torch/_tensor.pyi": "class Tensor: ...",
+    "jax/__init__.pyi": "class Array: ...",
+}
 
 
 def test_targets_have_their_own_types_for_type_checkers(tmp_path):
     """Without ARRAYBRIDGE_LONG with the classes of torch and JAX alone: to read all of them takes mypy half a minute."""
     if not os.environ.get("ARRAYBRIDGE_LONG"):
-        for module, text in {"torch": "from torch._tensor import Tensor as Tensor", "torch/_tensor": "class Tensor: ...", "jax": "class Array: ..."}.items():
-            stub = tmp_path / "stubs" / (module + (".pyi" if "/" in module else "/__init__.pyi"))
+        for file, text in STUBS.items():
+            stub = tmp_path / "stubs" / file
             stub.parent.mkdir(parents=True, exist_ok=True)
             stub.write_text(text)
     program = tmp_path / "program.py"

@@ -9,22 +9,18 @@
 
 namespace arraybridge {
 
-// A file of the build, given by its path at build time: that path or, if it is set, the same file below
-// $ARRAYBRIDGE_BUILD, the build folder's place on this machine.
-inline std::string Built(const std::string& path) {
-  const char* const moved = std::getenv("ARRAYBRIDGE_BUILD");
-  const std::string from = ARRAYBRIDGE_BUILD_FOLDER;
-  if (moved == nullptr || !path.starts_with(from)) return path;
-  return moved + path.substr(from.size());
-}
+// The path of a file of the build: `product` is its path below the build folder, which is $ARRAYBRIDGE_BUILD or else
+// where it was built.
+std::string Built(const std::string& product);
 
-// The daemon under test: $ARRAYBRIDGE_DAEMON, or `built`, its path at build time.
+// The daemon under test: $ARRAYBRIDGE_DAEMON, or `built`, its path below the build folder.
 inline std::string DaemonUnderTest(const std::string& built) {
   const char* const chosen = std::getenv("ARRAYBRIDGE_DAEMON");
   return chosen != nullptr ? chosen : Built(built);
 }
 
-// The driver library under test: $ARRAYBRIDGE_CUDA_DRIVER, an absolute path, or `simulated`, the path at build time.
+// The driver library under test: $ARRAYBRIDGE_CUDA_DRIVER, an absolute path, or `simulated`, a path below the build
+// folder.
 inline std::string DriverUnderTest(const std::string& simulated) {
   const char* const chosen = std::getenv("ARRAYBRIDGE_CUDA_DRIVER");
   return chosen != nullptr ? chosen : Built(simulated);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "proto/boundary/cuda/driver_uuid.h"
+#include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {
@@ -222,7 +223,7 @@ TEST_F(ConfigTest, WithoutTheVariableAFileBesideTheLibraryIsRead) {
     std::string directory = ::testing::TempDir() + "/besideXXXXXX";
     ASSERT_NE(::mkdtemp(directory.data()), nullptr);
     const std::string library = directory + "/libcuda.so.1";
-    ASSERT_EQ(::symlink(SIMULATED_CUDA_LIBRARY, library.c_str()), 0);
+    ASSERT_EQ(::symlink(Built(SIMULATED_CUDA_LIBRARY).c_str(), library.c_str()), 0);
     std::ofstream(library + ".conf") << "# a machine\ndevices=3\nversion=12040\n";
     ::unsetenv("SIMULATED_CUDA");
     const auto driver = Driver::Load(library);
@@ -297,7 +298,7 @@ std::string last_symbol;
 TEST_F(ConfigTest, AHookSeesEveryCallBeforeItHappens) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("");
-    void* library = ::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void* library = ::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
     using Hook = void (*)(const char*);
     const auto set = reinterpret_cast<void (*)(Hook)>(::dlsym(library, "simulated_cuda_set_hook"));
     set([](const char* symbol) { last_symbol = symbol; });

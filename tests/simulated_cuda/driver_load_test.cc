@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "proto/boundary/cuda/driver_context.h"
+#include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {
@@ -52,7 +53,7 @@ TEST_F(DriverLoadedTest, EveryCallIsFound) {
 
 // Checks the exported name, and the base name and version that the Driver looks up.
 void ExpectSimulated(const Driver& driver) {
-  void* const library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  void* const library = dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
   int calls = 0;
 #define AB_EXPECT_SIMULATED(name, version, suffix, need, parameters)                                         \
   EXPECT_NE(driver.name, nullptr) << "cu" #name;                                                             \
@@ -86,14 +87,14 @@ TEST_F(DriverLoadedTest, TheInterfaceWith32BitSizesIsNotCalled) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const auto driver = LoadWith("");
     ASSERT_TRUE(driver.ok());
-    void* library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void* library = dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
     EXPECT_EQ(reinterpret_cast<void*>(driver->MemAlloc), dlsym(library, "cuMemAlloc_v2"));
     EXPECT_NE(reinterpret_cast<void*>(driver->MemAlloc), dlsym(library, "cuMemAlloc"));
   });
   EXPECT_DEATH(
       {
         const auto driver = LoadWith("");
-        void* library = dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+        void* library = dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
         reinterpret_cast<void (*)()>(dlsym(library, "cuMemAlloc"))();
       },
       "VIOLATION in cuMemAlloc");
@@ -101,7 +102,7 @@ TEST_F(DriverLoadedTest, TheInterfaceWith32BitSizesIsNotCalled) {
 
 template <class Function>
 Function Exported(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW), name));
+  return reinterpret_cast<Function>(::dlsym(::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW), name));
 }
 
 TEST_F(DriverLoadedTest, BeforeInitialisationOnlyQueriesOfTheDriverSucceed) {

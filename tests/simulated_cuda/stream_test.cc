@@ -3,6 +3,7 @@
 #include <future>
 #include <thread>
 
+#include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge::cuda {
@@ -282,7 +283,8 @@ class CaptureTest : public StreamTest {
   }
   template <class Function>
   Function Find(const char* name) {
-    return reinterpret_cast<Function>(::dlsym(::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD), name));
+    return reinterpret_cast<Function>(
+        ::dlsym(::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD), name));
   }
   void Begin() { Begin(first_, CU_STREAM_CAPTURE_MODE_GLOBAL); }
   void Begin(CUstream stream, CUstreamCaptureMode mode) {

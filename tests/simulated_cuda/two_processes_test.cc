@@ -6,6 +6,7 @@
 
 #include <sys/socket.h>
 
+#include "tests/integration/build_tree.h"
 #include "tests/integration/process.h"
 
 namespace arraybridge {
@@ -23,7 +24,7 @@ class TwoDriversTest : public ::testing::TestWithParam<const char*> {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     const UniqueFd one(ends[0]);
     const UniqueFd two(ends[1]);
-    exporter_ = std::make_unique<Process>(std::vector<std::string>{PEER_PROGRAM, GetParam()}, ends[0]);
+    exporter_ = std::make_unique<Process>(std::vector<std::string>{Built(PEER_PROGRAM), GetParam()}, ends[0]);
     importer_ = std::make_unique<Process>(importer_command(), ends[1]);
   }
   void TearDown() override {
@@ -31,7 +32,7 @@ class TwoDriversTest : public ::testing::TestWithParam<const char*> {
     exporter_.reset();
     EXPECT_EQ(std::system(("rm -r '" + directory_ + "'").c_str()), 0);
   }
-  virtual std::vector<std::string> importer_command() const { return {PEER_PROGRAM, GetParam()}; }
+  virtual std::vector<std::string> importer_command() const { return {Built(PEER_PROGRAM), GetParam()}; }
 
   static std::string Do(Process& process, const std::string& command) {
     process.Say(command);
@@ -257,7 +258,7 @@ class NamespaceTest : public TwoDriversTest {
 class OtherPidsTest : public NamespaceTest {
  protected:
   std::vector<std::string> importer_command() const override {
-    return {"/usr/bin/unshare", "--pid", "--fork", "--kill-child", "--mount-proc", PEER_PROGRAM, GetParam()};
+    return {"/usr/bin/unshare", "--pid", "--fork", "--kill-child", "--mount-proc", Built(PEER_PROGRAM), GetParam()};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ways, OtherPidsTest, ::testing::Values("legacy", "vmm"), NameOf);
@@ -274,7 +275,7 @@ class OtherShmTest : public NamespaceTest {
  protected:
   std::vector<std::string> importer_command() const override {
     const std::string script = "mount -t tmpfs none /dev/shm && mkdir '" + directory_ + "' && exec \"$0\" \"$1\"";
-    return {"/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, PEER_PROGRAM, GetParam()};
+    return {"/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, Built(PEER_PROGRAM), GetParam()};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ways, OtherShmTest, ::testing::Values("legacy", "vmm"), NameOf);

@@ -12,6 +12,7 @@
 
 #include "daemon/memory/cuda/cuda_ipc_backend.h"
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
+#include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 #include "tests/unit/broker/broker_fixture.h"
 
@@ -69,14 +70,14 @@ class DriverCallsTest : public cuda::FreshDriverTest, public testing::WithParamI
 TEST_P(DriverCallsTest, NoneIsMadeWithTheLockHeld) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "", 1);
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, GpuTable{});
+    const auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), GpuTable{});
     ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
     const bool vmm = GetParam() == HandleKind::kCudaVmm;
     const auto backend = vmm ? MakeCudaVmmBackend(gpus->all) : MakeCudaIpcBackend(gpus->all);
     const Config config;
     Broker broker(config, {backend.get()});
     using Hook = void (*)(const char*);
-    void* const library = ::dlopen(SIMULATED_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void* const library = ::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
     reinterpret_cast<void (*)(Hook)>(::dlsym(library, "simulated_cuda_set_hook"))(AskTheBroker);
     asked = &broker;
     LiveAndDie(broker, GetParam(), gpus->all[0]->device());

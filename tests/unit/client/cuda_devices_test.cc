@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "tests/integration/build_tree.h"
 #include "tests/unit/client/cuda_owner.h"
 
 namespace arraybridge {
@@ -23,7 +24,7 @@ TEST(CudaDevicesTest, TheLibraryPathIsSearchedAgainAfterALibraryWasLoaded) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     EXPECT_FALSE(CudaDevices::Present(""));
     const std::string driver = std::string(::getenv(kPath)) + "/libcuda.so.1";
-    ASSERT_EQ(::symlink(SIMULATED_CUDA_LIBRARY, driver.c_str()), 0);
+    ASSERT_EQ(::symlink(Built(SIMULATED_CUDA_LIBRARY).c_str(), driver.c_str()), 0);
     EXPECT_FALSE(CudaDevices::Present(""));
     ASSERT_NE(::dlopen("libutil.so.1", RTLD_NOW), nullptr);
     EXPECT_TRUE(CudaDevices::Present(""));

@@ -7,6 +7,7 @@
 #include "daemon/memory/cuda/cuda_ipc_backend.h"
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "daemon/memory/cuda/device_nodes.h"
+#include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
 namespace arraybridge {
@@ -28,7 +29,7 @@ GpuTable Percent(uint64_t percent) {
 
 Made Make(HandleKind kind, const std::string& machine, uint64_t percent = 90) {
   ::setenv("SIMULATED_CUDA", machine.c_str(), 1);
-  auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(percent));
+  auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), Percent(percent));
   EXPECT_TRUE(gpus.ok()) << gpus.status().ToString();
   Made made{gpus->all, nullptr};
   made.backend = kind == HandleKind::kCudaVmm ? MakeCudaVmmBackend(gpus->all) : MakeCudaIpcBackend(gpus->all);
@@ -239,7 +240,7 @@ TEST_F(CudaGpuTest, ATegraIsRecognisedByItsDeviceTree) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "", 1);
     const std::string machine("nvidia,p3768-0000+p3767-0005\0nvidia,tegra234", 44);
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.148-tegra", machine});
+    const auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), Percent(90), {"5.15.148-tegra", machine});
     ASSERT_TRUE(gpus.ok());
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
     EXPECT_EQ(gpus->all[0]->refusals().ipc, "an integrated GPU does not support cudaIpcMemHandle");
@@ -249,7 +250,7 @@ TEST_F(CudaGpuTest, ATegraIsRecognisedByItsDeviceTree) {
 TEST_F(CudaGpuTest, UnderWsl2GpuMemoryIsNotShared) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "off=103", 1);
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
+    const auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), Percent(90), {"5.15.153.1-microsoft-standard-WSL2"});
     ASSERT_TRUE(gpus.ok());
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "the driver exports no descriptors (as under WSL2)");
     EXPECT_EQ(gpus->all[0]->refusals().ipc, "cudaIpcMemHandle is not reliable under WSL2");
@@ -263,7 +264,7 @@ TEST_F(CudaGpuTest, ATableHoldsForOneGpu) {
     ::setenv("SIMULATED_CUDA", "devices=2;memory=67108864", 1);
     GpuTable terms;
     terms.own["GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01"] = {50, {HandleKind::kCudaIpc}};
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, terms);
+    const auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), terms);
     ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
     EXPECT_EQ(gpus->all[0]->capacity()->bytes(), 53687091u) << "80 %";
     EXPECT_EQ(gpus->all[0]->refusals().vmm, "");
@@ -285,7 +286,7 @@ TEST_F(CudaGpuTest, AnInstanceOfAPartitionedGpuHasItsOwnUuid) {
 TEST_F(CudaGpuTest, ABrokenGpuIsReportedAndTheOthersServe) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "devices=3;fail=cuDeviceTotalMem:2:999", 1);
-    const auto gpus = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90));
+    const auto gpus = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), Percent(90));
     ASSERT_TRUE(gpus.ok()) << gpus.status().ToString();
     ASSERT_EQ(gpus->all.size(), 2u);
     EXPECT_EQ(gpus->all[0]->device().id, 0);
@@ -303,7 +304,7 @@ TEST_F(CudaGpuTest, WithoutADriverTheErrorHasAReason) {
   EXPECT_EQ(absent.status().reason(), "CUDA_LIBRARY_ABSENT");
   EXPECT_FINE_IN_FRESH_PROCESS({
     ::setenv("SIMULATED_CUDA", "devices=0", 1);
-    const auto none = FindCudaGpus(SIMULATED_CUDA_LIBRARY, Percent(90));
+    const auto none = FindCudaGpus(Built(SIMULATED_CUDA_LIBRARY), Percent(90));
     EXPECT_EQ(none.status().reason(), "CUDA_ERROR_NO_DEVICE") << none.status().ToString();
   });
 }

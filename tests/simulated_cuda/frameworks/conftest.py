@@ -3,18 +3,14 @@
 Each program runs in its own process, because its preloaded libraries cannot be changed later.
 """
 
-import contextlib
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import runtime
-from programs import DRIVER, HERE, Program
+from programs import DRIVER, HERE, Program, one_gpu
 
 
 @pytest.fixture(scope="session")
@@ -31,31 +27,11 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def one_gpu(libraries: Path) -> Iterator[dict[str, str]]:
-    # In memory; the drivers of several processes look for each other's events here.
-    shared = tempfile.mkdtemp(prefix="simulated_cuda_", dir="/dev/shm")
-    yield os.environ | {
-        "LD_LIBRARY_PATH": str(libraries),
-        "LD_PRELOAD": str(libraries / "libcudart_simulated.so"),
-        "SIMULATED_CUDA": f"guest;dir={shared}",
-        "PYTHONWARNINGS": "ignore",
-    }
-    shutil.rmtree(shared)
-
-
 @pytest.fixture
 def environment(libraries: Path) -> Iterator[dict[str, str]]:
     """Environment variables of a process that sees one simulated GPU."""
     with one_gpu(libraries) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def environments(libraries: Path) -> Iterator[Callable[[], dict[str, str]]]:
-    """Makes environments of several machines with one simulated GPU each."""
-    with contextlib.ExitStack() as end:
-        yield lambda: end.enter_context(one_gpu(libraries))
 
 
 @pytest.fixture

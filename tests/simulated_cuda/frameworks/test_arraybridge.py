@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from programs import DRIVER, HERE, ROOT
+from programs import DRIVER, HERE, ROOT, one_gpu
 
 BUILD = DRIVER.parents[2]
 DAEMON = BUILD / "daemon" / "arraybridged"
@@ -81,14 +81,14 @@ def client(address: str, environment: dict[str, str]) -> Iterator[Do]:
 
 
 @pytest.fixture(scope="module")
-def pairs(environments: Callable[[], dict[str, str]], package: str) -> Iterator[Pairs]:
+def pairs(libraries: Path, package: str) -> Iterator[Pairs]:
     """Two processes with Brokers and a daemon, by kind of handle and settings of their driver. Tests share them, because each
     process imports the frameworks first; so a name is one test's own."""
     with contextlib.ExitStack() as end:
 
         @functools.cache
         def pair(kind: str, settings: str = "") -> tuple[Do, Do]:
-            machine = environments()
+            machine = end.enter_context(one_gpu(libraries))
             machine["SIMULATED_CUDA"] += MACHINES[kind] + settings
             address = end.enter_context(served(machine))
             writer, reader = (end.enter_context(client(address, machine | {"PYTHONPATH": package})) for _ in range(2))

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import DOORBELL, GET_STATS, PATIENCE_S, Daemon, Ledger, RawLifeline, daemon_in, eventually, raw_lifeline
 
 
@@ -75,6 +76,22 @@ def test_garbage_at_the_grpc_door(daemon: Daemon, ledger: Ledger) -> None:
                 while connection.recv(4096):
                     pass
     daemon.warden.ask("stats")
+    ledger.settle()
+
+
+def test_many_sessions_at_the_grpc_door_leave_nothing(daemon: Daemon, ledger: Ledger, messages: Any) -> None:
+    """Sixty clients of the gRPC door open sessions and cancel them; no session, descriptor or thread of a call stays."""
+    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
+    import foreign_v1.broker_pb2_grpc as service
+
+    request = messages.OpenSessionRequest(protocol_min=1, protocol_max=1)
+    with contextlib.ExitStack() as ends:
+        for _ in range(60):
+            channel = grpc.insecure_channel(f"unix:{daemon.directory}/broker.sock", [("grpc.use_local_subchannel_pool", 1)])
+            stream = service.BrokerStub(ends.enter_context(channel)).OpenSession(request)
+            assert next(stream).opened.token
+            ends.callback(stream.cancel)
+        assert daemon.stats()["sessions"] == 60 + 1
     ledger.settle()
 
 

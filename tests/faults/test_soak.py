@@ -90,7 +90,7 @@ def sample(daemon: Daemon, survivor: Client) -> dict[str, float]:
     return {
         "descriptors": len(daemon.links()),
         "maps": len(Path(f"/proc/{daemon.pid}/maps").read_text().splitlines()),
-        "threads": daemon.threads(),
+        "threads": len(daemon.threads()),
         "private_kib": daemon.private_kib(),
         "keeper_descriptors": len(os.listdir(f"/proc/{keeper}/fd")),
         "keeper_kib": kib_of(keeper),

@@ -269,6 +269,7 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
                                                             uint64_t received, const ReceiveOptions& options,
                                                             const Until& until) {
   if (!consumer || !consumer->opened()) return PrefetchDirect(), std::nullopt;
+  bool is_late = false;
   for (bool first = true;; first = false) {
     if (Status here = CheckHere(); !here.ok()) return here;
     if (!session_->lifeline().alive()) return std::nullopt;
@@ -295,7 +296,8 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
         const Status mapped = MapSent(*session_, header, id_, steady_clock::now() + options_.timeout);
         if (mapped.ok()) {
           consumer->NoteArena(header.arena, header.generation);
-          if (!IsOver(until)) continue;
+          // The share is there, also for a caller that does not wait. Once: a sender may name ever new arenas.
+          if (!IsOver(until) || !std::exchange(is_late, true)) continue;
           break;
         }
         // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.

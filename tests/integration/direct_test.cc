@@ -268,6 +268,17 @@ TEST_F(DirectPairTest, LargeArraysHaveArenasOfTheirOwn) {
   EXPECT_LE(sender_.client_stats().arena_bytes, 60u << 20) << "carved again";
 }
 
+TEST_F(DirectPairTest, WhoDoesNotWaitGetsWhatLiesInAnArenaThatItHasNotMapped) {
+  MeetHere();
+  constexpr int64_t kLarge = 3 << 20;
+  const uint64_t before = direct_shares();
+  ASSERT_TRUE(Send(sender_, *sends_, 7, {}, {}, kLarge).ok());
+  ASSERT_EQ(direct_shares(), before + 1);
+  const auto received = receives_->Receive({.timeout = milliseconds(0)});
+  ASSERT_TRUE(received.ok()) << received.status().ToString();
+  EXPECT_EQ(NumberOf(*received), 7u);
+}
+
 TEST_F(DirectPairTest, TheEndOfTheStreamComesAfterWhatWasSent) {
   MeetHere();
   for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(Send(sender_, *sends_, i).ok());

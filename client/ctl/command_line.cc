@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -64,13 +66,20 @@ size_t Distance(std::string_view one, std::string_view other) {
 }
 
 // Which word is no command, and the nearest one; empty if the arguments have another error.
-std::string UnknownCommand(const CLI::App& app) {
-  const CLI::App* within = &app;
-  while (!within->get_subcommands().empty()) within = within->get_subcommands().front();
-  const auto known = within->get_subcommands({});
+std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arguments) {
   const auto words = app.remaining(true);
-  if (known.empty() || words.empty() || words.front().starts_with("-")) return {};
+  if (words.empty() || words.front().starts_with("-")) return {};
   const std::string& word = words.front();
+  const auto place = [&](std::string_view of) { return std::ranges::find(arguments, of); };
+  // In "chanel ls" the unknown word stands before a known command.
+  const CLI::App* within = &app;
+  while (!within->get_subcommands().empty()) {
+    const CLI::App* const next = within->get_subcommands().front();
+    if (place(word) < place(next->get_name())) break;
+    within = next;
+  }
+  const auto known = within->get_subcommands({});
+  if (known.empty()) return {};
   const auto distance = [&](const CLI::App* command) { return Distance(word, command->get_name()); };
   const CLI::App* const nearest = *std::ranges::min_element(known, {}, distance);
   const std::string path = within == &app ? app.get_name() : app.get_name() + " " + within->get_name();
@@ -79,6 +88,13 @@ std::string UnknownCommand(const CLI::App& app) {
   const std::string guess = near ? Concat("did you mean '", nearest->get_name(), "'? ") : "";
   return Concat("'", word.substr(0, 40), "' is not a command of ", path, ": ", guess, "'", path,
                 " --help' lists its commands");
+}
+
+// The command that lists what this one may name; empty: it names nothing.
+std::string ListerFor(std::string_view command) {
+  constexpr std::array<std::string_view, 5> kOfShares = {"show", "trace", "explain", "withdraw", "dump"};
+  if (std::ranges::find(kOfShares, command) != kOfShares.end()) return "ls";
+  return command == "channel" ? "channel ls" : command == "end" ? "ls sessions --all" : "";
 }
 
 }  // namespace
@@ -108,7 +124,7 @@ const int* CommandLine::Parse(int argc, char** argv) {
   try {
     app_.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownCommand(app_);
+    const std::string unknown = UnknownCommand(app_, {argv, static_cast<size_t>(argc)});
     if (!unknown.empty()) {
       std::cerr << "arraybridgectl: " << Printable(unknown) << '\n';
       return &(exit_ = kExitUsage);
@@ -117,6 +133,7 @@ const int* CommandLine::Parse(int argc, char** argv) {
     return &exit_;
   }
   const Status finished = Finish();
+  chosen_.lister = ListerFor(app_.get_subcommands().front()->get_name());
   if (finished.ok()) return nullptr;
   std::cerr << "arraybridgectl: " << finished.message() << '\n';
   exit_ = kExitUsage;

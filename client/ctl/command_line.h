@@ -21,13 +21,14 @@ class Option;
 
 namespace arraybridge::ctl {
 
-// The chosen command: the first of the three members that is set.
+// The chosen command: the first of the first three members that is set.
 struct Chosen {
   using Command = std::function<Status(Connection&, const Options&, std::ostream&)>;
   using Local = std::function<Status(const Options&, std::ostream&)>;
   Command command;               // through the public socket
   AdminCommand admin = nullptr;  // through the administration socket
   Local local;                   // connects by itself, or needs no broker
+  std::string lister;            // the command that lists what this one may name; empty: it names nothing
 };
 
 class CommandLine {

@@ -55,7 +55,7 @@ Result<UniqueFd> ConnectTo(const std::string& path) {
   }
   const int error = errno;
   const auto code = error == EACCES || error == EPERM ? Code::kPermissionDenied : Code::kUnavailable;
-  return Status{code, Concat("cannot connect to ", path, ": ", std::strerror(error))};
+  return Status{code, Concat("cannot connect to ", path, ": ", std::strerror(error))}.Because(kNoConnectionReason);
 }
 
 }  // namespace

@@ -17,6 +17,9 @@
 
 namespace arraybridge::ctl {
 
+// The reason of an error to connect to a socket of this host.
+inline constexpr char kNoConnectionReason[] = "NO_CONNECTION";
+
 // Finds the broker that `address` (empty: not given) names: a directory with sockets, or a unix:// or tcp:// URI.
 // Without an address: FindAddress. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the socket
 // in such a directory.

@@ -48,6 +48,17 @@ ExitCode ExitCodeOf(const Status& status) {
   }
 }
 
+// What the user may do next.
+std::string Advice(const Status& status, const Chosen& chosen) {
+  if (status.code() == Code::kNotFound && !chosen.lister.empty()) {
+    return Concat("; arraybridgectl ", chosen.lister, " lists what there is");
+  }
+  if (status.reason() == kNoConnectionReason) {
+    return "; arraybridged --directory DIR starts a broker, arraybridgectl doctor looks for the cause";
+  }
+  return {};
+}
+
 Status Run(const CommandLine& said) {
   const Options& options = said.options();
   const Chosen& chosen = said.chosen();
@@ -76,7 +87,9 @@ int Main(int argc, char** argv) {
   Status status = Run(said);
   std::cout.flush();
   if (status.ok() && !std::cout) status = Internal("the output could not be written");
-  if (!status.ok()) std::cerr << "arraybridgectl: " << Printable(status.message()) << '\n';
+  if (!status.ok()) {
+    std::cerr << "arraybridgectl: " << Printable(status.message()) << Advice(status, said.chosen()) << '\n';
+  }
   return ExitCodeOf(status);
 }
 

@@ -82,6 +82,15 @@ def test_quotas_are_read_and_changed(daemon: Daemon, config: Path, session: Sess
     assert waiting.result(PATIENCE_S).handle.size == 2 * MiB
 
 
+def test_a_broker_without_administration_is_named(start: Callable[..., Daemon]) -> None:
+    embedded = start("--embedded")
+    assert "ok" in done(embedded, "ping")
+    answer = ctl(embedded, "trim")
+    assert answer.returncode == CANNOT_CONNECT
+    assert f"the broker at {embedded.directory}/broker.sock is not administered" in answer.stderr
+    assert "has it where server.admin says" in answer.stderr
+
+
 def test_a_quota_may_be_set_for_one_user(daemon: Daemon, session: Session) -> None:
     me, other = os.getuid(), 4711
     assert ctl(daemon, "quota", "set", "own", "--bytes", "1MiB").returncode == ERROR
@@ -129,7 +138,8 @@ def test_a_session_is_ended(
         assert lifeline.recv(1) == b""
         lifeline.close()
     missing = ctl(daemon, "end", number)
-    assert (missing.returncode, missing.stderr) == (NOT_FOUND, f"arraybridgectl: no session {number}\n")
+    where = "arraybridgectl ls sessions --all lists what there is"
+    assert (missing.returncode, missing.stderr) == (NOT_FOUND, f"arraybridgectl: no session {number}; {where}\n")
     assert "an administrator ended it" in daemon.log.read_text()
 
 

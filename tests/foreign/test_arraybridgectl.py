@@ -143,6 +143,10 @@ def test_usage(arguments: list[str]) -> None:
         (["lst"], "'lst' is not a command of arraybridgectl: did you mean 'ls'? 'arraybridgectl --help' lists its commands"),
         (["pimg", "-n", "team"], "'pimg' is not a command of arraybridgectl: did you mean 'ping'?"),
         (["quota", "gett", "own"], "'gett' is not a command of arraybridgectl quota: did you mean 'get'?"),
+        (["chanel", "ls"], "'chanel' is not a command of arraybridgectl: did you mean 'channel'?"),
+        (["chanel", "show", "frames"], "'chanel' is not a command of arraybridgectl: did you mean 'channel'?"),
+        (["channel", "sow", "ls"], "'sow' is not a command of arraybridgectl channel: did you mean 'show'?"),
+        (["sats", "--help"], "'sats' is not a command of arraybridgectl: did you mean 'stats'?"),
         (["photograph"], "'photograph' is not a command of arraybridgectl: 'arraybridgectl --help' lists its commands"),
         (["\x1b[31mls"], r"'\x1b[31mls' is not a command"),
         (["x" * 100_000], f"'{'x' * 40}' is not a command"),
@@ -156,10 +160,28 @@ def test_an_unknown_command_is_answered_with_the_nearest(arguments: list[str], s
     assert (answer.returncode, answer.stdout) == (USAGE, "") and said in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "happened", "then"),
+    [
+        ("show nope", "namespace 'default' has no share named 'nope'", "arraybridgectl ls lists what there is"),
+        ("withdraw nope -n team", "namespace 'team' has no share named 'nope'", "arraybridgectl ls lists what there is"),
+        ("dump nope -f nope.npy", "namespace 'default' has no share named 'nope'", "arraybridgectl ls lists what there is"),
+        ("channel rm none", "namespace 'default' has no channel 'none'", "arraybridgectl channel ls lists what there is"),
+        ("channel show none", "namespace 'default' has no channel 'none'", "arraybridgectl channel ls lists what there is"),
+        ("end 77", "no session 77", "arraybridgectl ls sessions --all lists what there is"),
+    ],
+    ids=lambda each: each.partition(" ")[0],
+)  # fmt: skip
+def test_what_is_not_there_is_named_and_where_to_look(address: Path, arguments: str, happened: str, then: str) -> None:
+    answer = ctl("-H", address, *arguments.split())
+    assert (answer.returncode, answer.stdout, answer.stderr) == (NOT_FOUND, "", f"arraybridgectl: {happened}; {then}\n")
+
+
 def test_no_daemon(tmp_path: Path) -> None:
     answer = ctl("ping", "-H", tmp_path)
     assert answer.returncode == CANNOT_CONNECT
-    assert str(tmp_path) in answer.stderr
+    assert f"cannot connect to {tmp_path}/broker.sock" in answer.stderr
+    assert "; arraybridged --directory DIR starts a broker, arraybridgectl doctor looks for the cause" in answer.stderr
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(tmp_path / "broker.sock"))
     assert ctl("ping", "-H", tmp_path).returncode == CANNOT_CONNECT

@@ -79,6 +79,16 @@ def test_devices(broker):
         broker.get("a", device=-1)
 
 
+def test_a_wrong_device_loses_no_array_of_a_channel(broker):
+    with broker.channel("c") as frames:
+        frames.send(np.arange(3))
+        with pytest.raises(InvalidDevice):
+            frames.receive(device="gpu0", timeout=0)
+        with pytest.raises(DeviceUnavailable):
+            next(frames.receiver(device="cuda:7", timeout=0))
+        assert frames.receive(timeout=0).tolist() == [0, 1, 2]
+
+
 def test_empty_of_odd_shapes_and_dtypes(broker):
     assert broker.empty((), np.float32).shape == ()
     assert broker.empty(3, int).dtype == np.int64

@@ -16,7 +16,7 @@ import pytest
 from processes import daemons_of, environment, run_client, start_daemon, stop_daemon
 
 import arraybridge
-from arraybridge import BrokerTimeout, BrokerUnavailable, ShareExists, _bin
+from arraybridge import BrokerTimeout, BrokerUnavailable, InvalidDevice, ShareExists, _bin
 from arraybridge.broker import child, discovery
 
 USE = """
@@ -129,11 +129,51 @@ def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
     monkeypatch.setenv("ARRAYBRIDGE_LINGER", "1m")
     run_client("import arraybridge, numpy; arraybridge.Broker().put(numpy.arange(3), 'a')")
     [daemon] = daemons_of(runtime)
+    with arraybridge.Broker(start="never") as consumer, pytest.raises(InvalidDevice):
+        consumer.get("a", device="gpu0")  # does not read it
     time.sleep(1)
     assert daemons_of(runtime) == [daemon]
     with arraybridge.Broker(start="never") as consumer:
         assert consumer.get("a").tolist() == [0, 1, 2]
     wait_for_end(daemon)
+
+
+def found_by_the_tool() -> str:
+    """ "ok", or the tool's error."""
+    tool = subprocess.run([_bin.path("arraybridgectl"), "ping"], capture_output=True, text=True, check=False)
+    return tool.stdout + tool.stderr
+
+
+def test_sockets_of_a_killed_daemon_hide_no_other_broker(runtime, monkeypatch, tmp_path):
+    runtime.mkdir(mode=0o700)
+    for name, kind in (("lifeline.sock", socket.SOCK_SEQPACKET), ("broker.sock", socket.SOCK_STREAM)):
+        with socket.socket(socket.AF_UNIX, kind) as left:
+            left.bind(str(runtime / name))
+    (tmp_path / "arraybridge").mkdir()
+    daemon = start_daemon(str(tmp_path / "arraybridge"))
+    monkeypatch.setenv("NVIDIA_DRA_LOCAL_IPC_DIR", str(tmp_path))
+    with arraybridge.Broker(start="never") as broker:
+        assert broker.address == str(tmp_path / "arraybridge")
+    assert found_by_the_tool() == "ok\n"
+    assert stop_daemon(daemon) == 0
+
+
+def test_a_directory_that_others_can_read_is_the_users_own(runtime):
+    runtime.mkdir()
+    runtime.chmod(0o755)
+    with pytest.raises(BrokerUnavailable, match="none can be started"):
+        arraybridge.Broker().list()
+    daemon = start_daemon(str(runtime))
+    with arraybridge.Broker(start="never") as broker:
+        assert broker.list() == []
+    assert found_by_the_tool() == "ok\n"
+    assert stop_daemon(daemon) == 0
+    runtime.chmod(0o777)
+    daemon = start_daemon(str(runtime))
+    with pytest.raises(BrokerUnavailable, match="open to others"):
+        arraybridge.Broker().list()
+    assert "cannot connect to /run/arraybridge" in found_by_the_tool()
+    assert stop_daemon(daemon) == 0
 
 
 def test_a_wait_in_vain_says_that_this_process_started_the_broker(runtime):
@@ -450,6 +490,12 @@ def test_a_daemon_that_does_not_start_says_why(runtime, monkeypatch, tmp_path):
     monkeypatch.delenv("ARRAYBRIDGE_DAEMON")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BrokerUnavailable, match="could not be started"):
+        arraybridge.Broker().list()
+
+
+def test_a_linger_that_is_no_time_is_named(runtime, monkeypatch):
+    monkeypatch.setenv("ARRAYBRIDGE_LINGER", "abc")
+    with pytest.raises(BrokerUnavailable, match=r"and ended .--linger is \$ARRAYBRIDGE_LINGER, 'abc'.*linger"):
         arraybridge.Broker().list()
 
 

@@ -28,9 +28,7 @@ Result<v1::ChannelInfo> Find(Connection& connection, const Options& options, con
     }
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
-  return NotFound("namespace '", NamespaceOf(options), "' has no channel '", name,
-                  "'; arraybridgectl channel ls lists all")
-      .Because("CHANNEL_NOT_FOUND");
+  return NotFound("namespace '", NamespaceOf(options), "' has no channel '", name, "'").Because("CHANNEL_NOT_FOUND");
 }
 
 void AddEnds(Table& table, const v1::ChannelInfo& channel) {

@@ -6,9 +6,9 @@
 namespace arraybridge {
 
 // The directory of the daemon's sockets, the first of: $ARRAYBRIDGE_ADDRESS; $XDG_RUNTIME_DIR/arraybridge, or
-// /tmp/arraybridge-UID if that variable is not set; /run/arraybridge; $NVIDIA_DRA_LOCAL_IPC_DIR/arraybridge. The
-// directories count if they contain `socket`; one of a user counts if no other user can write to it. If none counts:
-// /run/arraybridge. Does not connect.
+// /tmp/arraybridge-UID if that variable is not set; /run/arraybridge; $NVIDIA_DRA_LOCAL_IPC_DIR/arraybridge. The user's
+// directory counts if a daemon listens at its `socket` and no other user can write to it, the last two if they contain
+// `socket`. If none counts: the user's if it contains `socket`, otherwise /run/arraybridge.
 std::string FindAddress(const std::string& socket = "lifeline.sock");
 
 }  // namespace arraybridge

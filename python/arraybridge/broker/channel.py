@@ -245,7 +245,7 @@ class Channel(_core.ChannelBase):
         """
         delivery = self._broker._delivery
         bare = type(framework) is str and access == "safe" and not wishes
-        wanted = Wanted.of(framework, access, **wishes)
+        wanted = Wanted.of_share(framework, access, **wishes)
         known = None if explain or info else delivery.short_for(wanted, framework if bare else None)
         result, plan = self._received(known or (wanted.private, _NO_PLANS), Due.after(timeout))
         if plan is None:
@@ -264,7 +264,7 @@ class Channel(_core.ChannelBase):
         **wishes: Unpack[ReadWishes],
     ) -> Any:
         """`receive` for an event loop. An array that arrives for a cancelled task is kept for the next call."""
-        wanted = Wanted.of(framework, access, **wishes)
+        wanted = Wanted.of_share(framework, access, **wishes)
         received = await self._areceived(wanted.private, Due.after(timeout))
         return self._result_of(received, wanted, info, explain)
 
@@ -279,7 +279,7 @@ class Channel(_core.ChannelBase):
     ) -> Receiver:
         """The results of `receive` until the stream ends: for `for` and for `async for`."""
         bare = type(framework) is str and access == "safe" and not wishes and not info
-        return Receiver(self, Wanted.of(framework, access, **wishes), timeout, info, framework if bare else None)
+        return Receiver(self, Wanted.of_share(framework, access, **wishes), timeout, info, framework if bare else None)
 
     def __iter__(self) -> Iterator[Any]:
         return self.receiver()

@@ -103,7 +103,7 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
     finally:
         os.close(tell)
     _children.append(child)
-    is_ready = False
+    is_ready, begun = False, time.monotonic()
     try:
         is_ready = _is_ready(ready)
     finally:  # also on Ctrl-C
@@ -111,7 +111,10 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         if not is_ready:
             child.kill_all()
     if not is_ready:
-        what = f"the broker was started in {directory} and did not get ready within {READY_SECONDS:g} s"
+        late = time.monotonic() - begun >= READY_SECONDS
+        what = f"did not get ready within {READY_SECONDS:g} s" if late else "ended"
+        linger = f" (--linger is $ARRAYBRIDGE_LINGER, {linger!r})" if linger else ""
+        what = f"the broker was started in {directory} and {what}{linger}"
         raise BrokerUnavailable(f"{what}; its last output says why: {_tail(record)}", code=14)
     return child
 

@@ -94,6 +94,27 @@ class Wanted(NamedTuple):
         types_checked = records.checked(types)
         return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, via)
 
+    @classmethod
+    def of_share(
+        cls,
+        framework: str,
+        access: Access = "safe",
+        copy: bool | None = None,
+        require: Literal["zero-copy"] | None = None,
+        device: object = None,
+        allow_downcast: bool = False,
+        types: Iterable[type] | None = None,
+    ) -> Wanted:
+        """The options of a call that reads a share. They are checked before it is looked up or received.
+
+        Raises:
+            InvalidDevice, DeviceUnavailable: not a device, or none of this process. Errors of `of`.
+        """
+        wanted = cls.of(framework, access, copy, require, device, allow_downcast, types)
+        if device is not None:
+            devices.wished(device, gpus_for(device), "share", wanted.caps.name, wanted.caps.own)
+        return wanted
+
     def planned(self, described: Description) -> Plan:
         """The plan by which an array takes this form.
 

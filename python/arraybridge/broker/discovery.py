@@ -61,7 +61,7 @@ def _found(address: str | None, start: Start) -> Found:
     if named:
         return Found(named, embedded=False, end=None)
     own = _own_directory()
-    if own.usable and is_listening(own.path):
+    if own.trusted and is_listening(own.path):
         _log.info("connected to the broker of this user")
         return Found(str(own.path), embedded=True, end=None)
     standing = _standing()
@@ -141,8 +141,8 @@ class _Own(NamedTuple):
     """The directory of this user's broker."""
 
     path: Path
-    usable: bool  # False: it does not exist, or there is a refusal
-    refusal: str = ""  # why it cannot be trusted
+    trusted: bool  # it exists, and no other user can have put a socket there
+    refusal: str = ""  # why no broker is started there
 
 
 def _runtime_directory() -> str:
@@ -157,14 +157,15 @@ def _own_directory() -> _Own:
     try:
         found = path.lstat()
     except FileNotFoundError:
-        return _Own(path, usable=False)
+        return _Own(path, trusted=False)
     except OSError as error:
         what = f"the directory for this user's broker, {path}: {error.strerror}; {_OTHER_DIRECTORY}"
-        return _Own(path, usable=False, refusal=what)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        return _Own(path, trusted=False, refusal=what)
+    trusted = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    if not trusted or found.st_mode & 0o077:
         what = f"the directory for this user's broker, {path}, belongs to another user or is open to others; {_OTHER_DIRECTORY}"
-        return _Own(path, usable=False, refusal=what)
-    return _Own(path, usable=True)
+        return _Own(path, trusted, refusal=what)
+    return _Own(path, trusted=True)
 
 
 def _made_own_directory() -> Path:
@@ -177,7 +178,7 @@ def _made_own_directory() -> Path:
         what = f"the directory for this user's broker could not be created, {path}: {error.strerror}; {_OTHER_DIRECTORY}"
         raise BrokerUnavailable(what, code=14) from error
     own = _own_directory()
-    if not own.usable:
+    if own.refusal or not own.trusted:
         raise BrokerUnavailable(own.refusal or f"the directory for this user's broker, {path}, was removed: call again", code=14)
     return own.path
 

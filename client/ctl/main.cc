@@ -48,7 +48,7 @@ ExitCode ExitCodeOf(const Status& status) {
   }
 }
 
-// What the user may do next.
+// The next step of the user, as the end of an error.
 std::string Advice(const Status& status, const Chosen& chosen) {
   if (status.code() == Code::kNotFound && !chosen.lister.empty()) {
     return Concat("; arraybridgectl ", chosen.lister, " lists what there is");

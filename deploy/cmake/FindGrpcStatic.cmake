@@ -13,7 +13,7 @@ separate_arguments(grpc_flags UNIX_COMMAND "${GRPC_STATIC_FLAGS}")
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
-set(grpc_archive_names grpcpp_channelz grpc++_reflection grpc++ grpc address_sorting re2 upb cares gpr protobuf)
+set(grpc_archive_names grpcpp_channelz grpc++ grpc address_sorting re2 upb cares gpr protobuf)
 list(FILTER grpc_flags INCLUDE REGEX "^-labsl_")
 list(TRANSFORM grpc_flags REPLACE "^-l" "")
 list(APPEND grpc_archive_names ${grpc_flags})

@@ -10,11 +10,13 @@ from typing import Any
 import grpc
 import pytest
 from foreign_client import PATIENCE_S, Daemon, Session, eventually, refused
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+INVALID_ARGUMENT, NOT_FOUND = 3, 5
 HEALTHY, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
 
@@ -109,39 +111,64 @@ def test_reflection_describes_every_verb(daemon: Daemon, generated: tuple[Any, A
         assert [method.name for method in reflected.methods] == [method.name for method in ours.methods]
 
 
-# Reflection is the only service that uses a thread for each stream: endless streams must not use up all threads.
-def test_reflection_streams_that_never_end_are_bounded(daemon: Daemon, session: Session) -> None:
+@pytest.fixture(params=["v1", "v1alpha"])
+def reflect(daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Reflection, in each of its versions: they have the same messages."""
+    with daemon.channel() as channel:
+        yield channel.stream_stream(
+            f"/grpc.reflection.{request.param}.ServerReflection/ServerReflectionInfo",
+            request_serializer=lambda each: each if isinstance(each, bytes) else each.SerializeToString(),
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+
+
+def test_reflection_answers_each_question(reflect: Callable[..., Any]) -> None:
+    question = reflection_pb2.ServerReflectionRequest
+    symbol = {"containing_type": "google.protobuf.FieldOptions", "extension_number": 1}
+    asked = [
+        question(host="h", list_services=""),
+        question(file_by_filename="arraybridge/v1/array.proto"),
+        question(file_containing_symbol="arraybridge.v1.Broker.Allocate"),
+        question(all_extension_numbers_of_type="google.protobuf.FieldOptions"),
+        question(file_containing_extension=symbol),
+        question(file_containing_symbol="nothing"),
+        question(file_by_filename="../etc/passwd"),
+        question(all_extension_numbers_of_type="nothing"),
+        question(host="h"),
+    ]
+    told = list(reflect(iter(asked)))
+    assert [answer.original_request for answer in told] == asked
+    services, array, broker, numbers = told[:4]
+    assert services.valid_host == "h"
+    names = [each.name for each in services.list_services_response.service]
+    assert names[0] == "arraybridge.v1.Broker" and "grpc.health.v1.Health" in names
+    assert {"grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} < set(names)
+    files = [
+        [FileDescriptorProto.FromString(file).name for file in answer.file_descriptor_response.file_descriptor_proto]
+        for answer in (array, broker)
+    ]
+    assert files == [["arraybridge/v1/array.proto"], ["arraybridge/v1/broker.proto", "arraybridge/v1/array.proto"]]
+    assert numbers.all_extension_numbers_response.base_type_name == "google.protobuf.FieldOptions"
+    assert [answer.error_response.error_code for answer in told[4:]] == [NOT_FOUND] * 4 + [INVALID_ARGUMENT]
+    for nonsense in (b"\xff", b"\x1a\x05ab", b"\x03", b"\x0b" * 50_000):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, "this is no ServerReflectionRequest"):
+            next(reflect(iter([nonsense])))
+
+
+def test_reflection_streams_that_never_end_affect_nobody(reflect: Callable[..., Any], session: Session) -> None:
     stop = threading.Event()
 
     def endless() -> Iterator[Any]:
         yield reflection_pb2.ServerReflectionRequest(list_services="")
         stop.wait()
 
-    outcomes = []
-    with daemon.channel() as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        calls = [stub.ServerReflectionInfo(endless()) for _ in range(100)]
-        for call in calls:
-            try:
-                outcomes.append(bool(next(call).list_services_response.service))
-            except grpc.RpcError as error:
-                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-                outcomes.append(False)
-        assert 1 <= outcomes.count(True) < 64 and outcomes.count(False) > 0
-        assert session.call("GetServerInfo").version  # the broker's own verbs need none of these threads
-        stop.set()
-        for call in calls:
-            call.cancel()
-    with daemon.channel() as channel:
-        services = ProtoReflectionDescriptorDatabase(channel).get_services
-        eventually("reflection answers again", lambda: answers(services))
-
-
-def answers(call: Callable[[], Any]) -> bool:
-    try:
-        return bool(call())
-    except grpc.RpcError:
-        return False
+    calls = [reflect(endless()) for _ in range(100)]
+    for call in calls:
+        assert next(call).list_services_response.service
+    assert session.call("GetServerInfo").version
+    stop.set()
+    for call in calls:
+        call.cancel()
 
 
 def test_streams_of_one_connection_are_bounded(

@@ -74,8 +74,9 @@ Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
   if (connection.ok() || connection.status().code() != Code::kUnavailable) return connection;
   const auto serves = FindBroker(options.address);
   if (!serves.ok() || !ChannelTo(*serves).ok()) return connection;
-  return Unavailable("the broker at ", *serves, " is not administered: ", connection.status().message(),
-                     "; a broker that Python has started has no such socket, another one has it where server.admin says");
+  return Unavailable(
+      "the broker at ", *serves, " is not administered: ", connection.status().message(),
+      "; a broker that Python has started has no such socket, another one has it where server.admin says");
 }
 
 Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {

@@ -270,11 +270,12 @@ struct Remote {
       : connections(config.limits),
         callers(config.limits, broker, connections, known),
         service(broker, verbs, callers, streams),
-        server(config, certificates, connections, service, kServiceName) {}
+        server(config, certificates, connections, service, reflection, kServiceName) {}
 
   RemoteConnections connections;
   RemoteCallers callers;
   Service service;
+  GrpcReflection reflection{{kServiceName}};
   RemoteServer server;  // destroyed first: its calls use all of the above
 };
 
@@ -287,7 +288,7 @@ struct GrpcDoor::State {
         connections(config.limits.connections_per_uid),
         callers(connections),
         service(broker, verbs, callers, streams),
-        server(StartServer(config, service, kServiceName)) {
+        server(StartServer(config, service, reflection, kServiceName)) {
     if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates, known);
   }
 
@@ -303,8 +304,8 @@ struct GrpcDoor::State {
   LocalCallers callers;
   SessionStreams streams;
   Service service;
-  std::unique_ptr<grpc::Server>
-      server;  // it and the members below are destroyed first: their calls use all of the above
+  GrpcReflection reflection{{kServiceName}};
+  std::unique_ptr<grpc::Server> server;  // it and what follows are destroyed first: their calls use all of the above
   std::optional<Remote> remote;
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;

@@ -168,12 +168,12 @@ struct AdminDoor::State {
   State(const Config& config, Admin& admin)
       : connections(config.limits.connections_per_uid),
         service(admin, connections),
-        server(Start(config, admin, connections, service)) {}
+        server(Start(config, admin, connections, service, reflection)) {}
 
   static std::unique_ptr<grpc::Server> Start(const Config& config, Admin& admin, GrpcDoorConnections& connections,
-                                             grpc::Service& service) {
+                                             grpc::Service& service, GrpcReflection& reflection) {
     WishForChannelz();
-    return StartServer(config, service, kAdminServiceName, [&](grpc::ServerBuilder& builder) {
+    return StartServer(config, service, reflection, kAdminServiceName, [&](grpc::ServerBuilder& builder) {
       GuardChannelz(builder, [&admin, &connections](const grpc::ServerContextBase& context) {
         const auto peer = connections.PeerOf(context.peer());
         return peer && admin.Check(*peer, Right::kRead).ok();
@@ -183,6 +183,7 @@ struct AdminDoor::State {
 
   GrpcDoorConnections connections;
   AdminService service;
+  GrpcReflection reflection{{kAdminServiceName, "grpc.channelz.v1.Channelz"}};
   std::unique_ptr<grpc::Server> server;  // destroyed first: its calls use all of the above
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;

@@ -65,7 +65,7 @@ class RemoteServer::Credentials final : public grpc::ServerCredentials {
 };
 
 RemoteServer::RemoteServer(const Config& config, Certificates& certificates, RemoteConnections& connections,
-                           grpc::Service& service, const std::string& name)
+                           grpc::Service& service, GrpcReflection& reflection, const std::string& name)
     : connections_(connections) {
   const auto over_tls = [&](grpc::ServerBuilder& builder) {
     using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
@@ -78,7 +78,7 @@ RemoteServer::RemoteServer(const Config& config, Certificates& certificates, Rem
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   };
-  server_ = StartServer(config, service, name, over_tls);
+  server_ = StartServer(config, service, reflection, name, over_tls);
 }
 
 RemoteServer::~RemoteServer() = default;

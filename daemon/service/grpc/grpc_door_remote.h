@@ -8,6 +8,7 @@
 #include <string>
 
 #include "daemon/config/config.h"
+#include "daemon/service/grpc/grpc_reflection.h"
 #include "daemon/service/system/certificates.h"
 #include "daemon/service/system/remote_connections.h"
 #include "daemon/service/telemetry/log_throttle.h"
@@ -21,7 +22,7 @@ class RemoteServer {
  public:
   // All arguments must outlive it. Health reports SERVING for `name`.
   RemoteServer(const Config& config, Certificates& certificates, RemoteConnections& connections, grpc::Service& service,
-               const std::string& name);
+               GrpcReflection& reflection, const std::string& name);
   ~RemoteServer();
   RemoteServer(const RemoteServer&) = delete;
   RemoteServer& operator=(const RemoteServer&) = delete;

@@ -1,7 +1,6 @@
 #include "daemon/service/grpc/grpc_door_server.h"
 
 #include <absl/synchronization/mutex.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 
@@ -14,21 +13,21 @@ namespace arraybridge {
 namespace {
 
 constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; above it gRPC reads more slowly
-constexpr int kReflectionThreadsMax = 64;  // reflection is gRPC's only synchronous service: one thread for each stream
+constexpr int kThreadsMax = 64;               // of channelz, the only synchronous service
 
 // gRPC's settings are ints; a larger limit is set to the maximum.
 int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
 
 }  // namespace
 
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
+std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, GrpcReflection& reflection,
+                                          const std::string& name,
                                           const std::function<void(grpc::ServerBuilder&)>& also) {
   // As packaged, abseil checks the order of gRPC's locks: every lock accesses one table for all threads.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ResourceQuota quota("arraybridged");
-  quota.Resize(kBufferBytesMax).SetMaxThreads(kReflectionThreadsMax);
+  quota.Resize(kBufferBytesMax).SetMaxThreads(kThreadsMax);
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
@@ -37,6 +36,7 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));
   builder.RegisterService(&service);
+  builder.RegisterCallbackGenericService(&reflection);
   if (also) also(builder);
   auto server = builder.BuildAndStart();
   AB_CHECK(server != nullptr);  // it fails only if a port cannot be bound, and there is none

@@ -8,12 +8,14 @@
 #include <string>
 
 #include "daemon/config/config.h"
+#include "daemon/service/grpc/grpc_reflection.h"
 
 namespace arraybridge {
 
-// Starts a server without connections; health reports SERVING for `name`. `service` must outlive the server. `also`
-// adds settings that only this door has.
-std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, const std::string& name,
+// Starts a server without connections; health reports SERVING for `name`. `service` and `reflection` must outlive the
+// server. `also` adds settings that only this door has.
+std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& service, GrpcReflection& reflection,
+                                          const std::string& name,
                                           const std::function<void(grpc::ServerBuilder&)>& also = {});
 
 }  // namespace arraybridge

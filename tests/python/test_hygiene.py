@@ -31,6 +31,21 @@ def test_imports_no_framework(code):
     assert not HEAVY & modules_after(code)
 
 
+def test_first_uses_import_no_more_of_numpy():
+    """numpy.ma alone takes 15 ms, in the first frame of a camera."""
+    run_client("""
+import sys, numpy, arraybridge
+known = set(sys.modules)
+with arraybridge.Broker(start="private") as broker, broker.channel("c") as frames:
+    for sent in (numpy.zeros((2, 3)), broker.empty((2, 3), "float32"), {"a": numpy.zeros(2)}):
+        frames.send(sent)
+        frames.receive()
+        broker.put(sent, "a", replace=True)
+        broker.get("a")
+assert not {name for name in set(sys.modules) - known if name.partition(".")[0] == "numpy"}
+""")
+
+
 def test_every_name_resolves_and_nothing_is_shadowed():
     for name in arraybridge.__all__:
         assert getattr(arraybridge, name) is not None

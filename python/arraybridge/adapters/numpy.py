@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +84,8 @@ def refuse_masked(array: Any) -> None:
     """Raises:
     UnsupportedArray: it has a mask, which readers of its values would lose.
     """
-    if isinstance(array, _numpy().ma.MaskedArray):
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # importing it takes 15 ms
+    if masked is not None and isinstance(array, masked):
         raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
 
 

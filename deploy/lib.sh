@@ -43,6 +43,9 @@ step() {
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
 }
 
+# twice <command...>: a download that fails is tried once more.
+twice() { "$@" || { sleep 5 && "$@"; }; }
+
 # locked <name> <command...>: not while another process of this checkout has this lock.
 locked() {
   local lock=$logs/$1.lock status=0
@@ -100,7 +103,7 @@ fill_environment() {
   hand_on_pip_settings
   rm -rf "$folder"
   "$uv" venv --python "$(readlink -f "$python" || command -v python3)" "$folder" || return
-  "$uv" pip install --python "$folder/bin/python" "$@"
+  twice "$uv" pip install --python "$folder/bin/python" "$@"
 }
 
 # Installs the package as editable: Python files are read from the tree; extension, daemon and tool are built in

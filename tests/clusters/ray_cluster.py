@@ -26,7 +26,7 @@ os.environ.update(
         "PYTHONPATH": os.pathsep.join([PACKAGE_PARENT, str(Path(__file__).parent)]),
     }
 )
-PATIENCE_S = 30.0  # a watchdog against hangs, not a limit on speed
+PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
 STORE_BYTES = 300 << 20  # of each raylet
 GRACE_S = 2  # orphan_grace of the brokers
 

@@ -44,7 +44,7 @@ class ChannelEnds {
     const auto end = ends_.find({name, role});
     if (end == ends_.end()) return NotFound("no such end of ", name);
     const Status closed = end->second.Close();
-    ends_.erase(end);
+    if (closed.ok()) ends_.erase(end);  // else the caller may ask again
     return closed;
   }
 

@@ -79,6 +79,11 @@ class Refused(Exception):
         self.code, self.reason, self.message = text.split(" ", 2)
         super().__init__(text)
 
+    @property
+    def is_late(self) -> bool:
+        """A machine that stalls can use up a client's timeout. That a channel stayed empty or full has other causes."""
+        return self.code == "DEADLINE_EXCEEDED" and not self.reason.startswith("CHANNEL_")
+
 
 def first_to_answer(clients: Iterable[Client]) -> Client:
     """The objects that have input."""
@@ -144,11 +149,28 @@ class Client:
     def insist(self, line: str) -> str:
         """After the daemon has ended, the first call may fail; the next one finds the new daemon."""
         try:
-            return self.ask(line)
+            return self.repeat(line)
         except Refused as error:
             if error.code != "UNAVAILABLE":
                 raise
-            return self.ask(line)
+            return self.repeat(line)
+
+    def repeat(self, line: str) -> str:
+        """Asks again if the answer was late, unless the request was served after all."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.ask(line)
+            except Refused as error:
+                if not error.is_late or time.monotonic() > deadline:
+                    raise
+            with contextlib.suppress(Refused):
+                if (outcome := self.ask("outcome 60000")).startswith("done"):
+                    return outcome
+
+    def has_answered(self) -> bool:
+        """True if answer() does not wait."""
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def numbers(self, line: str) -> dict[str, int]:
         return {key: int(value) for key, value in (word.split("=") for word in self.ask(line).split())}

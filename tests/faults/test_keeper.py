@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -113,8 +114,9 @@ class Keeper:
         if self.process.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
-        if daemon and Path(f"/proc/{daemon}").exists():
-            os.kill(daemon, signal.SIGKILL)
+        if daemon:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(daemon, signal.SIGKILL)
 
 
 def children_of(pid: int) -> list[int]:

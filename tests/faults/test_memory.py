@@ -123,15 +123,15 @@ def test_the_daemon_refuses_before_its_control_group_is_full(tmp_path: Path) -> 
             assert daemon.stats()["capacity_bytes"] < 64 * MIB
             client = daemon.client(timeout_ms=3000)
             with pytest.raises(Refused, match="RESOURCE_EXHAUSTED"):
-                client.ask(f"put never {128 * MIB} 1")
+                client.repeat(f"put never {128 * MIB} 1")
             with pytest.raises(Refused, match="RESOURCE_EXHAUSTED"):
                 for i in range(64):
-                    client.ask(f"put small/{i} {2 * MIB} {i}")
-            for i, name in enumerate(sorted(client.ask("list").split(), key=lambda name: int(name.split("/")[1]))):
-                client.ask(f"get {name} {i}")
+                    client.repeat(f"put small/{i} {2 * MIB} {i}")
+            for i, name in enumerate(sorted(client.repeat("list").split(), key=lambda name: int(name.split("/")[1]))):
+                client.repeat(f"get {name} {i}")
             client.ask("drop")
-            for name in client.ask("list").split():
-                client.ask(f"withdraw {name}")
+            for name in client.repeat("list").split():
+                client.repeat(f"withdraw {name}")
             client.leave()
             ledger.settle()
 

@@ -54,12 +54,17 @@ class Systemd:
 
     def starts(self) -> bool:
         """False: this machine lets no systemd run here."""
-        with contextlib.suppress(AssertionError):
-            eventually("it starts or ends", lambda: self.process.poll() is not None or (self.directory / "lifeline.sock").exists() or self.has_failed())
-        return self.process.poll() is None and (self.directory / "lifeline.sock").exists()
+        eventually("it starts or ends", lambda: self.has_started() or self.has_ended(), self.log_text)
+        return not self.has_ended()
 
-    def has_failed(self) -> bool:
-        return "Freezing execution" in self.log.read_text(errors="replace")
+    def has_started(self) -> bool:
+        return (self.directory / "lifeline.sock").exists()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None or "Freezing execution" in self.log_text()
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
 
     @property
     def pid(self) -> int:
@@ -99,7 +104,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
     running = Systemd(tmp_path)
     try:
         if not running.starts():
-            pytest.skip(f"systemd does not start here: {running.log.read_text(errors='replace').splitlines()[-1:]}")
+            pytest.skip(f"systemd does not start here: {running.log_text().splitlines()[-1:]}")
         yield running
     finally:
         running.end()

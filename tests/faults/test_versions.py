@@ -49,7 +49,7 @@ def use(client: Client) -> None:
     """Everything that a client does, often enough that it would use queue and catalogue."""
     for _ in range(3):
         for line in SESSION:
-            client.ask(line)
+            client.repeat(line)
 
 
 @pytest.mark.parametrize("newer", ["client", "broker", "both"])

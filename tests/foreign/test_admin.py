@@ -33,7 +33,8 @@ quota = "{quota}"
 
 
 def ctl(daemon: Daemon, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([CTL, "-H", daemon.directory, *map(str, arguments)], capture_output=True, text=True)
+    words = [CTL, "-H", daemon.directory, "--timeout", f"{PATIENCE_S:.0f}s", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True)
 
 
 def done(daemon: Daemon, *arguments: object) -> str:

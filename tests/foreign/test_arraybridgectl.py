@@ -229,7 +229,7 @@ def test_every_exit_code_occurs(address: Path, tmp_path: Path) -> None:
     assert full.returncode == 0, full.stderr
     try:
         (tmp_path / "a.npy").write_bytes(NPY)
-        assert ctl("-H", address, "--timeout", "100ms", "put", tmp_path / "a.npy").returncode == EXHAUSTED
+        assert ctl("-H", address, "--timeout", "30s", "put", tmp_path / "a.npy").returncode == EXHAUSTED
     finally:
         ctl("-H", address, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "default")
     with socket.socket(socket.AF_UNIX) as silent:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
-from foreign_client import CTL, Daemon, Session
+from foreign_client import CTL, PATIENCE_S, Daemon, Session
 from users import Place, User
 
 USAGE = 2
@@ -24,19 +24,19 @@ class Listed:
 
     def __init__(self, daemon: Daemon, open_session: Callable[..., Session], scratch: Path) -> None:
         self.daemon = daemon
+        self.ctl = [CTL, "-H", daemon.directory, "--timeout", f"{PATIENCE_S:.0f}s"]
         self.first = open_session(daemon, client="first")
         self.second = open_session(daemon, client="second")
         self.first.publish("big", bytes(9000))
         self.first.publish("small", bytes(10))
         numpy.save(scratch / "middle.npy", numpy.zeros(512, "u1"))
-        put = subprocess.run([CTL, "-H", daemon.directory, "-n", "elsewhere", "-o", "json", "put", scratch / "middle.npy"], stdout=-1)
+        put = subprocess.run([*self.ctl, "-n", "elsewhere", "-o", "json", "put", scratch / "middle.npy"], stdout=-1)
         self.tool = int(json.loads(put.stdout)["maker_process_id"])
         for name, namespace in [("big", "default"), ("big", "default"), ("middle", "elsewhere")]:
             self.second.call("Acquire", namespace=namespace, shares=[{"name": name}])
 
     def ls(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        words = [CTL, "-H", self.daemon.directory, "ls", *arguments]
-        return subprocess.run(list(map(str, words)), capture_output=True, text=True)
+        return subprocess.run(list(map(str, [*self.ctl, "ls", *arguments])), capture_output=True, text=True)
 
     def json(self, *arguments: object) -> Any:
         done = self.ls("-o", "json", *arguments)

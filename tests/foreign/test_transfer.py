@@ -28,7 +28,7 @@ MiB = 1 << 20
 
 
 def ctl(daemon: Daemon, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = [str(CTL), "-H", str(daemon.directory), *map(str, arguments)]
+    words = [str(CTL), "-H", str(daemon.directory), "--timeout", f"{PATIENCE_S:.0f}s", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, env={**os.environ, **environment})
 
 
@@ -341,7 +341,7 @@ def test_modified_headers_give_an_array_or_a_refusal(daemon: Daemon, tmp_path: P
 def test_an_error_about_a_quota_names_it(daemon: Daemon, tmp_path: Path) -> None:
     assert ctl(daemon, "quota", "set", "default", "--uid", os.getuid(), "--bytes", "1MiB").returncode == 0
     file = save(tmp_path / "a.npy", numpy.zeros(4 * MiB, "u1"))
-    assert "quota" in refusal(daemon, EXHAUSTED, "--timeout", "500ms", "put", file)
+    assert "quota" in refusal(daemon, EXHAUSTED, "put", file)
 
 
 def test_an_existing_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -16,11 +17,15 @@ import grpc
 import pytest
 from foreign_client import CTL, PATIENCE_S, Daemon, Session, eventually, refused
 
-NOT_FOUND = 5
+NOT_FOUND, TIMEOUT = 5, 7
+
+
+def command(daemon: Daemon, timeout: str = f"{PATIENCE_S:.0f}s") -> list[str]:
+    return [str(CTL), "-H", str(daemon.directory), "--timeout", timeout]
 
 
 def ctl(daemon: Daemon, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([CTL, "-H", daemon.directory, *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run([*command(daemon), *map(str, arguments)], capture_output=True, text=True)
 
 
 def watched(session: Session, **fields: Any) -> Any:
@@ -138,9 +143,8 @@ def test_inspect_shows_one_share(session: Session) -> None:
 
 
 def test_ctl_watch_prints_a_line_for_each_event(daemon: Daemon, session: Session) -> None:
-    command = [CTL, "-H", daemon.directory, "--timeout", "2s"]
     lines = subprocess.Popen(
-        [*command, "-o", "jsonl", "watch", "--kind", "publish", "--kind", "refusal", "--count", "2"],
+        [*command(daemon), "-o", "jsonl", "watch", "--kind", "publish", "--kind", "refusal", "--count", "2"],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     eventually("it watches", lambda: session.call("GetStats").watchers == 1)
@@ -152,7 +156,7 @@ def test_ctl_watch_prints_a_line_for_each_event(daemon: Daemon, session: Session
     assert (first["kind"], first["name"], first["bytes"]) == ("EVENT_KIND_PUBLISH", "frame", "512")
     assert (second["kind"], second["verb"], second["reason"]) == ("EVENT_KIND_REFUSAL", "Export", "ARENA_NOT_FOUND")
 
-    table = subprocess.Popen([*command, "watch", "--prefix", "b", "--count", "1"], stdout=subprocess.PIPE, text=True)
+    table = subprocess.Popen([*command(daemon), "watch", "--prefix", "b", "--count", "1"], stdout=subprocess.PIPE, text=True)
     eventually("it watches", lambda: session.call("GetStats").watchers == 1)
     session.publish("a", bytes(512))
     session.publish("b", bytes(512), note="how")
@@ -180,19 +184,19 @@ def test_ctl_watch_begins_with_earlier_events(daemon: Daemon, session: Session, 
     assert ctl(daemon, "watch", "--since", "0s").returncode == 2
 
     eventually("a is a while ago", lambda: int(session.call("List").shares[0].age_ms) > 20)
-    words = [CTL, "-H", daemon.directory, "-o", "jsonl", "watch", "--since", "1h", "--kind", "publish", "--count", "3"]
-    watch = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1)
+    words = [*command(daemon), "-o", "jsonl", "watch"]
+    watch = subprocess.Popen([*words, "--since", "1h", "--kind", "publish", "--count", "3"], stdout=subprocess.PIPE, text=True, bufsize=1)
     assert watch.stdout is not None
     past = [json.loads(watch.stdout.readline()) for _ in range(2)]
     (known,) = session.call("List", name_prefix="a").shares
     assert (past[0]["share"], past[0]["bytes"]) == (str(known.share.id), "100")
     told = int(past[0]["time_ns"]) / 1e9
-    assert abs(time.time() - known.age_ms / 1e3 - told) < 5  # clocks are read twice, milliseconds apart
+    assert abs(time.time() - known.age_ms / 1e3 - told) < 60  # the clocks are read at different times
     session.publish("now", bytes(1))
     out, _ = watch.communicate()
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["now"]
 
-    young = subprocess.Popen([*words[:6], "--since", "10ms", "--kind", "session_begin", "--count", "1"], stdout=subprocess.PIPE, text=True)
+    young = subprocess.Popen([*words, "--since", "10ms", "--kind", "session_begin", "--count", "1"], stdout=subprocess.PIPE, text=True)
     eventually("it watches", lambda: session.call("GetStats").watchers == 1)
     open_session(daemon, client="young")
     out, _ = young.communicate()
@@ -202,13 +206,18 @@ def test_ctl_watch_begins_with_earlier_events(daemon: Daemon, session: Session, 
 def test_ctl_watch_outlives_its_timeout_and_ends_with_the_broker(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     daemon = start()
     session = open_session(daemon)
-    watch = subprocess.Popen(
-        [CTL, "-H", daemon.directory, "--timeout", "300ms", "watch", "--kind", "publish"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
-    )  # fmt: skip
-    eventually("it watches", lambda: session.call("GetStats").watchers == 1)
-    with pytest.raises(subprocess.TimeoutExpired):
-        watch.wait(1)
+    for _ in range(5):  # on a stalled machine its timeout may be over before it watches
+        watch = subprocess.Popen(
+            [*command(daemon, "300ms"), "watch", "--kind", "publish"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        eventually("it watches", lambda watch=watch: session.call("GetStats").watchers == 1 or watch.poll() is not None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            watch.wait(1)
+        if watch.returncode != TIMEOUT:
+            break
+        eventually("it watches no longer", lambda: session.call("GetStats").watchers == 0)
+    assert watch.returncode is None, "it goes on"
     session.publish("late", bytes(1))
     assert watch.stdout is not None
     watch.stdout.readline()

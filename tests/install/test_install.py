@@ -92,7 +92,7 @@ def test_an_installed_tree_serves_a_third_party_program(prefix: Path, address: P
 def wait_for_share(prefix: Path, address: Path) -> list[dict[str, dict[str, str]]]:
     for _ in range(2000):
         done = subprocess.run(
-            [str(prefix / "bin/arraybridgectl"), "-H", str(address), "-n", "installed", "-o", "json", "ls", "shares"],
+            [str(prefix / "bin/arraybridgectl"), "-H", str(address), "--timeout", "90s", "-n", "installed", "-o", "json", "ls", "shares"],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

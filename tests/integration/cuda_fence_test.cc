@@ -160,17 +160,18 @@ TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
 TEST_F(FenceTest, APublishThatComesTooLateIsNotServed) {
   const auto writer = Client("");
   const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
-  EXPECT_EQ(Do(writer, "put first 76"), "ok");  // the arena exists, so the next put is a Publish only
+  ASSERT_EQ(Do(writer, "hasten"), "ok");
+  WaitUntil(writer, "put first 76", "ok");  // the arena exists, so the next put is a Publish only
   daemon_->Freeze();
   EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
   daemon_->Signal(SIGCONT);
   EXPECT_EQ(Do(reader, "get frame").substr(0, 9), "NOT_FOUND");
-  EXPECT_EQ(Do(writer, "put frame 78"), "ok") << "the name is free, and the arena is as it was";
+  WaitUntil(writer, "put frame 78", "ok");  // the name is free, and the arena is as it was
   EXPECT_EQ(Do(reader, "get frame"), "78");
-  std::string pending = Do(writer, "pending");
-  for (int i = 0; i < 300 && pending != "0"; ++i) {
+  std::string pending = Do(reader, "pending");
+  for (int i = 0; i < 3000 && pending != "0"; ++i) {
     ::usleep(10'000);
-    pending = Do(writer, "pending");
+    pending = Do(reader, "pending");
   }
   EXPECT_EQ(pending, "0");
 }
@@ -188,9 +189,14 @@ TEST_F(LateAnswerTest, AMakerThatDidNotWaitForTheAnswerLooksAfterItsShareAllTheS
   if (!kFailpointsWork) GTEST_SKIP() << "the build has no failpoints";
   const auto writer = Client("");
   const auto reader = Client("fail=cuIpcOpenEventHandle:*:205");
-  EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
-  EXPECT_EQ(Do(reader, "get frame"), "77") << "it waits until the bytes are reported as written";
-  WaitUntil(writer, "pending", "0");
+  ASSERT_EQ(Do(writer, "hasten"), "ok");
+  std::string got = "NOT_FOUND";
+  for (int i = 0; i < 5 && got.substr(0, 9) == "NOT_FOUND"; ++i) {  // on a machine that stalls it may not be served
+    EXPECT_EQ(Do(writer, "put_later frame 77").substr(0, 17), "DEADLINE_EXCEEDED");
+    got = Do(reader, "get frame");
+  }
+  EXPECT_EQ(got, "77") << "it waits until the bytes are reported as written";
+  WaitUntil(reader, "pending", "0");
 }
 
 // Bytes that are still being written are not given to another client, even if the share is withdrawn.

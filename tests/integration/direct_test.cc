@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/process/coarse_clock.h"
 #include "tests/integration/direct_fixture.h"
 
 namespace arraybridge {
@@ -413,7 +414,7 @@ TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
   std::this_thread::sleep_for(milliseconds(5));
   daemon_->Kill();
   full.join();
-  std::this_thread::sleep_for(milliseconds(30));  // two ticks of the clock with which it is noticed
+  for (const auto last = CoarseNow(); CoarseNow() == last;) std::this_thread::yield();  // it is noticed at a tick
   EXPECT_EQ(receives_->Receive({}).status().reason(), "CHANNEL_LOST");
 }
 

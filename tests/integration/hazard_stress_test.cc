@@ -35,11 +35,16 @@ bool HasSeveralCpus() {
 }
 
 TEST(HazardStressTest, NothingStaleIsRead) {
-  const auto numbers = Stress({"safe", "1000000000", "5", "3"});
-  EXPECT_EQ(Number(numbers, "stale"), 0u);
-  EXPECT_GT(Number(numbers, "acquired"), 100000u);
-  EXPECT_GT(Number(numbers, "waited"), 0u) << "withdrawals met holders";
-  EXPECT_EQ(Number(numbers, "waiting"), 0u) << "and all of them ended";
+  std::map<std::string, std::string> numbers;
+  const auto enough = [&] { return Number(numbers, "acquired") > 100000 && Number(numbers, "waited") > 0; };
+  for (const char* const seconds : {"5", "60"}) {  // the second time if the machine has stalled in the first
+    if (enough()) break;
+    numbers = Stress({"safe", "1000000000", seconds, "3"});
+    ASSERT_EQ(Number(numbers, "stale"), 0u);
+    ASSERT_EQ(Number(numbers, "waiting"), 0u) << "withdrawals that met holders have ended";
+  }
+  EXPECT_TRUE(enough()) << "acquired: " << Number(numbers, "acquired")
+                        << ", met holders: " << Number(numbers, "waited");
 }
 
 TEST(HazardStressTest, WithoutHoldsItIs) {

@@ -78,7 +78,7 @@ def get_some(broker: Any, thread: int) -> None:
     for source in sources:
         latest = 0
         for _ in range(rounds):
-            array, plan = broker.get(f"{source}-{thread}", framework, wait=100, explain=True)
+            array, plan = broker.get(f"{source}-{thread}", framework, wait=600, explain=True)
             assert plan.zero_copy != uploaded and plan.copies == uploaded, plan
             # PyArrow is no memory type.
             assert (arraybridge.detect_memory_type(array) or type(array).__module__.partition(".")[0]) == framework
@@ -94,7 +94,7 @@ def get_some(broker: Any, thread: int) -> None:
 
 def main() -> None:
     failures: list[str] = []
-    with arraybridge.Broker(address, namespace="apart", start="never", timeout_s=100) as broker:
+    with arraybridge.Broker(address, namespace="apart", start="never", timeout_s=600) as broker:
         work = put_some if verb == "put" else get_some
 
         def guarded(thread: int) -> None:

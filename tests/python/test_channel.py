@@ -303,9 +303,9 @@ def test_deadlines(broker):
 
 @pytest.mark.parametrize("filled", [False, True])
 def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
-    """The Broker's timeout of 10 s is that of calls which have none of their own."""
+    """The Broker's timeout is that of calls which have none of their own."""
     daemon = start_daemon(str(tmp_path / "b"), "--host-capacity", str(16 << 20))
-    with arraybridge.Broker(tmp_path / "b", start="never") as own:
+    with arraybridge.Broker(tmp_path / "b", start="never", timeout_s=120) as own:
         kept = own.put(np.ones(12 << 20, "u1"))
         whole = np.ones(8 << 20, "u1")
         channel = own.channel("frames").open("sender")
@@ -313,7 +313,7 @@ def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
             begun = time.monotonic()
             with pytest.raises(arraybridge.OutOfMemory):
                 channel.send(whole.view(">u4") if filled else whole, timeout=seconds)
-            assert seconds <= time.monotonic() - begun < 5
+            assert seconds <= time.monotonic() - begun < 60
         kept.withdraw()
         channel.send(whole, timeout=10)
         assert own.channel("frames").receive(timeout=10).sum() == 8 << 20

@@ -48,6 +48,7 @@ def safetensors(path: Path, header: object, data: bytes = b"", length: int | Non
 
 def run_python(broker: Broker, code: str, *arguments: object) -> subprocess.Popen[str]:
     begin = "import os, sys, time, arraybridge\nbroker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[2], start='never')\n"
+    begin += f"arraybridge.files.loading._CLAIM_S = {loading._CLAIM_S}\n"
     words = [sys.executable, "-c", begin + textwrap.dedent(code), str(broker.address), broker.namespace, *map(str, arguments)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
 
@@ -221,6 +222,13 @@ LOAD = """
 """
 
 
+@pytest.fixture
+def claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim is renewed five times in this time, and so outlives a stall of 5 s."""
+    monkeypatch.setattr(loading, "_CLAIM_S", 7.0)
+
+
+@pytest.mark.usefixtures("claim")
 def test_callers_at_the_same_time_read_once(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     formats.save_file({str(i): np.zeros(reading.PIECE, "uint8") for i in range(10)}, file)
@@ -232,6 +240,7 @@ def test_callers_at_the_same_time_read_once(broker: Broker, tmp_path: Path) -> N
     assert [listed.share.name for listed in broker.list()] == ["m"]
 
 
+@pytest.mark.usefixtures("claim")
 def test_another_goes_on_if_the_reader_is_killed(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     formats.save_file({str(i): np.zeros(reading.PIECE, "uint8") for i in range(10)}, file)
@@ -248,6 +257,7 @@ def test_another_goes_on_if_the_reader_is_killed(broker: Broker, tmp_path: Path)
     assert [listed.share.name for listed in broker.list()] == ["m"]
 
 
+@pytest.mark.usefixtures("claim")
 def test_a_reader_keeps_its_claim(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     formats.save_file(weights(), file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -228,7 +229,10 @@ def stop(daemon: int) -> None:
     """Returns when none of its threads runs any more: a signal that was sent is not yet a process that stands still."""
     os.kill(daemon, signal.SIGSTOP)
     for _ in range(10_000):
-        states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{daemon}/task").glob("*/stat")]
+        states = []
+        for task in Path(f"/proc/{daemon}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+                states.append(task.read_text().rpartition(")")[2].split()[0])
         if set(states) == {"T"}:
             return
         time.sleep(0.001)

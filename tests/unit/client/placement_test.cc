@@ -18,7 +18,8 @@ namespace arraybridge {
 namespace {
 
 constexpr uint64_t kArenaBytes = 1 << 20;
-constexpr std::chrono::milliseconds kPatience{1000};  // timeout of a call that gets no answer
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kHaste{1};  // timeout of a call that gets no answer
 
 // Opens a session, grants one arena, and answers a Publish only when the test says so.
 class FakeBroker {
@@ -117,6 +118,9 @@ class FakeBroker {
 
 class PlacementTest : public ::testing::Test {
  protected:
+  explicit PlacementTest(std::chrono::milliseconds timeout = kPatience)
+      : broker_({.address = fake_.directory(), .timeout = timeout}) {}
+
   Placement Placed() {
     const ArraySpec spec{{2, 32, 1}, "float32", {64}, {}, 0};
     auto placed = broker_.Empty({&spec, 1});
@@ -126,7 +130,12 @@ class PlacementTest : public ::testing::Test {
   static void* AddressOf(const Placement& placement) { return placement.views().front().data; }
 
   FakeBroker fake_;
-  Broker broker_{{.address = fake_.directory(), .timeout = kPatience}};
+  Broker broker_;
+};
+
+class HastyPlacementTest : public PlacementTest {
+ protected:
+  HastyPlacementTest() : PlacementTest(kHaste) {}
 };
 
 TEST_F(PlacementTest, IsFoundByItsViewsAndHasTwoHolders) {
@@ -162,7 +171,7 @@ TEST_F(PlacementTest, IsNotFoundByForeignOrOffsetMemory) {
   EXPECT_FALSE(broker_.PlacementOf({&view, 1}));
 }
 
-TEST_F(PlacementTest, StaysUnpublishedWhenItsPublishCannotBeSent) {
+TEST_F(HastyPlacementTest, StaysUnpublishedWhenItsPublishCannotBeSent) {
   const Placement placed = Placed();
   fake_.Stall();
   // Large requests fill the socket. Each caller gives up at its own deadline.
@@ -178,7 +187,7 @@ TEST_F(PlacementTest, StaysUnpublishedWhenItsPublishCannotBeSent) {
   fake_.Resume();
 }
 
-TEST_F(PlacementTest, BelongsToTheBrokerWhenAPublishTimesOut) {
+TEST_F(HastyPlacementTest, BelongsToTheBrokerWhenAPublishTimesOut) {
   const Placement other = Placed();  // keeps the arena
   std::optional<Placement> placed = Placed();
   void* const address = AddressOf(*placed);

@@ -48,7 +48,7 @@ def safetensors(path: Path, header: object, data: bytes = b"", length: int | Non
 
 def run_python(broker: Broker, code: str, *arguments: object) -> subprocess.Popen[str]:
     begin = "import os, sys, time, arraybridge\nbroker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[2], start='never')\n"
-    begin += f"arraybridge.files.loading._CLAIM_S = {loading._CLAIM_S}\n"
+    begin += f"import arraybridge.files.loading\narraybridge.files.loading._CLAIM_S = {loading._CLAIM_S}\n"
     words = [sys.executable, "-c", begin + textwrap.dedent(code), str(broker.address), broker.namespace, *map(str, arguments)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
 

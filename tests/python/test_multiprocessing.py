@@ -233,7 +233,7 @@ def test_without_room_or_broker_arrays_go_by_value_and_say_so(tmp_path):
     """A Queue pickles in a thread of its own, and loses what raises there: its reader would wait for ever."""
     daemon = start_daemon(str(tmp_path), "--host-capacity", str(8 << 20), "--log-level", "off")
     queue = multiprocessing.get_context("fork").Queue()
-    with arraybridge.Broker(tmp_path, start="never", timeout_s=1) as small:
+    with arraybridge.Broker(tmp_path, start="never", timeout_s=10) as small:
         passing.install(small)
         try:
             arrays = [np.ones(4 << 20)]

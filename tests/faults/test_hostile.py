@@ -97,7 +97,7 @@ def test_many_sessions_at_the_grpc_door_leave_nothing(daemon: Daemon, ledger: Le
 
 def test_silent_connections_are_ended(tmp_path: Path, messages: Any) -> None:
     """Fault 13: a hello has a deadline; other clients are not affected."""
-    with daemon_in(tmp_path / "broker", "--limit", "hello_timeout=300ms") as daemon:
+    with daemon_in(tmp_path / "broker", "--limit", "hello_timeout=1s") as daemon:
         ledger = Ledger(daemon)
         silent = [RawLifeline(daemon.directory, messages) for _ in range(150)]
         client = daemon.client()

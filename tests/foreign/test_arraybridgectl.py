@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_client import CTL, DAEMON, ROOT, Daemon, Session
+from foreign_client import CTL, DAEMON, ROOT, Daemon, Session, eventually
 
 ERROR, USAGE, CANNOT_CONNECT, PERMISSION, NOT_FOUND, EXHAUSTED, TIMEOUT = range(1, 8)
 
@@ -125,7 +125,7 @@ def test_a_namespace_is_a_filter(address: Path) -> None:
 
 def test_its_session_ends_with_it(address: Path, session: Session) -> None:
     ctl("-H", address, "ls")
-    assert session.call("GetStats").sessions == 1
+    eventually("its session has ended", lambda: session.call("GetStats").sessions == 1)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_connection_without_a_call_is_closed(start: Callable[..., Daemon], sai
 
 
 def test_an_open_session_is_not_idle(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    daemon = start(hello_timeout="50ms")
+    daemon = start(hello_timeout="1s")
     session = open_session(daemon)
     with connect(daemon) as connection:
         until_closed(connection)  # for the lifetime of idle connections

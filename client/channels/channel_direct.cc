@@ -1,6 +1,8 @@
 // A channel's end without calls. Its direct channel is used from the moment the control block says that both ends have
 // mapped it. A share that cannot travel in it goes by a call, which revokes it if entries stand there: the broker keeps
 // the order, not this file.
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -30,6 +32,13 @@ bool KnownToBeMapped(Session& session, WrittenArena& arena, std::chrono::millise
   if (!session.Call(Verb::kMapped, codec::EncodeMapped(arena.id), deadline).ok()) return false;
   arena.published_of.store(true, std::memory_order_relaxed);
   return true;
+}
+
+// On one processor the receiver then reads a large array while it lies in the cache. A sender that went on would first
+// fill as many as the channel holds.
+void LetReceiverRun(const Lifeline& lifeline, uint64_t bytes) {
+  constexpr uint64_t kLarge = 1 << 20;
+  if (bytes >= kLarge && lifeline.alone()) ::sched_yield();
 }
 
 }  // namespace
@@ -145,6 +154,7 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
   const auto put = [&] { return sending.producer->Put(*range, described->encoded); };
   auto sent = PutDirect(*sending.producer, put, until);
   if (!sent || !sent->ok()) range->published.store(false);
+  if (sent && sent->ok()) LetReceiverRun(session_->lifeline(), range->size);
   return sent;
 }
 
@@ -172,6 +182,7 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
   if (outcome == DirectProducer::Outcome::kEnded) LeaveDirect(sending.producer.get(), false);
   if (outcome != DirectProducer::Outcome::kSent) return false;
   session_->direct_producers().Count();
+  LetReceiverRun(session_->lifeline(), *size);
   return true;
 }
 

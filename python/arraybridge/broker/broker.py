@@ -319,7 +319,9 @@ class Broker(Session):
         if short is None:
             if type(framework) is str and framework in MEMORY_TYPES and framework not in sys.modules:
                 self._connection.core()  # an idle broker stays for this session while the framework is imported
-            wanted = Wanted.of_share(framework, access, copy, require, device, allow_downcast, types)
+            wanted = Wanted.of_share(
+                framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types
+            )  # fmt: skip
             short = None if full else delivery.short_for(wanted, framework if bare else None)
         # The fast path: the share is found without a call, and is like an array that took the full path.
         if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
@@ -358,7 +360,9 @@ class Broker(Session):
         Raises:
             ShareNotFound: one of them does not exist. Other errors of `get`.
         """
-        wanted = Wanted.of_share(framework, access, copy, require, device, allow_downcast, types)
+        wanted = Wanted.of_share(
+            framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types
+        )  # fmt: skip
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
             raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")
         wishes = [reference_of(name, self.namespace) for name in names]

@@ -7,11 +7,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, Unpack, cast
 
 from arraybridge import _core, adapters, counts, planner
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import Access, copy_and_sharing, sizes_of
+from arraybridge.arguments import Access, ReadWishes, copy_and_sharing, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout as SparseLayout
 from arraybridge.broker import bundled_tree, notes
@@ -95,24 +95,15 @@ class Wanted(NamedTuple):
         return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, via)
 
     @classmethod
-    def of_share(
-        cls,
-        framework: str,
-        access: Access = "safe",
-        copy: bool | None = None,
-        require: Literal["zero-copy"] | None = None,
-        device: object = None,
-        allow_downcast: bool = False,
-        types: Iterable[type] | None = None,
-    ) -> Wanted:
+    def of_share(cls, framework: str, access: Access = "safe", **wishes: Unpack[ReadWishes]) -> Wanted:
         """The options of a call that reads a share. They are checked before it is looked up or received.
 
         Raises:
             InvalidDevice, DeviceUnavailable: not a device, or none of this process. Errors of `of`.
         """
-        wanted = cls.of(framework, access, copy, require, device, allow_downcast, types)
-        if device is not None:
-            devices.wished(device, gpus_for(device), "share", wanted.caps.name, wanted.caps.own)
+        wanted = cls.of(framework, access, **wishes)
+        if wanted.device is not None:
+            devices.wished(wanted.device, gpus_for(wanted.device), "share", wanted.caps.name, wanted.caps.own)
         return wanted
 
     def planned(self, described: Description) -> Plan:

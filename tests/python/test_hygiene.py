@@ -32,7 +32,7 @@ def test_imports_no_framework(code):
 
 
 def test_first_uses_import_no_more_of_numpy():
-    """numpy.ma alone takes 15 ms, in the first frame of a camera."""
+    """numpy.ma takes milliseconds, in the first frame of a camera."""
     run_client("""
 import sys, numpy, arraybridge
 known = set(sys.modules)

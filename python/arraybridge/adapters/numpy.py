@@ -84,7 +84,7 @@ def refuse_masked(array: Any) -> None:
     """Raises:
     UnsupportedArray: it has a mask, which readers of its values would lose.
     """
-    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # importing it takes 15 ms
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # importing it takes milliseconds
     if masked is not None and isinstance(array, masked):
         raise UnsupportedArray("numpy", "any", "hand_over", "a masked array's mask would be lost: pass .data or .filled()")
 

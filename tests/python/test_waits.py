@@ -192,7 +192,7 @@ def test_get_connects_before_it_imports_the_framework(address, monkeypatch):
     """An import may take longer than an idle broker waits."""
     connected = []
 
-    def of(*_arguments):
+    def of(*_arguments, **_wishes):
         connected.append(own._connection.known_core is not None)
         raise KeyError
 

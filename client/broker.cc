@@ -43,6 +43,13 @@ Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
   return Ok();
 }
 
+// Memory that other processes or earlier shares may free.
+bool RoomMayCome(const Status& status) {
+  const std::string& why = status.reason();
+  return status.code() == Code::kResourceExhausted &&
+         (why == "QUOTA_EXCEEDED" || why == "DEVICE_FULL" || why == "SYSTEM_MEMORY" || why == "WAITED_IN_VAIN");
+}
+
 }  // namespace
 
 // The Connection of this process. A forked child never touches its parent's Connection. It leaks it, because arrays of
@@ -231,6 +238,35 @@ std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::s
   if (!session || session->lifeline().lost()) return std::nullopt;
   if (auto placement = FindPlacement(*session, views)) return placement;
   return FindForward(*session, views, why);
+}
+
+Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options) {
+  std::optional<Deadline> until;
+  if (options.timeout) until = steady_clock::now() + *options.timeout;
+  // A share that the broker would refuse is refused before the copy.
+  PlaceOptions place;
+  place.publish.structure = options.structure;
+  place.publish.metadata = options.metadata;
+  for (bool copies = false;;) {
+    auto there = copies ? std::nullopt : PlacementOf(sources);
+    const Passed how = !there ? Passed::kCopied : there->forward() ? Passed::kForwarded : Passed::kInPlace;
+    if (!there && channel.TrySend(sources, options)) return how;
+    place.timeout = options.timeout;
+    const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
+    const Deadline now = until ? steady_clock::now() : Deadline();
+    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
+    // Place waits no longer than the Broker's timeout, and then this waits on.
+    const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
+    const auto& interrupted = core_->options().interrupted;
+    if (again && !(interrupted && interrupted())) continue;
+    if (!placement.ok()) return placement.status();
+    const Status sent = channel.Send(*placement, options);
+    // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
+    // any other.
+    copies = how != Passed::kCopied && (sent.reason() == "PLACEMENT_PUBLISHED" || IsNotForwarded(sent));
+    if (copies) continue;
+    return sent.ok() ? Result<Passed>(how) : Result<Passed>(sent);
+  }
 }
 
 std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { return core_->TryAcquire(ref, mode); }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <map>
 #include <new>
 #include <string>
@@ -13,6 +14,8 @@
 #include <arraybridge/broker.h>
 #include <arraybridge/bundle.h>
 #include <arraybridge/token.h>
+
+#include "proto/boundary/frame.h"
 
 struct ab_broker {
   arraybridge::Broker broker;
@@ -38,6 +41,7 @@ struct ab_channel {
 namespace {
 
 using arraybridge::InvalidArgument;
+using arraybridge::kFrameBytesMax;
 using arraybridge::Ok;
 using arraybridge::Result;
 using arraybridge::Status;
@@ -74,10 +78,25 @@ ab_code Guarded(Work work) noexcept {
   try {
     return Told(work());
   } catch (const std::bad_alloc&) {
+    Message() = "out of memory";  // short enough for a string that allocates nothing
+    Reason().clear();
     return AB_RESOURCE_EXHAUSTED;
   } catch (const std::exception& error) {
     return Told(Status(arraybridge::Code::kInternal, error.what()));
   }
+}
+
+Status CheckGiven(const void* given, const char* what) {
+  return given == nullptr ? InvalidArgument(what, " is NULL") : Ok();
+}
+
+// Guarded work with a handle, or with a place for an answer.
+template <class Work>
+ab_code With(const void* given, const char* what, Work work) noexcept {
+  return Guarded([&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(given, what));
+    return work();
+  });
 }
 
 // The sizes of the structs in the first version of the header.
@@ -91,14 +110,14 @@ constexpr size_t kChannelOptionsBytesMin = sizeof(ab_channel_options);
 Status CheckSize(size_t size, size_t least, const char* what) {
   constexpr size_t kMost = 4096;  // larger than any future struct, so not a valid size
   if (size >= least && size <= kMost) return Ok();
-  return InvalidArgument(what, ".size is ", size, "; it must be at least ", least);
+  return InvalidArgument(what, ".size is ", size, "; set it to the struct's sizeof, which is at least ", least);
 }
 
 // Copies a caller's struct into one of this version. An older header's struct is shorter; its missing fields are zero.
 // A newer header's struct is longer; its unknown fields must be zero, because they must not be ignored silently.
 template <class Struct>
 Result<Struct> Known(const Struct* given, size_t least, const char* what) {
-  if (given == nullptr) return InvalidArgument(what, " is NULL");
+  AB_RETURN_IF_ERROR(CheckGiven(given, what));
   const size_t size = given->size;
   AB_RETURN_IF_ERROR(CheckSize(size, least, what));
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
@@ -134,8 +153,6 @@ Result<View> ViewOf(const ab_view* given) {
                                nullptr);
 }
 
-Status CheckName(const char* name) { return name == nullptr ? InvalidArgument("name is NULL") : Ok(); }
-
 Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   arraybridge::Broker::Options options;
   const auto known = given == nullptr ? Result<ab_options>(ab_options{}) : Known(given, kOptionsBytesMin, "options");
@@ -150,15 +167,18 @@ Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   return options;
 }
 
-std::string BytesOf(const void* bytes, size_t count) {
-  return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), count);
+Result<std::string> BytesOf(const void* bytes, size_t count, size_t most, const char* what) {
+  if (count == 0) return std::string();
+  AB_RETURN_IF_ERROR(CheckGiven(bytes, what));
+  if (count > most) return InvalidArgument(what, " has ", count, " bytes; it may have at most ", most);
+  return std::string(static_cast<const char*>(bytes), count);
 }
 
 // Calls `take` with each struct of a caller's array, in which an older program's are shorter than this library's.
 // REQUIRES: `take` fails where the struct's size is invalid.
 template <class Struct, class Take>
 Status ForEach(const Struct* first, size_t count, const char* what, Take take) {
-  if (first == nullptr && count > 0) return InvalidArgument(what, " is NULL");
+  if (count > 0) AB_RETURN_IF_ERROR(CheckGiven(first, what));
   const auto* next = reinterpret_cast<const std::byte*>(first);
   for (size_t i = 0; i < count; ++i) {
     const auto* const given = reinterpret_cast<const Struct*>(next);
@@ -169,8 +189,11 @@ Status ForEach(const Struct* first, size_t count, const char* what, Take take) {
   return Ok();
 }
 
-// The arrays of a content that names none of ab_empty.
+bool IsBorn(const ab_content& content) { return content.array != nullptr && content.array->placement; }
+
+// REQUIRES: the content's array, if there is one, is of a share.
 Result<std::vector<View>> ViewsOf(const ab_content& content) {
+  if (content.array != nullptr) return content.array->views;
   std::vector<View> views;
   AB_RETURN_IF_ERROR(ForEach(content.views, content.count, "content.views", [&](const ab_view* given) -> Status {
     auto view = ViewOf(given);
@@ -182,19 +205,22 @@ Result<std::vector<View>> ViewsOf(const ab_content& content) {
   return views;
 }
 
-// The content's arrays in broker memory: copied there, or born there.
-Result<arraybridge::Placement> Placed(arraybridge::Broker& broker, const ab_content& content) {
-  if (content.array != nullptr) {
-    if (content.array->placement) return *content.array->placement;
-    return InvalidArgument("content.array is not of ab_empty: pass its views");
-  }
-  const auto views = ViewsOf(content);
-  if (!views.ok()) return views.status();
-  return broker.Place(*views);
+// What a content has beside its arrays.
+struct Described {
+  std::string structure;
+  std::string metadata;
+};
+
+Result<Described> DescriptionOf(const ab_content& content) {
+  auto structure = BytesOf(content.structure, content.structure_bytes, kFrameBytesMax, "content.structure");
+  if (!structure.ok()) return structure.status();
+  auto metadata = BytesOf(content.metadata, content.metadata_bytes, kFrameBytesMax, "content.metadata");
+  if (!metadata.ok()) return metadata.status();
+  return Described{*std::move(structure), *std::move(metadata)};
 }
 
 Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, int64_t wait_ms) {
-  AB_RETURN_IF_ERROR(CheckName(name));
+  AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
   arraybridge::ShareRef wanted;
   wanted.name = name;
   arraybridge::Broker::AcquireOptions options;
@@ -215,15 +241,6 @@ std::optional<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms) {
   return std::chrono::milliseconds(timeout_ms);
 }
 
-Status Publish(arraybridge::Broker& broker, const arraybridge::Placement& placement, const char* name, int replace,
-               std::string_view structure = {}) {
-  arraybridge::Broker::PublishOptions options;
-  options.name = name;
-  options.replace = replace != 0;
-  options.structure = structure;
-  return broker.Publish(placement, options).status();
-}
-
 Status CheckBundle(const ab_array* bundle) {
   if (bundle != nullptr && bundle->bundle) return Ok();
   return InvalidArgument("the array is no bundle: it must be of ab_open_bundle or ab_empty_bundle");
@@ -241,7 +258,7 @@ Result<const arraybridge::Bundle::Array*> EntryOf(const ab_array& of, uint64_t i
 Result<arraybridge::BundleArray> Wanted(const ab_entry* given) {
   const auto known = Known(given, kEntryBytesMin, "entry");
   if (!known.ok()) return known.status();
-  AB_RETURN_IF_ERROR(CheckName(known->name));
+  AB_RETURN_IF_ERROR(CheckGiven(known->name, "name"));
   const auto view = Known(known->view, kViewBytesMin, "entry.view");
   if (!view.ok()) return view.status();
   AB_RETURN_IF_ERROR(CheckShape(*view));
@@ -262,7 +279,7 @@ const char* ab_reason() { return Reason().c_str(); }
 
 ab_code ab_connect(const ab_options* options, ab_broker** broker) {
   return Guarded([&]() -> Status {
-    if (broker == nullptr) return InvalidArgument("broker is NULL");
+    AB_RETURN_IF_ERROR(CheckGiven(broker, "broker"));
     auto read = OptionsOf(options);
     if (!read.ok()) return read.status();
     *broker = std::unique_ptr<ab_broker>(new ab_broker{arraybridge::Broker(*std::move(read))}).release();
@@ -273,17 +290,17 @@ ab_code ab_connect(const ab_options* options, ab_broker** broker) {
 void ab_disconnect(ab_broker* broker) { std::unique_ptr<ab_broker>(broker).reset(); }
 
 ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int replace) {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
     const auto view = ViewOf(source);
     if (!view.ok()) return view.status();
-    const auto placed = broker->broker.Place({&*view, 1});
-    return placed.ok() ? Publish(broker->broker, *placed, name, replace) : placed.status();
+    return broker->broker.Put({&*view, 1}, {.name = name, .replace = replace != 0}).status();
   });
 }
 
 ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
-  return Guarded([&]() -> Status {
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
     const auto known = Known(given, kViewBytesMin, "view");
     if (!known.ok()) return known.status();
     const ab_view* const wanted = &*known;
@@ -303,16 +320,19 @@ ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
 }
 
 ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, int replace) {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
-    if (!array->placement) return InvalidArgument("the array belongs to a share already");
-    const auto structure = array->bundle ? arraybridge::Bundle::kStructure : std::string_view();
-    return Publish(broker->broker, *array->placement, name, replace, structure);
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
+    if (!array->placement) return InvalidArgument("the array belongs to a share already: ab_put_content takes it");
+    arraybridge::Broker::PublishOptions options{.name = name, .replace = replace != 0};
+    if (array->bundle) options.structure = arraybridge::Bundle::kStructure;
+    return broker->broker.Publish(*array->placement, options).status();
   });
 }
 
 ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array) {
-  return Guarded([&]() -> Status {
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
     auto acquired = AcquireNamed(*broker, name, wait_ms);
     if (!acquired.ok()) return acquired.status();
     *array = ArrayOf(*std::move(acquired));
@@ -321,24 +341,25 @@ ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** 
 }
 
 ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* content, int replace) {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
     const auto known = Known(content, kContentBytesMin, "content");
     if (!known.ok()) return known.status();
-    const auto placed = Placed(broker->broker, *known);
-    if (!placed.ok()) return placed.status();
-    arraybridge::Broker::PublishOptions options;
-    options.name = name;
-    options.replace = replace != 0;
-    options.structure = BytesOf(known->structure, known->structure_bytes);
-    options.metadata = BytesOf(known->metadata, known->metadata_bytes);
-    return broker->broker.Publish(*placed, options).status();
+    auto said = DescriptionOf(*known);
+    if (!said.ok()) return said.status();
+    const arraybridge::Broker::PublishOptions options{.name = name,
+                                                      .replace = replace != 0,
+                                                      .structure = std::move(said->structure),
+                                                      .metadata = std::move(said->metadata)};
+    if (IsBorn(*known)) return broker->broker.Publish(*known->array->placement, options).status();
+    const auto views = ViewsOf(*known);
+    return views.ok() ? broker->broker.Put(*views, options).status() : views.status();
   });
 }
 
 ab_code ab_info_of(const ab_array* array, ab_info* info) {
-  return Guarded([&]() -> Status {
-    if (info == nullptr) return InvalidArgument("info is NULL");
+  return With(array, "array", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(info, "info"));
     const size_t size = info->size;
     AB_RETURN_IF_ERROR(CheckSize(size, kInfoBytesMin, "info"));
     if (array->share == nullptr) return InvalidArgument("the array is of ab_empty: nothing is known of it yet");
@@ -366,8 +387,8 @@ ab_code ab_info_of(const ab_array* array, ab_info* info) {
 
 ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count, const void* fingerprint,
                         size_t fingerprint_bytes, ab_array** bundle) {
-  return Guarded([&]() -> Status {
-    if (bundle == nullptr) return InvalidArgument("bundle is NULL");
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(bundle, "bundle"));
     std::vector<arraybridge::BundleArray> wanted;
     AB_RETURN_IF_ERROR(ForEach(entries, count, "entries", [&](const ab_entry* given) -> Status {
       auto one = Wanted(given);
@@ -376,7 +397,9 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
       return Ok();
     }));
     auto made = std::make_unique<ab_array>();
-    made->fingerprint = BytesOf(fingerprint, fingerprint_bytes);
+    auto given = BytesOf(fingerprint, fingerprint_bytes, std::numeric_limits<uint32_t>::max(), "fingerprint");
+    if (!given.ok()) return given.status();
+    made->fingerprint = *std::move(given);
     const auto plan = arraybridge::BundlePlan::For(wanted, made->fingerprint);
     if (!plan.ok()) return plan.status();
     auto placed = broker->broker.Empty(plan->specs());
@@ -391,8 +414,8 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
 }
 
 ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle) {
-  return Guarded([&]() -> Status {
-    if (bundle == nullptr) return InvalidArgument("bundle is NULL");
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(bundle, "bundle"));
     auto acquired = AcquireNamed(*broker, name, wait_ms);
     if (!acquired.ok()) return acquired.status();
     auto read = arraybridge::Bundle::Of(acquired->views);
@@ -408,8 +431,8 @@ ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_
 ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* index) {
   return Guarded([&]() -> Status {
     AB_RETURN_IF_ERROR(CheckBundle(bundle));
-    AB_RETURN_IF_ERROR(CheckName(name));
-    if (index == nullptr) return InvalidArgument("index is NULL");
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
+    AB_RETURN_IF_ERROR(CheckGiven(index, "index"));
     const auto found = bundle->bundle->Find(name);
     if (found.ok()) *index = *found;
     return found.status();
@@ -419,7 +442,7 @@ ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* index) {
 ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry) {
   return Guarded([&]() -> Status {
     AB_RETURN_IF_ERROR(CheckBundle(bundle));
-    if (entry == nullptr) return InvalidArgument("entry is NULL");
+    AB_RETURN_IF_ERROR(CheckGiven(entry, "entry"));
     const size_t size = entry->size;
     AB_RETURN_IF_ERROR(CheckSize(size, kEntryBytesMin, "entry"));
     const auto found = EntryOf(*bundle, index);
@@ -438,9 +461,9 @@ ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry) {
 
 ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const ab_channel_options* options,
                         ab_channel** channel) {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
-    if (channel == nullptr) return InvalidArgument("channel is NULL");
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
+    AB_RETURN_IF_ERROR(CheckGiven(channel, "channel"));
     if (role != AB_SENDER && role != AB_RECEIVER) {
       return InvalidArgument("role ", role, " is neither AB_SENDER (1) nor AB_RECEIVER (2)");
     }
@@ -462,28 +485,25 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
 }
 
 ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_ms) {
-  return Guarded([&]() -> Status {
+  return With(channel, "channel", [&]() -> Status {
     const auto known = Known(content, kContentBytesMin, "content");
     if (!known.ok()) return known.status();
-    const arraybridge::Channel::SendOptions options{.structure = BytesOf(known->structure, known->structure_bytes),
-                                                    .metadata = BytesOf(known->metadata, known->metadata_bytes),
-                                                    .timeout = TimeoutOf(timeout_ms),
-                                                    .on_peer_death = channel->on_peer_death};
-    if (known->array != nullptr) {
-      const auto placed = Placed(channel->broker, *known);
-      return placed.ok() ? channel->channel.Send(*placed, options) : placed.status();
-    }
+    auto said = DescriptionOf(*known);
+    if (!said.ok()) return said.status();
+    arraybridge::Channel::SendOptions options{.structure = std::move(said->structure),
+                                              .metadata = std::move(said->metadata),
+                                              .timeout = TimeoutOf(timeout_ms),
+                                              .on_peer_death = channel->on_peer_death};
+    if (IsBorn(*known)) return channel->channel.Send(*known->array->placement, options);
     const auto views = ViewsOf(*known);
     if (!views.ok()) return views.status();
-    if (channel->channel.TrySend(*views, options)) return Ok();
-    const auto placed = channel->broker.Place(*views);
-    return placed.ok() ? channel->channel.Send(*placed, options) : placed.status();
+    return channel->broker.Send(channel->channel, *views, std::move(options)).status();
   });
 }
 
 ab_code ab_receive(ab_channel* channel, int64_t timeout_ms, ab_array** array) {
-  return Guarded([&]() -> Status {
-    if (array == nullptr) return InvalidArgument("array is NULL");
+  return With(channel, "channel", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
     auto received =
         channel->channel.Receive({.timeout = TimeoutOf(timeout_ms), .on_peer_death = channel->on_peer_death});
     if (!received.ok()) return received.status();
@@ -493,16 +513,19 @@ ab_code ab_receive(ab_channel* channel, int64_t timeout_ms, ab_array** array) {
 }
 
 ab_code ab_close_channel(ab_channel* channel) {
-  return Guarded([&] { return channel->channel.Close(); });
+  return With(channel, "channel", [&] { return channel->channel.Close(); });
 }
 
 void ab_drop_channel(ab_channel* channel) { std::unique_ptr<ab_channel>(channel).reset(); }
 
-size_t ab_count(const ab_array* array) { return array->bundle ? array->bundle->size() : array->views.size(); }
+size_t ab_count(const ab_array* array) {
+  if (array == nullptr) return 0;
+  return array->bundle ? array->bundle->size() : array->views.size();
+}
 
 ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
-  return Guarded([&]() -> Status {
-    if (view == nullptr) return InvalidArgument("view is NULL");
+  return With(array, "array", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(view, "view"));
     const size_t size = view->size;
     AB_RETURN_IF_ERROR(CheckSize(size, kViewBytesMin, "view"));
     if (index >= ab_count(array)) {
@@ -530,8 +553,8 @@ ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
 void ab_drop(ab_array* array) { std::unique_ptr<ab_array>(array).reset(); }
 
 ab_code ab_withdraw(ab_broker* broker, const char* name) {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckName(name));
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
     arraybridge::ShareRef wanted;
     wanted.name = name;
     return broker->broker.Withdraw(wanted);
@@ -539,8 +562,8 @@ ab_code ab_withdraw(ab_broker* broker, const char* name) {
 }
 
 ab_code ab_outcome(ab_broker* broker, int64_t timeout_ms, int32_t* done) {
-  return Guarded([&]() -> Status {
-    if (done == nullptr) return InvalidArgument("done is NULL");
+  return With(broker, "broker", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(done, "done"));
     const Status failed = TimedOut();
     if (failed.ok()) return InvalidArgument("no call of this thread has timed out");
     const auto outcome = broker->broker.OutcomeOf(failed, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 0)));

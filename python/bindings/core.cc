@@ -357,7 +357,8 @@ class ChannelEnd {
            std::optional<double> timeout_s, bool waits) {
     const std::vector<View> views = ViewsOf(arrays);
     Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
-    return Ask([&] { return SendArrays(core.broker(), channel_, views, options); });
+    const auto passed = Ask([&] { return core.broker().Send(channel_, views, std::move(options)); });
+    return passed == Broker::Passed::kInPlace;
   }
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),

@@ -155,10 +155,10 @@ std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObje
   });
   if (!prepared) return std::nullopt;
   if (sent) return Py_NewRef(Py_None);
-  const auto in_place = WithoutGil([&] { return SendArrays(*native, *sender, {&view, 1}, options); });
+  const auto passed = WithoutGil([&] { return native->Send(*sender, {&view, 1}, std::move(options)); });
   if (PyErr_Occurred() != nullptr) return nullptr;
-  if (!in_place.ok()) return RaiseRefused(channel, g_names.sender, end, in_place.status(), timeout);
-  return *in_place ? PyObject_CallOneArg(base->freeze, array) : Py_NewRef(Py_None);
+  if (!passed.ok()) return RaiseRefused(channel, g_names.sender, end, passed.status(), timeout);
+  return *passed == Broker::Passed::kInPlace ? PyObject_CallOneArg(base->freeze, array) : Py_NewRef(Py_None);
 }
 
 std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework, PyObject* timeout) {

@@ -1,25 +1,11 @@
 #include "python/bindings/publishing.h"
 
-#include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
-
-#include "python/bindings/gil.h"
 
 namespace arraybridge::python {
 
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-// Memory that other processes or earlier shares may free.
-bool RoomMayCome(const Status& status) {
-  return status.code() == Code::kResourceExhausted &&
-         (status.reason() == "QUOTA_EXCEEDED" || status.reason() == "DEVICE_FULL" ||
-          status.reason() == "SYSTEM_MEMORY" || status.reason() == "WAITED_IN_VAIN");
-}
 
 // A note on a copy ("torch place: not in memory of this namespace"), with the reason if it is another one.
 std::string NoteOfCopy(const std::string& note, std::string_view why) {
@@ -29,12 +15,6 @@ std::string NoteOfCopy(const std::string& note, std::string_view why) {
   if (why == "WRITTEN") return start + ": written since it was received";
   if (why == "NOT_FORWARDED") return start + ": its share cannot be used here";
   return note;
-}
-
-// A share that the broker would refuse is refused before the copy.
-Result<Placement> Place(Broker& broker, std::span<const View> views, const Channel::SendOptions& options) {
-  const Broker::PublishOptions publish{.name = {}, .structure = options.structure, .metadata = options.metadata};
-  return broker.Place(views, {.own = false, .device = {}, .publish = publish, .timeout = options.timeout});
 }
 
 }  // namespace
@@ -58,30 +38,6 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
   auto share = broker.Put(views, named);
   if (!share.ok()) return share.status();
   return PutArrays{*std::move(share), false};
-}
-
-Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions& options) {
-  std::optional<steady_clock::time_point> until;
-  if (options.timeout) until = steady_clock::now() + *options.timeout;
-  for (bool copies = false;;) {
-    auto placed = copies ? std::nullopt : broker.PlacementOf(views);
-    const bool there = placed.has_value();
-    if (!there && channel.TrySend(views, options)) return false;
-    const auto placement = there ? *std::move(placed) : Place(broker, views, options);
-    const auto now = until ? steady_clock::now() : steady_clock::time_point();
-    // A placement waits for memory as long as the Broker's timeout, and then this waits on.
-    const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
-    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
-    if (again && !Interrupted()) continue;
-    if (!placement.ok()) return placement.status();
-    const Status sent = channel.Send(*placement, options);
-    // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
-    // any other.
-    copies = there && (sent.reason() == "PLACEMENT_PUBLISHED" || sent.reason() == "NOT_FORWARDED");
-    if (copies) continue;
-    if (!sent.ok()) return sent;
-    return there && !placement->forward();
-  }
 }
 
 }  // namespace arraybridge::python

@@ -27,9 +27,4 @@ struct PutArrays {
 Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std::string name,
                                 const PutOptions& options);
 
-// Sends the arrays; copies them unless they were born in broker memory, or lie in one share. Waits for memory as long
-// as for room in the queue. True: they lay in one placement of this connection. The timeout
-// of `options` becomes the time that is left.
-Result<bool> SendArrays(Broker& broker, Channel& channel, std::span<const View> views, Channel::SendOptions& options);
-
 }  // namespace arraybridge::python

@@ -42,9 +42,9 @@ class DirectForwardTest : public DirectTest {
   void Relay() {
     const auto received = from_p_->Receive({.timeout = seconds(30)});
     ASSERT_TRUE(received.ok()) << received.status().ToString();
-    const auto forward = r_->PlacementOf(received->views);
-    ASSERT_TRUE(forward && forward->forward());
-    ASSERT_TRUE(to_s_->Send(*forward, {}).ok());
+    const auto sent = r_->Send(*to_s_, received->views, {});
+    ASSERT_TRUE(sent.ok()) << sent.status().ToString();
+    ASSERT_EQ(*sent, Broker::Passed::kForwarded);
   }
   Acquired Take() {
     auto received = s_->channel.Receive({.timeout = seconds(30)});

@@ -67,6 +67,32 @@ TEST_F(WaitedPutTest, ALargerOneGetsAnArenaAndKeepsIt) {
   EXPECT_LE(writer.client_stats().arena_bytes, 5 * kLarge);
 }
 
+TEST_F(WaitedPutTest, ASendSaysHowTheArraysCameIn) {
+  Broker broker(options());
+  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
+  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
+  const std::vector<uint8_t> content(kBytes, 7);
+  const View elsewhere = ViewOf(content);
+  EXPECT_EQ(*broker.Send(sends, {&elsewhere, 1}, {}), Broker::Passed::kCopied);
+  const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
+  const auto born = broker.Empty({&spec, 1});
+  ASSERT_TRUE(born.ok());
+  std::memset(born->views()[0].data, 8, kBytes);
+  EXPECT_EQ(*broker.Send(sends, born->views(), {}), Broker::Passed::kInPlace);
+  const auto copied = receives.Receive({});
+  const auto in_place = receives.Receive({});
+  ASSERT_TRUE(copied.ok() && in_place.ok());
+  EXPECT_EQ(static_cast<const uint8_t*>(copied->views[0].data)[0], 7);
+  EXPECT_EQ(static_cast<const uint8_t*>(in_place->views[0].data)[0], 8);
+  for (const auto& received : {*copied, *in_place}) {
+    EXPECT_EQ(*broker.Send(sends, received.views, {}), Broker::Passed::kForwarded);
+    const auto again = receives.Receive({});
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ(again->views[0].data, received.views[0].data) << "the same bytes";
+  }
+  EXPECT_EQ(broker.Send(sends, {}, {}).status().code(), Code::kInvalidArgument) << "no array";
+}
+
 TEST_F(WaitedPutTest, WithoutANameItIsFoundByItsNumber) {
   Broker writer(options());
   ASSERT_TRUE(Put(writer, {.name = "first"}, 1).ok());

@@ -80,8 +80,9 @@ AB_API ab_code ab_connect(const ab_options* options, ab_broker** broker);
 /* Arrays that are held stay valid. NULL is nothing to do. */
 AB_API void ab_disconnect(ab_broker* broker);
 
-/* Copies one array of host memory into a share of this name. AB_ALREADY_EXISTS unless `replace`; AB_RESOURCE_EXHAUSTED:
- * no room came within the timeout. */
+/* Copies one array of host memory into a share of this name. One that lies in a share of this namespace, held by this
+ * program, is not copied: both shares have its bytes. AB_ALREADY_EXISTS unless `replace`; AB_RESOURCE_EXHAUSTED: no
+ * room came within the timeout. */
 AB_API ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int replace);
 
 /* Writable host memory of the broker's for one array of this type and shape (`data` and `strides` are ignored), which
@@ -94,7 +95,7 @@ AB_API ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* 
 AB_API ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array);
 
 /* How many arrays there are: a share may hold several. */
-AB_API size_t ab_count(const ab_array* array);
+AB_API size_t ab_count(const ab_array* array); /* NULL: 0 */
 /* Fills `view`, whose `size` is set. What it points to is the array's. AB_INVALID_ARGUMENT: there is no such index. */
 AB_API ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view);
 /* NULL is nothing to do. */
@@ -104,10 +105,11 @@ AB_API void ab_drop(ab_array* array);
  * of the arrays, as docs/writing-a-client.md encodes it; without one Python reads one array, or a list. */
 typedef struct ab_content {
   size_t size;           /* sizeof(ab_content) */
-  const ab_view* views;  /* of host memory; copied */
+  const ab_view* views;  /* of host memory; copied, unless all lie in one share, as ab_put has it */
   size_t count;          /* of `views` */
-  const ab_array* array; /* instead of `views`: one of ab_empty, which is not copied and not written any more */
-  const void* structure; /* may be NULL */
+  const ab_array* array; /* instead of `views`: one of ab_empty, which is not copied and not written any more; or one
+                            of ab_get or ab_receive, which a relay passes on like its views */
+  const void* structure; /* may be NULL; what is passed on has the one of ab_info_of, if it is said here */
   size_t structure_bytes;
   const void* metadata; /* may be NULL; at most 16,384 bytes, unless the daemon is configured otherwise */
   size_t metadata_bytes;

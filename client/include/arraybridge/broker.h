@@ -185,6 +185,12 @@ class Broker {
   // this process has written them; APART, they lie in several shares, or elsewhere. A forward may be refused with
   // FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
   std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr);
+  // How arrays came into a channel: as copies, as a forward of their share, or where they were born.
+  enum class Passed : uint8_t { kCopied, kForwarded, kInPlace };
+  // Sends arrays, wherever they lie, with at most one copy: PlacementOf where there is one, otherwise TrySend or Place.
+  // Waits for memory as long as for room in the queue. Errors of Place and of Channel::Send. REQUIRES: the channel is
+  // of this Broker.
+  Result<Passed> Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options);
 
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;

@@ -73,6 +73,66 @@ static int check_refusals(ab_broker* broker, ab_view good) {
   return 0;
 }
 
+/* NULL for a handle, or for the place of an answer, is told and is no crash; and no message is of an earlier call. */
+static int check_nulls(ab_broker* broker, ab_view good) {
+  ab_content content = {sizeof content, &good, 1, NULL, NULL, 0, NULL, 0};
+  ab_array* array = NULL;
+  ab_channel* channel = NULL;
+  int32_t done = 0;
+  EXPECT(ab_put(NULL, "x", &good, 1) == AB_INVALID_ARGUMENT && strcmp(ab_message(), "broker is NULL") == 0);
+  EXPECT(ab_empty(NULL, &good, &array) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_empty(broker, &good, NULL) == AB_INVALID_ARGUMENT && strcmp(ab_message(), "array is NULL") == 0);
+  EXPECT(ab_publish(broker, NULL, "x", 1) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_get(NULL, "x", 0, &array) == AB_INVALID_ARGUMENT && ab_get(broker, "x", 0, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_put_content(NULL, "x", &content, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_put_content(broker, "x", NULL, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_channel(NULL, "x", AB_SENDER, NULL, &channel) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_send(NULL, &content, 0) == AB_INVALID_ARGUMENT && ab_receive(NULL, 0, &array) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_close_channel(NULL) == AB_INVALID_ARGUMENT && strcmp(ab_message(), "channel is NULL") == 0);
+  EXPECT(ab_view_of(NULL, 0, &good) == AB_INVALID_ARGUMENT && ab_count(NULL) == 0);
+  EXPECT(ab_withdraw(NULL, "x") == AB_INVALID_ARGUMENT && ab_outcome(NULL, 0, &done) == AB_INVALID_ARGUMENT);
+  content.metadata_bytes = (size_t)1 << 60;
+  EXPECT(ab_put_content(broker, "x", &content, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(strcmp(ab_message(), "content.metadata is NULL") == 0);
+  content.metadata = "said";
+  EXPECT(ab_put_content(broker, "x", &content, 1) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "content.metadata has 1152921504606846976 bytes") != NULL);
+  return 0;
+}
+
+/* What was got or received is passed on where it lies. */
+static int check_relay(ab_broker* broker, ab_view good) {
+  ab_content content = {sizeof content, &good, 1, NULL, NULL, 0, NULL, 0};
+  ab_view got = {0}, seen = {0};
+  ab_array *array = NULL, *again = NULL;
+  ab_channel *sends = NULL, *receives = NULL;
+  got.size = seen.size = sizeof got;
+  EXPECT(ab_put(broker, "first", &good, 0) == AB_OK && ab_get(broker, "first", 0, &array) == AB_OK);
+  EXPECT(ab_view_of(array, 0, &got) == AB_OK && ab_put(broker, "second", &got, 0) == AB_OK);
+  EXPECT(ab_get(broker, "second", 0, &again) == AB_OK && ab_view_of(again, 0, &seen) == AB_OK);
+  EXPECT(seen.data == got.data);
+  ab_drop(again);
+  content.views = NULL, content.count = 0, content.array = array;
+  EXPECT(ab_put_content(broker, "third", &content, 0) == AB_OK && ab_get(broker, "third", 0, &again) == AB_OK);
+  EXPECT(ab_view_of(again, 0, &seen) == AB_OK && seen.data == got.data);
+  ab_drop(again);
+  EXPECT(ab_open_channel(broker, "relayed", AB_RECEIVER, NULL, &receives) == AB_OK);
+  EXPECT(ab_open_channel(broker, "relayed", AB_SENDER, NULL, &sends) == AB_OK);
+  EXPECT(ab_send(sends, &content, 1000) == AB_OK && ab_receive(receives, 1000, &again) == AB_OK);
+  EXPECT(ab_view_of(again, 0, &seen) == AB_OK && seen.data == got.data);
+  ab_drop(array);
+  content.array = again;
+  EXPECT(ab_send(sends, &content, 1000) == AB_OK && ab_receive(receives, 1000, &array) == AB_OK);
+  EXPECT(ab_view_of(array, 0, &seen) == AB_OK && seen.data == got.data && memcmp(seen.data, good.data, 24) == 0);
+  ab_drop(array);
+  ab_drop(again);
+  ab_drop_channel(sends);
+  ab_drop_channel(receives);
+  EXPECT(ab_withdraw(broker, "first") == AB_OK && ab_withdraw(broker, "second") == AB_OK);
+  EXPECT(ab_withdraw(broker, "third") == AB_OK);
+  return 0;
+}
+
 /* Trees and bytes of the user, by name and through a channel. */
 static int check_channels(ab_broker* broker, ab_view good) {
   ab_view two[2] = {good, good};
@@ -275,6 +335,7 @@ int main(int argc, char** argv) {
   EXPECT(ab_get(broker, NULL, 0, &born) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 1;
   if (check_refusals(broker, view) != 0 || check_channels(broker, view) != 0) return 1;
+  if (check_nulls(broker, view) != 0 || check_relay(broker, view) != 0) return 1;
   if (check_bundles(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
   view.rank = -1;
   EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);

@@ -1,7 +1,7 @@
 // A SpinBackoff decides when not to spin. If other threads want the processor, a thread that yields it waits until each
 // of them has used its time slice, which takes milliseconds; a sleeping thread is woken at once. So after two long
 // waits with few short waits between them, a side backs off: it sleeps at once for a number of turns, twice as many
-// each time.
+// each time, until it has spun with success for as many turns as it backed off last.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,9 @@ class SpinBackoff {
   // Records how long a turn has waited, without the time in which the other side worked.
   void Waited(std::chrono::steady_clock::duration time) { time <= kShort ? NoteShort() : NoteLong(); }
   void NoteShort() {
-    const uint32_t shorts = std::min(Get(short_) + 1, kCalm);
+    const uint32_t shorts = std::min(Get(short_) + 1, kTurnsMax);
     short_.store(shorts, std::memory_order_relaxed);
-    if (shorts == kCalm) next_turns_.store(0, std::memory_order_relaxed);
+    if (shorts >= std::max(kFew, Get(next_turns_))) next_turns_.store(0, std::memory_order_relaxed);
   }
   void NoteLong() {
     if (short_.exchange(0, std::memory_order_relaxed) >= kFew) return;
@@ -43,8 +43,6 @@ class SpinBackoff {
   }
 
  private:
-  static constexpr uint32_t kCalm = 64 * kFew;  // after so many short waits the next back-off is short again
-
   static uint32_t Get(const std::atomic<uint32_t>& word) { return word.load(std::memory_order_relaxed); }
 
   std::atomic<uint32_t> turns_{0};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace arraybridge {
 namespace {
 
@@ -45,6 +47,30 @@ TEST(SpinBackoffTest, ConsecutiveLongWaitsCauseLongerBackOffs) {
     backoff.Waited(kLong);
     EXPECT_EQ(Skip(backoff), SpinBackoff::kTurnsMax);
   }
+}
+
+TEST(SpinBackoffTest, TwoLongWaitsNowAndThenCauseNoLongerBackOffs) {
+  SpinBackoff backoff;
+  for (int i = 0; i < 100; ++i) {
+    backoff.Waited(kLong);
+    backoff.Waited(kLong);
+    EXPECT_EQ(Skip(backoff), SpinBackoff::kTurnsMin);
+    Short(backoff, SpinBackoff::kFew);
+  }
+}
+
+TEST(SpinBackoffTest, ALongBackOffIsForgottenAfterAsManyShortWaits) {
+  SpinBackoff backoff;
+  uint32_t last = 0;
+  while (last < 8 * SpinBackoff::kFew) backoff.Waited(kLong), last = std::max(last, Skip(backoff));
+  Short(backoff, last - 1);
+  backoff.Waited(kLong);
+  backoff.Waited(kLong);
+  EXPECT_EQ(Skip(backoff), 2 * last) << "too few";
+  Short(backoff, 2 * last);
+  backoff.Waited(kLong);
+  backoff.Waited(kLong);
+  EXPECT_EQ(Skip(backoff), SpinBackoff::kTurnsMin);
 }
 
 TEST(SpinBackoffTest, AfterManyShortWaitsTheNextBackOffIsShort) {

@@ -205,7 +205,7 @@ Result<std::vector<View>> ViewsOf(const ab_content& content) {
   return views;
 }
 
-// What a content has beside its arrays.
+// The bytes beside the arrays of a content.
 struct Described {
   std::string structure;
   std::string metadata;

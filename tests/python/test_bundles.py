@@ -202,9 +202,9 @@ def test_a_writer_that_dies_leaves_nothing(broker: Broker) -> None:
         ({"": np.ones(3)}, InvalidRequest, "1 to 4096"),
         ({3: np.ones(3)}, InvalidRequest, "must be a str"),
         ({"a": np.array(["2026-11-26"], "M8[D]")}, UnsupportedDtype, "DLPack's dtypes"),
-        ({"a": object()}, UnsupportedArray, ""),
+        ({"a": object()}, UnsupportedArray, "'a'.*supports no array protocol"),
         ({"a": BundleSpec((3,), "float32", tie="b")}, InvalidRequest, "which the bundle lacks"),
-        ({"a": BundleSpec((-3,), "float32")}, InvalidRequest, ""),
+        ({"a": BundleSpec((-3,), "float32")}, InvalidRequest, "'a'.*negative sizes"),
         ({"a": BundleSpec((3,), "float32", "weight")}, InvalidRequest, "kind must be one of"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip

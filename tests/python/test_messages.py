@@ -339,7 +339,7 @@ ROWS = [
         lambda s: convert_memory(np.zeros(1), "numpy", "jax", None),
         "would narrow", "numpy to jax.*float64 to float32", "jax_enable_x64, or pass allow_downcast=True"),
     Row("an unknown dtype", errors.UnsupportedDtype, lambda s: s.broker.empty(1, "float33"),
-        "is not a dtype", "'float33'", "such as 'float32'"),
+        "^'float33' is not a dtype", "'float33'", "such as 'float32'"),
     Row("a value that does not fit", errors.MemoryConversionError,
         lambda s: convert_memory(np.array([1 << 40]), "numpy", "jax", None, allow_downcast=True),
         "does not fit", "int64 to int32.*1099511627776", "keep int64, or clip"),

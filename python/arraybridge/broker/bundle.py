@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
@@ -20,7 +21,7 @@ from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
 from arraybridge.convert.source import Source
-from arraybridge.errors import BrokerTimeout, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype, from_status
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -295,7 +296,12 @@ class BundleWriter:
                 published.
         """
         self._check_open()
-        sources = self._sources if arrays is None else {name: source_of_share(array) for name, array in arrays.items()}
+        sources = self._sources
+        if arrays is not None:
+            sources = {}
+            for name, array in arrays.items():
+                with _at(name):
+                    sources[name] = source_of_share(array)
         rooms: dict[str, _core.View] = {}
         written: dict[str, str] = {}  # the arrays that have bytes of their own, and the names of their values
         for name, source in sources.items():
@@ -366,25 +372,26 @@ class BundleWriter:
             if not isinstance(name, str):
                 raise InvalidRequest(f"the name of an array in a bundle must be a str, not {name!r}")
             check_text(name, "the name of an array in a bundle")
-            if isinstance(array, BundleSpec):
-                check_word(array.kind, "kind", _KINDS)
-                dtype = planner.dtype_name(array.dtype)
-                spec = name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
-                specs.append(spec)
-                if array.tie and array.tie != name:
-                    self._tied[name] = array.tie
-                continue
-            source = source_of_share(array)
-            found = source.description
-            self._sources[name] = source
-            tie = first.setdefault(_identity(source) or name, name)
-            if tie != name:
-                self._tied[name] = tie
-            kind = kinds.get(name, "other")
-            check_word(kind, "kind", _KINDS)
-            code = _code(found.dtype, found.dtype)
-            specs.append((name, code, found.shape, _KINDS.index(kind), "" if tie == name else tie))
+            with _at(name):
+                specs.append(self._spec(name, array, kinds.get(name, "other"), first))
         return specs
+
+    def _spec(self, name: str, array: Any, kind: Kind, first: dict[Hashable, str]) -> _Wanted:
+        if isinstance(array, BundleSpec):
+            check_word(array.kind, "kind", _KINDS)
+            dtype = planner.dtype_name(array.dtype)
+            if array.tie and array.tie != name:
+                self._tied[name] = array.tie
+            return name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
+        check_word(kind, "kind", _KINDS)
+        source = source_of_share(array)
+        found = source.description
+        code = _code(found.dtype, found.dtype)
+        self._sources[name] = source
+        tie = first.setdefault(_identity(source) or name, name)
+        if tie != name:
+            self._tied[name] = tie
+        return name, code, found.shape, _KINDS.index(kind), "" if tie == name else tie
 
 
 def _identity(source: Source) -> Hashable:
@@ -442,6 +449,16 @@ def _code(dtype: str, asked: Any) -> planner.Code:
     if code is None:
         raise UnsupportedDtype("bundle", "any", "place", f"a bundle has DLPack's dtypes only, not {asked!r}")
     return code
+
+
+@contextlib.contextmanager
+def _at(name: str) -> Iterator[None]:
+    """Errors begin with the array's name, as those of a tree with the path."""
+    try:
+        yield
+    except BrokerError as error:
+        error.at(f"[{name!r}]")
+        raise
 
 
 class _mapped:

@@ -24,7 +24,7 @@ from arraybridge.convert.passing import passed
 from arraybridge.convert.source import Source, copied, described, pulled, source_of
 from arraybridge.convert.uploads import Uploads
 from arraybridge.convert.ways import Way
-from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, raised_by
+from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, UnsupportedDtype, raised_by
 from arraybridge.planner import Caps, Description, Plan
 
 F = TypeVar("F")
@@ -284,7 +284,10 @@ class Delivery:
         sizes = sizes_of(shape)
         code = planner.CODES.get(name, (0, 0, 1))
         if name not in planner.CODES:
-            name, code, more = numpy_adapter.traveling(dtype)
+            try:
+                name, code, more = numpy_adapter.traveling(dtype)
+            except UnsupportedDtype as error:
+                raise error.between("array", "any") from error.__cause__  # no array of NumPy is converted
             sizes += more
         if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
             raise InvalidRequest(f"an array of shape {sizes} exceeds the address space")

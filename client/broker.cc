@@ -26,6 +26,8 @@ using std::chrono::steady_clock;
 
 // The broker ends a wait; the client's deadline is this much later and only detects a broker that does not answer.
 constexpr milliseconds kAnswerGrace{1000};
+// A sender that waits for memory checks its channel so often.
+constexpr milliseconds kChannelLook{1000};
 
 // The broker's deadline for unfinished bytes is shorter than the client's, so that its error, which names the producer,
 // arrives first. 0: the broker's default.
@@ -43,6 +45,11 @@ Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
   return Ok();
 }
 
+Broker::Options WithinReason(Broker::Options options) {
+  options.timeout = std::min<milliseconds>(options.timeout, kLongestTime);
+  return options;
+}
+
 // Memory that other processes or earlier shares may free.
 bool RoomMayCome(const Status& status) {
   const std::string& why = status.reason();
@@ -56,7 +63,7 @@ bool RoomMayCome(const Status& status) {
 // the parent point into it, and makes its own on first use.
 class Broker::Core : public ForkParticipant {
  public:
-  explicit Core(Options options) : options_(std::move(options)) { JoinForkGuard(this); }
+  explicit Core(Options options) : options_(WithinReason(std::move(options))) { JoinForkGuard(this); }
   ~Core() override { LeaveForkGuard(this); }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -240,32 +247,37 @@ std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::s
   return FindForward(*session, views, why);
 }
 
-Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options) {
+Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options,
+                                    bool in_place) {
   std::optional<Deadline> until;
-  if (options.timeout) until = steady_clock::now() + *options.timeout;
+  if (options.timeout) until = DeadlineAfter(*options.timeout);
   // A share that the broker would refuse is refused before the copy.
   PlaceOptions place;
   place.publish.structure = options.structure;
   place.publish.metadata = options.metadata;
   for (bool copies = false;;) {
     auto there = copies ? std::nullopt : PlacementOf(sources);
+    if (there && !there->forward() && !in_place) there.reset();
     const Passed how = !there ? Passed::kCopied : there->forward() ? Passed::kForwarded : Passed::kInPlace;
     if (!there && channel.TrySend(sources, options)) return how;
-    place.timeout = options.timeout;
+    place.timeout = std::min(options.timeout.value_or(kChannelLook), kChannelLook);
     const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
-    const Deadline now = until ? steady_clock::now() : Deadline();
-    if (until) options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - now));
-    // Place waits no longer than the Broker's timeout, and then this waits on.
-    const bool again = !placement.ok() && RoomMayCome(placement.status()) && (!until || now < *until);
-    const auto& interrupted = core_->options().interrupted;
-    if (again && !(interrupted && interrupted())) continue;
+    if (until)
+      options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+    const bool is_over = options.timeout && options.timeout->count() == 0;
+    if (!placement.ok() && RoomMayCome(placement.status()) && !is_over) {
+      AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death));
+      continue;
+    }
     if (!placement.ok()) return placement.status();
     const Status sent = channel.Send(*placement, options);
+    if (sent.ok()) return how;
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.
     copies = how != Passed::kCopied && (sent.reason() == "PLACEMENT_PUBLISHED" || IsNotForwarded(sent));
-    if (copies) continue;
-    return sent.ok() ? Result<Passed>(how) : Result<Passed>(sent);
+    if (!copies) return sent;
+    if (until)
+      options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
   }
 }
 
@@ -273,14 +285,14 @@ std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { 
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
   if (auto held = TryAcquire(ref, options.mode)) return *std::move(held);
-  auto acquired = core_->Acquire({&ref, 1}, options, steady_clock::now() + options.wait);
+  auto acquired = core_->Acquire({&ref, 1}, options, DeadlineAfter(options.wait));
   if (!acquired.ok()) return acquired.status();
   return std::move(acquired->front());
 }
 
 // Keeps the shares found in the catalogue while it requests the others.
 Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs, const AcquireOptions& options) {
-  const auto until = steady_clock::now() + options.wait;
+  const auto until = DeadlineAfter(options.wait);
   std::vector<std::optional<Acquired>> found;
   std::vector<ShareRef> missing;
   found.reserve(refs.size());
@@ -376,7 +388,7 @@ void Broker::Note(const Share& share, std::string_view note) {
 
 Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
   AB_CHECK(!failed.ok());
-  return core_->connection()->OutcomeOf(failed, steady_clock::now() + timeout);
+  return core_->connection()->OutcomeOf(failed, DeadlineAfter(timeout));
 }
 
 // Returns the number of shares.

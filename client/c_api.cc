@@ -170,7 +170,10 @@ Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
 Result<std::string> BytesOf(const void* bytes, size_t count, size_t most, const char* what) {
   if (count == 0) return std::string();
   AB_RETURN_IF_ERROR(CheckGiven(bytes, what));
-  if (count > most) return InvalidArgument(what, " has ", count, " bytes; it may have at most ", most);
+  if (count > most) {
+    return InvalidArgument(what, " has ", count, " bytes; no request has room for more than ", most)
+        .Because("TOO_LARGE");
+  }
   return std::string(static_cast<const char*>(bytes), count);
 }
 
@@ -212,10 +215,12 @@ struct Described {
 };
 
 Result<Described> DescriptionOf(const ab_content& content) {
+  const bool is_bundle = content.array != nullptr && content.array->bundle && content.structure_bytes == 0;
   auto structure = BytesOf(content.structure, content.structure_bytes, kFrameBytesMax, "content.structure");
   if (!structure.ok()) return structure.status();
   auto metadata = BytesOf(content.metadata, content.metadata_bytes, kFrameBytesMax, "content.metadata");
   if (!metadata.ok()) return metadata.status();
+  if (is_bundle) *structure = arraybridge::Bundle::kStructure;
   return Described{*std::move(structure), *std::move(metadata)};
 }
 

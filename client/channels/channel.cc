@@ -24,7 +24,7 @@ constexpr milliseconds kSliceBehind{20};
 
 std::optional<Deadline> UntilOf(std::optional<milliseconds> timeout) {
   if (!timeout) return std::nullopt;
-  return steady_clock::now() + *timeout;
+  return DeadlineAfter(*timeout);
 }
 
 // The number of the notice that this refusal is; nothing: it is none.
@@ -130,6 +130,14 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   }
 }
 
+Status Channel::End::Check(PeerDeath on_peer_death) {
+  AB_RETURN_IF_ERROR(CheckHere());
+  uint64_t seen = seen_notice_.load();
+  const Deadline deadline = steady_clock::now() + options_.timeout;
+  const Status told = session_->Call(Verb::kReceive, codec::EncodeReceive(id_, 0, seen), deadline).status();
+  return told.ok() || GoesOn(told, on_peer_death, &seen) ? Ok() : Explain(told);
+}
+
 Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
   const auto handler = [weak = weak_from_this(), session = session_->weak_from_this()](Result<Answer> answer) {
@@ -219,6 +227,7 @@ const std::string& Channel::name() const { return end_->name(); }
 uint64_t Channel::capacity() const { return end_->capacity(); }
 ChannelMode Channel::mode() const { return end_->mode(); }
 Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
+Status Channel::Check(PeerDeath on_peer_death) { return end_->Check(on_peer_death); }
 bool Channel::TrySend(std::span<const View> sources, const SendOptions& options) {
   return end_->TrySend(sources, options);
 }

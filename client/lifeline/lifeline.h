@@ -2,6 +2,7 @@
 // thread of its own: one of the waiting threads reads the answers for all of them, and matches them by request id.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -25,6 +26,12 @@
 namespace arraybridge {
 
 using Deadline = std::chrono::steady_clock::time_point;
+
+// A longer time counts as this one, so that milliseconds::max() is a long time and not one that has passed.
+inline constexpr std::chrono::hours kLongestTime{24 * 36525};
+inline Deadline DeadlineAfter(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(time, kLongestTime);
+}
 
 struct Answer {
   std::string payload;

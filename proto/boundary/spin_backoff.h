@@ -1,7 +1,7 @@
 // A SpinBackoff decides when not to spin. If other threads want the processor, a thread that yields it waits until each
 // of them has used its time slice, which takes milliseconds; a sleeping thread is woken at once. So after two long
 // waits with few short waits between them, a side backs off: it sleeps at once for a number of turns, twice as many
-// each time, until it has spun with success for as many turns as it backed off last.
+// each time, until as many short waits in a row, and at least 256, have followed a back-off.
 #pragma once
 
 #include <algorithm>

@@ -198,6 +198,8 @@ class ChannelEnd:
         """`send` of copies; or, then True, of the arrays themselves, if they were born in one placement of this session
         that is not published. Waits for memory, too, until timeout_s is over.
         """
+    def check(self, waits: bool = False) -> None:
+        """Raises what `send` would of this end and its peers. For senders that wait for memory."""
     def receive(
         self, private: bool = False, timeout_s: float | None = None, waits: bool = False
     ) -> tuple[ShareInfo, list[View]]:

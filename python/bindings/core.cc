@@ -357,8 +357,11 @@ class ChannelEnd {
            std::optional<double> timeout_s, bool waits) {
     const std::vector<View> views = ViewsOf(arrays);
     Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
-    const auto passed = Ask([&] { return core.broker().Send(channel_, views, std::move(options)); });
+    const auto passed = Ask([&] { return core.broker().Send(channel_, views, std::move(options), true); });
     return passed == Broker::Passed::kInPlace;
+  }
+  void Check(bool waits) {
+    Ask([&] { return channel_.Check(OnDeath(waits)); });
   }
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
@@ -486,6 +489,7 @@ void AddCore(py::module_& module) {
            arg("timeout_s") = py::none(), arg("waits") = false)
       .def("put", &ChannelEnd::Put, arg("core"), arg("views"), arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("timeout_s") = py::none(), arg("waits") = false)
+      .def("check", &ChannelEnd::Check, arg("waits") = false)
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(), arg("waits") = false)
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())

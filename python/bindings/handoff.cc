@@ -155,7 +155,7 @@ std::optional<PyObject*> SendOrdinary(PyObject* channel, PyObject* array, PyObje
   });
   if (!prepared) return std::nullopt;
   if (sent) return Py_NewRef(Py_None);
-  const auto passed = WithoutGil([&] { return native->Send(*sender, {&view, 1}, std::move(options)); });
+  const auto passed = WithoutGil([&] { return native->Send(*sender, {&view, 1}, std::move(options), true); });
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!passed.ok()) return RaiseRefused(channel, g_names.sender, end, passed.status(), timeout);
   return *passed == Broker::Passed::kInPlace ? PyObject_CallOneArg(base->freeze, array) : Py_NewRef(Py_None);

@@ -140,6 +140,19 @@ def test_a_senders_death_is_detected(
     assert bytes_of(reader, reader.call("Receive", channel=end, seen_notice=int(told["notice"]))) == b"back"
 
 
+def test_a_sender_may_ask_for_its_notices(daemon: Daemon, session: Session, open_session: Opener) -> None:
+    reader = open_session(daemon)
+    sender, end = open_end(session, "SENDER").channel, open_end(reader, "RECEIVER").channel
+    send(session, sender, b"queued")
+    for timeout_ms in (0, 60_000):
+        assert not session.call("Receive", channel=sender, timeout_ms=timeout_ms).shares, "at once, and nothing"
+    reader.call("CloseChannel", channel=end, abandoned=True)
+    with refused(grpc.StatusCode.ABORTED) as details:
+        session.call("Receive", channel=sender)
+    told = assert_because(details, "RECEIVER_ABANDONED")
+    assert not session.call("Receive", channel=sender, seen_notice=int(told["notice"])).shares
+
+
 def test_an_end_belongs_to_one_session_and_has_one_role(daemon: Daemon, session: Session, open_session: Opener) -> None:
     other = open_session(daemon)
     receiver = open_end(session, "RECEIVER").channel

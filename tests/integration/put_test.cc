@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arraybridge/broker.h>
@@ -78,7 +79,7 @@ TEST_F(WaitedPutTest, ASendSaysHowTheArraysCameIn) {
   const auto born = broker.Empty({&spec, 1});
   ASSERT_TRUE(born.ok());
   std::memset(born->views()[0].data, 8, kBytes);
-  EXPECT_EQ(*broker.Send(sends, born->views(), {}), Broker::Passed::kInPlace);
+  EXPECT_EQ(*broker.Send(sends, born->views(), {}, true), Broker::Passed::kInPlace);
   const auto copied = receives.Receive({});
   const auto in_place = receives.Receive({});
   ASSERT_TRUE(copied.ok() && in_place.ok());
@@ -91,6 +92,36 @@ TEST_F(WaitedPutTest, ASendSaysHowTheArraysCameIn) {
     EXPECT_EQ(again->views[0].data, received.views[0].data) << "the same bytes";
   }
   EXPECT_EQ(broker.Send(sends, {}, {}).status().code(), Code::kInvalidArgument) << "no array";
+}
+
+TEST_F(WaitedPutTest, ASendCopiesMemoryThatItsOwnerMayStillWrite) {
+  Broker broker(options());
+  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
+  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
+  const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
+  const auto born = broker.Empty({&spec, 1});
+  ASSERT_TRUE(born.ok());
+  std::memset(born->views()[0].data, 1, kBytes);
+  EXPECT_EQ(*broker.Send(sends, born->views(), {}), Broker::Passed::kCopied);
+  std::memset(born->views()[0].data, 2, kBytes);
+  EXPECT_EQ(static_cast<const uint8_t*>(receives.Receive({})->views[0].data)[0], 1);
+  EXPECT_TRUE(broker.Publish(*born, {.name = "born"}).ok());
+}
+
+TEST_F(WaitedPutTest, TheLongestTimeoutIsLong) {
+  Broker broker({.address = directory_, .timeout = std::chrono::milliseconds::max()});
+  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
+  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
+  std::thread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const std::vector<uint8_t> content(kBytes, 7);
+    const View view = ViewOf(content);
+    EXPECT_TRUE(broker.Send(sends, {&view, 1}, {.timeout = std::chrono::milliseconds::max()}).ok());
+    EXPECT_TRUE(broker.Put({&view, 1}, {.name = "frame"}).ok());
+  });
+  EXPECT_TRUE(receives.Receive({.timeout = std::chrono::milliseconds::max()}).ok());
+  EXPECT_TRUE(broker.Acquire({.name = "frame"}, {.wait = std::chrono::milliseconds::max()}).ok());
+  sender.join();
 }
 
 TEST_F(WaitedPutTest, WithoutANameItIsFoundByItsNumber) {

@@ -320,6 +320,66 @@ def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
     assert stop_daemon(daemon) == 0
 
 
+@pytest.fixture
+def small(tmp_path):
+    """Two Brokers of a daemon whose host memory 12 MiB in the queue of a channel fill, and an array that has no room."""
+    daemon = start_daemon(str(tmp_path / "b"), "--host-capacity", str(16 << 20))
+    whole = np.ones(8 << 20, "u1")
+    with arraybridge.Broker(tmp_path / "b", start="never") as sends, arraybridge.Broker(tmp_path / "b", start="never") as receives:
+        yield sends, receives, whole
+    assert stop_daemon(daemon) == 0
+
+
+@pytest.mark.parametrize("form", ["array", "copied by the framework", "tree"])
+def test_who_waits_for_memory_to_send_hears_of_its_receiver(small, form):
+    """The receiver takes nothing, and holds the memory by what is queued."""
+    sends, receives, whole = small
+    message = {"array": whole, "copied by the framework": whole.view(">u4"), "tree": {"a": whole, "b": np.ones(3)}}[form]
+    receiver = receives.channel("frames").open("receiver")
+    sender = sends.channel("frames").open("sender")
+    sender.send(np.ones(12 << 20, "u1"))
+    gives_up = threading.Timer(0.5, receiver.abandon)
+    gives_up.start()
+    with pytest.raises(PeerGone, match="frames") as gone:
+        sender.send(message)
+    assert gone.value.reason == "RECEIVER_ABANDONED"
+    gives_up.join()
+    with pytest.raises(arraybridge.OutOfMemory):
+        sender.send(message, timeout=0.1)  # told once
+
+
+@pytest.mark.parametrize("form", ["array", "tree"])
+def test_who_waits_for_memory_may_wait_for_the_next_receiver(small, form):
+    sends, receives, whole = small
+    receiver = receives.channel("frames").open("receiver")
+    sender = sends.channel("frames", on_peer_death="wait").open("sender")
+    sender.send(np.ones(12 << 20, "u1"))
+
+    def come_back():
+        receiver.abandon()
+        time.sleep(1.5)  # longer than the sender goes without a look at the channel
+        for _ in range(2):
+            receives.channel("frames").receive(timeout=60)
+
+    returns = threading.Thread(target=come_back)
+    returns.start()
+    sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+    returns.join()
+
+
+@pytest.mark.parametrize("form", ["array", "tree"])
+def test_closing_ends_the_wait_for_memory(small, form):
+    sends, _, whole = small
+    kept = sends.put(np.ones(12 << 20, "u1"), "kept")
+    sender = sends.channel("frames").open("sender")
+    closes = threading.Timer(0.5, sender.close)
+    closes.start()
+    with pytest.raises(ChannelClosed):
+        sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+    closes.join()
+    kept.withdraw()
+
+
 def test_an_exception_in_the_block_abandons(broker):
     receives = broker.channel("frames").open("receiver")
     with pytest.raises(RuntimeError), broker.channel("frames") as sends:

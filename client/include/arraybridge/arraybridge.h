@@ -80,9 +80,9 @@ AB_API ab_code ab_connect(const ab_options* options, ab_broker** broker);
 /* Arrays that are held stay valid. NULL is nothing to do. */
 AB_API void ab_disconnect(ab_broker* broker);
 
-/* Copies one array of host memory into a share of this name. One that lies in a share of this namespace, held by this
- * program, is not copied: both shares have its bytes. AB_ALREADY_EXISTS unless `replace`; AB_RESOURCE_EXHAUSTED: no
- * room came within the timeout. */
+/* Copies one array of host memory into a share of this name. A compact one at an address that is a multiple of 256, in
+ * an array of ab_get or ab_receive that is not dropped, needs no copy within its namespace: both shares have its bytes.
+ * AB_ALREADY_EXISTS unless `replace`; AB_RESOURCE_EXHAUSTED: no room came within the timeout. */
 AB_API ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int replace);
 
 /* Writable host memory of the broker's for one array of this type and shape (`data` and `strides` are ignored), which
@@ -105,11 +105,11 @@ AB_API void ab_drop(ab_array* array);
  * of the arrays, as docs/writing-a-client.md encodes it; without one Python reads one array, or a list. */
 typedef struct ab_content {
   size_t size;           /* sizeof(ab_content) */
-  const ab_view* views;  /* of host memory; copied, unless all lie in one share, as ab_put has it */
+  const ab_view* views;  /* of host memory; copied, unless all lie in one share, and each as ab_put says */
   size_t count;          /* of `views` */
-  const ab_array* array; /* instead of `views`: one of ab_empty, which is not copied and not written any more; or one
-                            of ab_get or ab_receive, which a relay passes on like its views */
-  const void* structure; /* may be NULL; what is passed on has the one of ab_info_of, if it is said here */
+  const ab_array* array; /* instead of `views`: one of ab_empty or ab_empty_bundle, which is not copied and not written
+                            any more; or one of ab_get, ab_receive or ab_open_bundle, whose views are taken */
+  const void* structure; /* may be NULL; of a bundle, NULL is a bundle's. A relay of a tree says that of ab_info_of */
   size_t structure_bytes;
   const void* metadata; /* may be NULL; at most 16,384 bytes, unless the daemon is configured otherwise */
   size_t metadata_bytes;
@@ -187,7 +187,8 @@ typedef struct ab_channel_options {
 AB_API ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const ab_channel_options* options,
                                ab_channel** channel);
 /* Waits for room; less than 0: without a limit. AB_DEADLINE_EXCEEDED: none came in time. AB_FAILED_PRECONDITION,
- * AB_ABORTED: the last receiver has closed, or is lost; nothing was sent, and the next call goes on. */
+ * AB_ABORTED: the last receiver has closed, or is lost; nothing was sent, and the next call goes on.
+ * AB_RESOURCE_EXHAUSTED: no memory for a copy came in time. */
 AB_API ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_ms);
 /* The next arrays, read-only and not copied. Waits for them; less than 0: without a limit. AB_DEADLINE_EXCEEDED:
  * nothing came in time. AB_OUT_OF_RANGE: the senders have closed the stream. AB_ABORTED: a sender is lost. The next

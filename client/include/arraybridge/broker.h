@@ -187,10 +187,13 @@ class Broker {
   std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr);
   // How arrays came into a channel: as copies, as a forward of their share, or where they were born.
   enum class Passed : uint8_t { kCopied, kForwarded, kInPlace };
-  // Sends arrays, wherever they lie, with at most one copy: PlacementOf where there is one, otherwise TrySend or Place.
-  // Waits for memory as long as for room in the queue. Errors of Place and of Channel::Send. REQUIRES: the channel is
-  // of this Broker.
-  Result<Passed> Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options);
+  // Sends arrays, wherever they lie, with at most one copy: as a forward if they lie in one share, otherwise as copies,
+  // by Channel::TrySend where it can. `in_place`: arrays of an unpublished placement go as they are, and must not be
+  // written then. The timeout of `options` is for memory and for room in the queue together; meanwhile the channel is
+  // checked every second. RESOURCE_EXHAUSTED: no memory came in time. Other errors as of Place and Channel::Send.
+  // REQUIRES: the channel is of this Broker.
+  Result<Passed> Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options,
+                      bool in_place = false);
 
   struct AcquireOptions {
     MapMode mode = MapMode::kShared;

@@ -77,6 +77,10 @@ class Channel {
   // forked child. After CANCELLED (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
+  // What Send would report of this end and of its peers, without sending: for senders that wait for memory. What it
+  // tells of a peer's end is told once, here or by Send. REQUIRES: this end sends.
+  Status Check(PeerDeath on_peer_death = PeerDeath::kTell);
+
   // Place and Send of host arrays in one step, without a call and without waiting: copies `sources` into the channel.
   // The fastest way for arrays that lie elsewhere. False: it takes a call or a wait, or an array lies in broker memory:
   // use Broker::PlacementOf or Place, and Send, which also report errors in the arguments. The timeout is not used.

@@ -148,7 +148,13 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
   if (!caller.hears) return InvalidArgument("Receive must want an answer");
   const ChannelEndId end{request.channel()};
   const auto place = broker_.ChannelOf(caller.session, end, ChannelRole::kReceiver);
-  if (!place.ok()) return place.status();
+  if (!place.ok()) {
+    if (!broker_.ChannelOf(caller.session, end, ChannelRole::kSender).ok()) return place.status();
+    // A sender receives notices alone.
+    AB_RETURN_IF_ERROR(broker_.NoticeTo(caller.session, end, request.seen_notice()));
+    response->clear();
+    return PassedFd{};
+  }
   if (request.revoke()) EndDirectChannel(broker_.DirectChannelOf(caller.session, end));
   const bool waits = request.timeout_ms() > 0;
   if (line_.waits_in(QueueOf(*place, end, ChannelRole::kReceiver))) {

@@ -22,6 +22,8 @@ from arraybridge.errors import InvalidRequest, OutOfMemory
 
 T = TypeVar("T")
 On = Callable[[Callable[[_core.ChannelEnd], T]], T]  # calls a function with the sending end, and maps its errors
+# A sender that waits for memory checks its channel so often, in seconds.
+_LOOK: Final = 1.0
 # Errors that may pass when another process frees memory.
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
@@ -54,7 +56,7 @@ class Message(NamedTuple):
         device_of(sources)
         try:
             if any(source.description.fill for source in sources):
-                placement = self._placed(connection, due)
+                placement = self._placed(connection, on, due, waits)
                 on(lambda end: end.send(placement, structure, metadata, due.left(), waits))
                 return
             views, core = [source.view() for source in sources], connection.core()
@@ -65,13 +67,17 @@ class Message(NamedTuple):
                 raise tree.with_way_out(refused, structure) from None
         else:
             return
-        bundle = self._placed(connection, due, as_bundle=True)
+        bundle = self._placed(connection, on, due, waits, as_bundle=True)
         on(lambda end: end.send(bundle, _core.BUNDLE_STRUCTURE, metadata, due.left(), waits))
 
-    def _placed(self, connection: Connection, due: Due, as_bundle: bool = False) -> _core.Placement:
+    def _placed(
+        self, connection: Connection, on: On[Any], due: Due, waits: bool, as_bundle: bool = False
+    ) -> _core.Placement:
         structure = _core.BUNDLE_STRUCTURE if as_bundle else self.structure
         while True:
-            options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
+            left = due.left()
+            look = _LOOK if left is None else min(left, _LOOK)
+            options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=look)
             try:
                 if as_bundle:
                     return connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
@@ -79,6 +85,7 @@ class Message(NamedTuple):
             except OutOfMemory as full:
                 if full.reason not in _ROOM_MAY_COME or due.over():
                     raise
+            on(lambda end: end.check(waits))
 
 
 def freeze_alike(array: Any) -> None:

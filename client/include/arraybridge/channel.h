@@ -77,8 +77,8 @@ class Channel {
   // forked child. After CANCELLED (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
-  // What Send would report of this end and of its peers, without sending: for senders that wait for memory. What it
-  // tells of a peer's end is told once, here or by Send. REQUIRES: this end sends.
+  // Sends nothing, and returns the errors of Send that concern this end and its peers. For senders that wait for
+  // memory. A peer's end is told once, here or by Send. REQUIRES: this end sends.
   Status Check(PeerDeath on_peer_death = PeerDeath::kTell);
 
   // Place and Send of host arrays in one step, without a call and without waiting: copies `sources` into the channel.

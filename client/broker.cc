@@ -17,6 +17,7 @@
 #include "client/shares/placement.h"
 #include "client/shares/put.h"
 #include "proto/boundary/fence.h"
+#include "proto/boundary/share_limits.h"
 
 namespace arraybridge {
 namespace {
@@ -199,6 +200,7 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
 }
 
 Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& options) {
+  AB_RETURN_IF_ERROR(CheckText("a share's name", options.name));
   const Deadline deadline = core_->Timeout();
   const auto connection = core_->connection();
   if (!options.wait) {
@@ -220,6 +222,7 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
 }
 
 Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
+  AB_RETURN_IF_ERROR(CheckText("a share's name", options.name));
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {
@@ -251,6 +254,10 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
                                     bool in_place) {
   std::optional<Deadline> until;
   if (options.timeout) until = DeadlineAfter(*options.timeout);
+  const auto note_time_left = [&] {
+    if (!until) return;
+    options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+  };
   // A share that the broker would refuse is refused before the copy.
   PlaceOptions place;
   place.publish.structure = options.structure;
@@ -262,8 +269,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     if (!there && channel.TrySend(sources, options)) return how;
     place.timeout = std::min(options.timeout.value_or(kChannelLook), kChannelLook);
     const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
-    if (until)
-      options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+    note_time_left();
     const bool is_over = options.timeout && options.timeout->count() == 0;
     if (!placement.ok() && RoomMayCome(placement.status()) && !is_over) {
       AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death));
@@ -276,8 +282,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     // any other.
     copies = how != Passed::kCopied && (sent.reason() == "PLACEMENT_PUBLISHED" || IsNotForwarded(sent));
     if (!copies) return sent;
-    if (until)
-      options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+    note_time_left();
   }
 }
 
@@ -311,6 +316,7 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
 
 Result<std::vector<Acquired>> Broker::Core::Acquire(std::span<const ShareRef> refs, const AcquireOptions& options,
                                                     Deadline until) {
+  for (const ShareRef& ref : refs) AB_RETURN_IF_ERROR(CheckText("a share's name", ref.name));
   std::vector<Acquired> all;
   all.reserve(refs.size());
   while (!refs.empty()) {
@@ -355,6 +361,7 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 }
 
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
+  AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
   const Deadline deadline = core_->Timeout();
   const std::string request = codec::EncodeOpenChannel(core_->options().ns, name, role, options);
   for (bool again = true;; again = false) {
@@ -414,14 +421,17 @@ Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<co
 }
 
 Status Broker::Withdraw(const ShareRef& ref) {
+  AB_RETURN_IF_ERROR(CheckText("a share's name", ref.name));
   return core_->Withdraw(codec::EncodeWithdraw(core_->options().ns, {&ref, 1}), {&ref, 1}).status();
 }
 
 Result<uint64_t> Broker::DrainChannel(const std::string& name, bool remove) {
+  AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
   return core_->Withdraw(codec::EncodeDrainChannel(core_->options().ns, name, remove), {});
 }
 
 Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
+  AB_RETURN_IF_ERROR(CheckText("a prefix", name_prefix));
   const Deadline deadline = core_->Timeout();
   const auto connection = core_->connection();
   std::vector<ListedShare> all;

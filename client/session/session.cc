@@ -11,6 +11,7 @@
 
 #include "client/process/clock_offset.h"
 #include "client/session/capabilities.h"
+#include "proto/boundary/share_limits.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge {
@@ -50,8 +51,10 @@ uint64_t OwnArenaBytesOf(const codec::Server& server) {
 
 Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, const Shared& shared,
                                                Deadline deadline) {
-  const codec::OpenSession hello{options.client.substr(0, kClientNameMax), static_cast<uint64_t>(::getpid()),
-                                 CapabilitiesOf(*shared.mappers), options.token};
+  AB_RETURN_IF_ERROR(CheckText("a namespace", options.ns));
+  AB_RETURN_IF_ERROR(CheckText("the name of a client", options.client));
+  const codec::OpenSession hello{std::string(FirstBytes(options.client, kClientNameMax)),
+                                 static_cast<uint64_t>(::getpid()), CapabilitiesOf(*shared.mappers), options.token};
   std::shared_ptr<Lifeline> lifeline;
   std::optional<Result<Answer>> answer;
   int64_t asked_ms = 0;
@@ -109,6 +112,7 @@ void Session::SayGpus() {
 }
 
 std::string_view Session::NoteFor(std::string_view note) const {
+  if (!IsUtf8(note)) return {};  // it is for display only
   if (note.size() > codec::kNoteBytesMax) return note;
   return FirstBytes(note, server_.limits.note_bytes_max);
 }

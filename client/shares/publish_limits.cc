@@ -54,6 +54,7 @@ Status CheckPublish(const ShareLimits& limits, std::string_view ns, std::span<co
     AB_RETURN_IF_ERROR(CheckShare(limits, share));
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
+    AB_RETURN_IF_ERROR(CheckText("the name of a dtype", arrays[i].dtype));
     AB_RETURN_IF_ERROR(CheckRank(limits, arrays[i].shape.size(), i));
     AB_RETURN_IF_ERROR(CheckElement(arrays[i].type.code, arrays[i].type.bits, arrays[i].type.lanes, i));
   }

@@ -7,6 +7,7 @@
 
 #include "client/process/fork_guard.h"
 #include "client/wire/codec.h"
+#include "proto/boundary/share_limits.h"
 
 namespace arraybridge {
 namespace {
@@ -161,6 +162,7 @@ Result<Event> Watch::Next(std::optional<milliseconds> timeout) { return feed_->N
 Status Watch::Close() { return feed_->Close(); }
 
 Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
+  AB_RETURN_IF_ERROR(CheckText("a prefix", options.name_prefix));
   const std::string request = codec::EncodeOpenWatch(this->options().ns, options.name_prefix, options.kinds);
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/boundary/frame.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
@@ -24,6 +25,11 @@ Status CheckDescription(const ShareLimits& limits, const ShareSizes& share) {
 Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most) {
   if (bytes <= most) return Ok();
   return InvalidArgument(what, " has ", bytes, " bytes (", limit, " ", most, ")").Because("TOO_LARGE");
+}
+
+Status CheckText(std::string_view what, std::string_view text) {
+  if (IsUtf8(text)) return Ok();
+  return InvalidArgument(what, " must be UTF-8, not '", Printable(text), "'").Because("BAD_NAME");
 }
 
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most) {

@@ -37,6 +37,9 @@ inline constexpr uint64_t kFenceBytesMax = 64;  // an interprocess event
 // INVALID_ARGUMENT (TOO_LARGE, TOO_MANY) names the value, the limit and the numbers.
 Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most);
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most);
+// INVALID_ARGUMENT (BAD_NAME) unless it is UTF-8. `what`: of "a share's name", for example. A request with other text
+// is no message, and the broker would end the connection.
+Status CheckText(std::string_view what, std::string_view text);
 Status CheckShare(const ShareLimits& limits, const ShareSizes& share);
 // Checks the element type of array `index` of a share. Refuses types that a DLDataType cannot express or that no
 // library uses: a code or a width of more than 8 bits, a width that is neither whole bytes nor 1, 2, 4 or 6 bits, and

@@ -23,6 +23,11 @@ static int check_options(const char* address) {
   EXPECT(ab_connect(&options, &broker) == AB_OK);
   EXPECT(ab_get(broker, "from c", 0, &array) == AB_NOT_FOUND); /* it is in another namespace */
   ab_disconnect(broker);
+  options.ns = "\xff";
+  EXPECT(ab_connect(&options, &broker) == AB_OK && ab_get(broker, "from c", 0, &array) == AB_INVALID_ARGUMENT);
+  EXPECT(strcmp(ab_message(), "a namespace must be UTF-8, not '\\xff'") == 0);
+  ab_disconnect(broker);
+  options.ns = "elsewhere";
   options.size = offsetof(ab_options, token) - 1; /* of no header that ever was */
   EXPECT(ab_connect(&options, &broker) == AB_INVALID_ARGUMENT);
   EXPECT(strstr(ab_message(), "options.size") != NULL);
@@ -166,6 +171,15 @@ static int check_channels(ab_broker* broker, ab_view good) {
   EXPECT(ab_open_channel(broker, "frames", AB_RECEIVER, &options, &receives) != AB_OK);
   EXPECT(ab_open_channel(broker, "frames", AB_RECEIVER, NULL, &receives) == AB_OK);
   EXPECT(ab_receive(receives, 0, &array) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "CHANNEL_EMPTY") == 0);
+  /* A name that no message can have costs a program nothing: the channel stays open. */
+  ab_channel* none = NULL;
+  EXPECT(ab_put(broker, "\xff", &good, 0) == AB_INVALID_ARGUMENT && strcmp(ab_reason(), "BAD_NAME") == 0);
+  EXPECT(strcmp(ab_message(), "a share's name must be UTF-8, not '\\xff'") == 0);
+  EXPECT(ab_put_content(broker, "\xff", &content, 0) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_get(broker, "\xff", 0, &array) == AB_INVALID_ARGUMENT &&
+         ab_withdraw(broker, "\xff") == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_channel(broker, "\xff", AB_SENDER, NULL, &none) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_bundle(broker, "\xff", 0, &array) == AB_INVALID_ARGUMENT);
   EXPECT(ab_send(sends, &content, 0) == AB_OK && ab_send(sends, &content, 0) == AB_OK);
   EXPECT(ab_send(sends, &content, 0) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "CHANNEL_FULL") == 0);
   EXPECT(ab_receive(receives, 1000, &array) == AB_OK && ab_count(array) == 2 && ab_info_of(array, &info) == AB_OK);

@@ -144,10 +144,10 @@ Status WhyNot(const std::string& address, const Endpoint& endpoint, const TlsIde
 }  // namespace
 
 TlsOptions WithEnvironment(TlsOptions options) {
-  options.cert = Or(std::move(options.cert), "ARRAYBRIDGE_TLS_CERT");
-  options.key = Or(std::move(options.key), "ARRAYBRIDGE_TLS_KEY");
-  options.ca = Or(std::move(options.ca), "ARRAYBRIDGE_TLS_CA");
-  options.name = Or(std::move(options.name), "ARRAYBRIDGE_TLS_NAME");
+  options.cert = Or(options.cert, "ARRAYBRIDGE_TLS_CERT");
+  options.key = Or(options.key, "ARRAYBRIDGE_TLS_KEY");
+  options.ca = Or(options.ca, "ARRAYBRIDGE_TLS_CA");
+  options.name = Or(options.name, "ARRAYBRIDGE_TLS_NAME");
   return options;
 }
 

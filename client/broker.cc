@@ -27,8 +27,6 @@ using std::chrono::steady_clock;
 
 // The broker ends a wait; the client's deadline is this much later and only detects a broker that does not answer.
 constexpr milliseconds kAnswerGrace{1000};
-// A sender that waits for memory checks its channel so often.
-constexpr milliseconds kChannelLook{1000};
 
 // The broker's deadline for unfinished bytes is shorter than the client's, so that its error, which names the producer,
 // arrives first. 0: the broker's default.
@@ -47,7 +45,7 @@ Status CheckLife(const Session& session, std::span<const ShareRef> refs) {
 }
 
 Broker::Options WithinReason(Broker::Options options) {
-  options.timeout = std::min<milliseconds>(options.timeout, kLongestTime);
+  options.timeout = std::clamp<milliseconds>(options.timeout, milliseconds(0), kLongestTime);
   return options;
 }
 
@@ -258,6 +256,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     if (!until) return;
     options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
   };
+  if (!options.seen_notice) options.seen_notice = channel.seen_notice();
   // A share that the broker would refuse is refused before the copy.
   PlaceOptions place;
   place.publish.structure = options.structure;
@@ -267,12 +266,12 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     if (there && !there->forward() && !in_place) there.reset();
     const Passed how = !there ? Passed::kCopied : there->forward() ? Passed::kForwarded : Passed::kInPlace;
     if (!there && channel.TrySend(sources, options)) return how;
-    place.timeout = std::min(options.timeout.value_or(kChannelLook), kChannelLook);
+    place.timeout = options.timeout;
     const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
     note_time_left();
     const bool is_over = options.timeout && options.timeout->count() == 0;
     if (!placement.ok() && RoomMayCome(placement.status()) && !is_over) {
-      AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death));
+      AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death, &*options.seen_notice));
       continue;
     }
     if (!placement.ok()) return placement.status();

@@ -109,7 +109,7 @@ bool Channel::End::GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64
 Status Channel::End::Send(const Placement& placement, const SendOptions& options) {
   const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
   const Until until = UntilOf(options.timeout);
-  uint64_t seen = seen_notice_.load();
+  uint64_t seen = options.seen_notice.value_or(seen_notice_.load());
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
     if (!placement.forward() && placement.range()->releases.get() != &session_->releases()) {
@@ -130,12 +130,18 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
   }
 }
 
-Status Channel::End::Check(PeerDeath on_peer_death) {
+Status Channel::End::Check(PeerDeath on_peer_death, uint64_t* seen) {
   AB_RETURN_IF_ERROR(CheckHere());
-  uint64_t seen = seen_notice_.load();
-  const Deadline deadline = steady_clock::now() + options_.timeout;
-  const Status told = session_->Call(Verb::kReceive, codec::EncodeReceive(id_, 0, seen), deadline).status();
-  return told.ok() || GoesOn(told, on_peer_death, &seen) ? Ok() : Explain(told);
+  if (role_ != Role::kSender) {
+    return FailedPrecondition("this end of channel '", name_, "' receives").Because("WRONG_END");
+  }
+  Status told;
+  do {
+    const Deadline deadline = steady_clock::now() + options_.timeout;
+    told = session_->Call(Verb::kReceive, codec::EncodeReceive(id_, 0, *seen), deadline).status();
+  } while (GoesOn(told, on_peer_death, seen));
+  // An earlier broker tells a sender nothing in this way.
+  return told.ok() || told.reason() == "WRONG_END" ? Ok() : Explain(told);
 }
 
 Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
@@ -227,7 +233,8 @@ const std::string& Channel::name() const { return end_->name(); }
 uint64_t Channel::capacity() const { return end_->capacity(); }
 ChannelMode Channel::mode() const { return end_->mode(); }
 Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
-Status Channel::Check(PeerDeath on_peer_death) { return end_->Check(on_peer_death); }
+uint64_t Channel::seen_notice() const { return end_->seen_notice(); }
+Status Channel::Check(PeerDeath on_peer_death, uint64_t* seen) { return end_->Check(on_peer_death, seen); }
 bool Channel::TrySend(std::span<const View> sources, const SendOptions& options) {
   return end_->TrySend(sources, options);
 }

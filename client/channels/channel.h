@@ -37,7 +37,8 @@ class Channel::End : public std::enable_shared_from_this<End> {
   ChannelMode mode() const { return mode_; }
 
   Status Send(const Placement& placement, const SendOptions& options);
-  Status Check(PeerDeath on_peer_death);
+  uint64_t seen_notice() const { return seen_notice_.load(); }
+  Status Check(PeerDeath on_peer_death, uint64_t* seen);
   bool TrySend(std::span<const View> sources, const SendOptions& options);
   Result<Acquired> Receive(const ReceiveOptions& options);
   std::optional<Result<Acquired>> TryReceive(MapMode mode);

@@ -30,7 +30,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 // A longer time counts as this one, so that milliseconds::max() is a long time and not one that has passed.
 inline constexpr std::chrono::hours kLongestTime{24 * 36525};
 inline Deadline DeadlineAfter(std::chrono::milliseconds time) {
-  return std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(time, kLongestTime);
+  return std::chrono::steady_clock::now() + std::clamp<std::chrono::milliseconds>(time, -kLongestTime, kLongestTime);
 }
 
 struct Answer {

@@ -37,8 +37,8 @@ inline constexpr uint64_t kFenceBytesMax = 64;  // an interprocess event
 // INVALID_ARGUMENT (TOO_LARGE, TOO_MANY) names the value, the limit and the numbers.
 Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit, uint64_t most);
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most);
-// INVALID_ARGUMENT (BAD_NAME) unless it is UTF-8. `what`: of "a share's name", for example. A request with other text
-// is no message, and the broker would end the connection.
+// INVALID_ARGUMENT (BAD_NAME) unless it is UTF-8. `what`: "a share's name", for example. The broker ends the connection
+// of a client that sends another name, namespace or prefix, because the request is no message.
 Status CheckText(std::string_view what, std::string_view text);
 Status CheckShare(const ShareLimits& limits, const ShareSizes& share);
 // Checks the element type of array `index` of a share. Refuses types that a DLDataType cannot express or that no

@@ -188,9 +188,9 @@ class ChannelEnd:
     def capacity(self) -> int: ...
     def send(
         self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None,
-        waits: bool = False,
+        waits: bool = False, seen: int | None = None,
     ) -> None:
-        """timeout_s: None: no limit. waits: goes on when the last receiver is lost."""
+        """timeout_s: None: no limit. waits: goes on when the last receiver is lost. seen: as of `check`."""
     def put(
         self, core: Core, views: Sequence[View], structure: bytes = b"", metadata: bytes = b"",
         timeout_s: float | None = None, waits: bool = False,
@@ -198,8 +198,13 @@ class ChannelEnd:
         """`send` of copies; or, then True, of the arrays themselves, if they were born in one placement of this session
         that is not published. Waits for memory, too, until timeout_s is over.
         """
-    def check(self, waits: bool = False) -> None:
-        """Raises what `send` would of this end and its peers. For senders that wait for memory."""
+    @property
+    def seen_notice(self) -> int:
+        """The number of the last notice that a call on this end has raised."""
+    def check(self, waits: bool, seen: int) -> int:
+        """Raises what `send` would of this end and its peers, except notices up to `seen`; the new `seen`. A sender calls
+        it that waits for memory.
+        """
     def receive(
         self, private: bool = False, timeout_s: float | None = None, waits: bool = False
     ) -> tuple[ShareInfo, list[View]]:

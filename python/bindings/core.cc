@@ -348,8 +348,8 @@ class ChannelEnd {
   explicit ChannelEnd(Channel channel) : channel_(std::move(channel)) {}
 
   void Send(const Placement& placement, const std::string& structure, const std::string& metadata,
-            std::optional<double> timeout_s, bool waits) {
-    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits)};
+            std::optional<double> timeout_s, bool waits, std::optional<uint64_t> seen) {
+    const Channel::SendOptions options{structure, metadata, Timeout(timeout_s), OnDeath(waits), seen};
     Ask([&] { return channel_.Send(placement, options); });
   }
   // Returns true if the arrays already lay in one placement, and were sent without a copy.
@@ -360,9 +360,11 @@ class ChannelEnd {
     const auto passed = Ask([&] { return core.broker().Send(channel_, views, std::move(options), true); });
     return passed == Broker::Passed::kInPlace;
   }
-  void Check(bool waits) {
-    Ask([&] { return channel_.Check(OnDeath(waits)); });
+  uint64_t Check(bool waits, uint64_t seen) {
+    Ask([&] { return channel_.Check(OnDeath(waits), &seen); });
+    return seen;
   }
+  uint64_t seen_notice() const { return channel_.seen_notice(); }
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
                                           OnDeath(waits)};
@@ -486,10 +488,11 @@ void AddCore(py::module_& module) {
   g_channel_end_type = reinterpret_cast<PyTypeObject*>(end.ptr());
   end.def_property_readonly("capacity", &ChannelEnd::capacity)
       .def("send", &ChannelEnd::Send, arg("placement"), arg("structure") = py::bytes(), arg("metadata") = py::bytes(),
-           arg("timeout_s") = py::none(), arg("waits") = false)
+           arg("timeout_s") = py::none(), arg("waits") = false, arg("seen") = py::none())
       .def("put", &ChannelEnd::Put, arg("core"), arg("views"), arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("timeout_s") = py::none(), arg("waits") = false)
-      .def("check", &ChannelEnd::Check, arg("waits") = false)
+      .def("check", &ChannelEnd::Check, arg("waits"), arg("seen"))
+      .def_property_readonly("seen_notice", &ChannelEnd::seen_notice)
       .def("receive", &ChannelEnd::Receive, arg("private") = false, arg("timeout_s") = py::none(), arg("waits") = false)
       .def("close", &ChannelEnd::Close, arg("complete") = true);
   py::class_<WatchEnd, std::unique_ptr<WatchEnd, DeleteWithoutGil>>(module, "WatchEnd", py::is_final())

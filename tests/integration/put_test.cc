@@ -108,6 +108,24 @@ TEST_F(WaitedPutTest, ASendCopiesMemoryThatItsOwnerMayStillWrite) {
   EXPECT_TRUE(broker.Publish(*born, {.name = "born"}).ok());
 }
 
+TEST_F(WaitedPutTest, ACheckOfTheWrongEndTakesNothing) {
+  Broker broker(options());
+  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
+  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
+  const std::vector<uint8_t> content(kBytes, 7);
+  const View view = ViewOf(content);
+  ASSERT_TRUE(broker.Send(sends, {&view, 1}, {}).ok());
+  uint64_t seen = sends.seen_notice();
+  EXPECT_TRUE(sends.Check(PeerDeath::kTell, &seen).ok());
+  EXPECT_EQ(receives.Check(PeerDeath::kTell, &seen).reason(), "WRONG_END");
+  EXPECT_TRUE(receives.Receive({}).ok());
+}
+
+TEST_F(WaitedPutTest, ATimeThatHasPassedLongAgoHasPassed) {
+  Broker broker({.address = directory_});
+  EXPECT_FALSE(broker.Acquire({.name = "none"}, {.wait = std::chrono::milliseconds::min()}).ok());
+}
+
 TEST_F(WaitedPutTest, TheLongestTimeoutIsLong) {
   Broker broker({.address = directory_, .timeout = std::chrono::milliseconds::max()});
   Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);

@@ -322,11 +322,14 @@ def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
 
 @pytest.fixture
 def small(tmp_path):
-    """Two Brokers of a daemon whose host memory 12 MiB in the queue of a channel fill, and an array that has no room."""
+    """Two Brokers of a daemon whose host memory 12 MiB in the queue of a channel fill, and an array that has no room. A sender
+    that waits for memory looks at its channel every second.
+    """
     daemon = start_daemon(str(tmp_path / "b"), "--host-capacity", str(16 << 20))
     whole = np.ones(8 << 20, "u1")
-    with arraybridge.Broker(tmp_path / "b", start="never") as sends, arraybridge.Broker(tmp_path / "b", start="never") as receives:
-        yield sends, receives, whole
+    with arraybridge.Broker(tmp_path / "b", start="never", timeout_s=1) as sends:
+        with arraybridge.Broker(tmp_path / "b", start="never") as receives:
+            yield sends, receives, whole
     assert stop_daemon(daemon) == 0
 
 
@@ -357,7 +360,7 @@ def test_who_waits_for_memory_may_wait_for_the_next_receiver(small, form):
 
     def come_back():
         receiver.abandon()
-        time.sleep(1.5)  # longer than the sender goes without a look at the channel
+        time.sleep(1.5)  # the sender looks at the channel meanwhile
         for _ in range(2):
             receives.channel("frames").receive(timeout=60)
 
@@ -365,6 +368,49 @@ def test_who_waits_for_memory_may_wait_for_the_next_receiver(small, form):
     returns.start()
     sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
     returns.join()
+
+
+@pytest.mark.parametrize("form", ["array", "tree"])
+def test_all_threads_that_wait_for_memory_are_told(small, form):
+    sends, receives, whole = small
+    message = whole if form == "array" else {"a": whole, "b": np.ones(3)}
+    receiver = receives.channel("frames").open("receiver")
+    sender = sends.channel("frames").open("sender")
+    sender.send(np.ones(12 << 20, "u1"))
+    told = []
+
+    def send():
+        with pytest.raises(PeerGone) as gone:
+            sender.send(message)
+        told.append(gone.value.reason)
+
+    waits = [threading.Thread(target=send) for _ in range(2)]
+    for wait in waits:
+        wait.start()
+        time.sleep(0.4)
+    receiver.abandon()
+    for wait in waits:
+        wait.join()
+    assert told == ["RECEIVER_ABANDONED"] * 2
+
+
+@pytest.mark.parametrize("form", ["array", "tree"])
+def test_who_waits_for_the_next_receiver_hears_that_the_last_one_closed(small, form):
+    """Both notices come in one look at the channel."""
+    sends, receives, whole = small
+    receiver = receives.channel("frames").open("receiver")
+    sender = sends.channel("frames", on_peer_death="wait").open("sender")
+    sender.send(np.ones(12 << 20, "u1"))
+    receiver.abandon()
+    last = receives.channel("frames").open("receiver")
+    held = last.receive(timeout=60)
+    closes = threading.Timer(0.3, last.close)
+    closes.start()
+    with pytest.raises(ChannelClosed) as closed:
+        sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+    assert closed.value.reason == "NO_RECEIVER"
+    closes.join()
+    del held
 
 
 @pytest.mark.parametrize("form", ["array", "tree"])

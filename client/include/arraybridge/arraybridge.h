@@ -91,7 +91,7 @@ AB_API ab_code ab_empty(ab_broker* broker, const ab_view* wanted, ab_array** arr
 /* REQUIRES: `array` is of ab_empty, and nobody writes to it any more. */
 AB_API ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, int replace);
 
-/* The arrays of a share, read-only and not copied. Waits for the name; 0: AB_NOT_FOUND at once. */
+/* The arrays of a share, read-only and not copied. Waits for the name; 0 or less: AB_NOT_FOUND at once. */
 AB_API ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array);
 
 /* How many arrays there are: a share may hold several. */
@@ -109,7 +109,8 @@ typedef struct ab_content {
   size_t count;          /* of `views` */
   const ab_array* array; /* instead of `views`: one of ab_empty or ab_empty_bundle, which is not copied and not written
                             any more; or one of ab_get, ab_receive or ab_open_bundle, whose views are taken */
-  const void* structure; /* may be NULL; of a bundle, NULL is a bundle's. A relay of a tree says that of ab_info_of */
+  const void* structure; /* may be NULL. A program that passes on a tree sets the one that ab_info_of returned; a bundle
+                            keeps its own if structure_bytes is 0 */
   size_t structure_bytes;
   const void* metadata; /* may be NULL; at most 16,384 bytes, unless the daemon is configured otherwise */
   size_t metadata_bytes;

@@ -189,9 +189,9 @@ class Broker {
   enum class Passed : uint8_t { kCopied, kForwarded, kInPlace };
   // Sends arrays, wherever they lie, with at most one copy: as a forward if they lie in one share, otherwise as copies,
   // by Channel::TrySend where it can. `in_place`: arrays of an unpublished placement go as they are, and must not be
-  // written then. The timeout of `options` is for memory and for room in the queue together; meanwhile the channel is
-  // checked every second. RESOURCE_EXHAUSTED: no memory came in time. Other errors as of Place and Channel::Send.
-  // REQUIRES: the channel is of this Broker.
+  // written then. The timeout of `options` is for memory and for room in the queue together. While the call waits for
+  // memory, it checks the channel whenever Options::timeout has passed. RESOURCE_EXHAUSTED: no memory came in time.
+  // Other errors as of Place and Channel::Send. REQUIRES: the channel is of this Broker.
   Result<Passed> Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options,
                       bool in_place = false);
 

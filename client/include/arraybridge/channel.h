@@ -70,6 +70,8 @@ class Channel {
     // Time to wait for room; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
     PeerDeath on_peer_death = PeerDeath::kTell;
+    // The notices up to this number are not told (Check); nothing: those that a call on this end has returned.
+    std::optional<uint64_t> seen_notice{};
   };
   // Moves the placement's bytes into the channel; they belong to the receiver then. DEADLINE_EXCEEDED, CHANNEL_FULL: no
   // room in time. FAILED_PRECONDITION, ABORTED: the last receiver has ended (above), and nothing was sent. NOT_FOUND,
@@ -77,9 +79,13 @@ class Channel {
   // forked child. After CANCELLED (Options::interrupted) the broker may still send it.
   Status Send(const Placement& placement, const SendOptions& options);
 
-  // Sends nothing, and returns the errors of Send that concern this end and its peers. For senders that wait for
-  // memory. A peer's end is told once, here or by Send. REQUIRES: this end sends.
-  Status Check(PeerDeath on_peer_death = PeerDeath::kTell);
+  // Sends nothing, and returns the errors of Send that concern this end and its peers. A sender calls it that waits for
+  // memory, as Broker::Send does. `seen`: the notices up to this number are not told; at first seen_notice() of when
+  // the wait began. So two threads that wait in one end are both told. FAILED_PRECONDITION, WRONG_END: this end
+  // receives.
+  Status Check(PeerDeath on_peer_death, uint64_t* seen);
+  // The number of the last notice that a call on this end has returned.
+  uint64_t seen_notice() const;
 
   // Place and Send of host arrays in one step, without a call and without waiting: copies `sources` into the channel.
   // The fastest way for arrays that lie elsewhere. False: it takes a call or a wait, or an array lies in broker memory:

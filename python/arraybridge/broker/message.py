@@ -22,8 +22,6 @@ from arraybridge.errors import InvalidRequest, OutOfMemory
 
 T = TypeVar("T")
 On = Callable[[Callable[[_core.ChannelEnd], T]], T]  # calls a function with the sending end, and maps its errors
-# A sender that waits for memory checks its channel so often, in seconds.
-_LOOK: Final = 1.0
 # Errors that may pass when another process frees memory.
 _ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
@@ -56,8 +54,8 @@ class Message(NamedTuple):
         device_of(sources)
         try:
             if any(source.description.fill for source in sources):
-                placement = self._placed(connection, on, due, waits)
-                on(lambda end: end.send(placement, structure, metadata, due.left(), waits))
+                placement, seen = self._placed(connection, on, due, waits)
+                on(lambda end: end.send(placement, structure, metadata, due.left(), waits, seen))
                 return
             views, core = [source.view() for source in sources], connection.core()
             if on(lambda end: end.put(core, views, structure, metadata, due.left(), waits)):
@@ -67,25 +65,30 @@ class Message(NamedTuple):
                 raise tree.with_way_out(refused, structure) from None
         else:
             return
-        bundle = self._placed(connection, on, due, waits, as_bundle=True)
-        on(lambda end: end.send(bundle, _core.BUNDLE_STRUCTURE, metadata, due.left(), waits))
+        bundle, seen = self._placed(connection, on, due, waits, as_bundle=True)
+        on(lambda end: end.send(bundle, _core.BUNDLE_STRUCTURE, metadata, due.left(), waits, seen))
 
     def _placed(
         self, connection: Connection, on: On[Any], due: Due, waits: bool, as_bundle: bool = False
-    ) -> _core.Placement:
+    ) -> tuple[_core.Placement, int]:
+        """Also the number of the last notice of the channel that was told before, or is not to be told."""
+        seen: int = on(lambda end: end.seen_notice)
         structure = _core.BUNDLE_STRUCTURE if as_bundle else self.structure
         while True:
-            left = due.left()
-            look = _LOOK if left is None else min(left, _LOOK)
-            options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=look)
+            options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:
                 if as_bundle:
-                    return connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
-                return connection.ask(lambda core: placed(core, self.sources, options=options))
+                    there = connection.ask(
+                        lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None)
+                    )
+                else:
+                    there = connection.ask(lambda core: placed(core, self.sources, options=options))
+                return there, seen
             except OutOfMemory as full:
                 if full.reason not in _ROOM_MAY_COME or due.over():
                     raise
-            on(lambda end: end.check(waits))
+            before = seen
+            seen = on(lambda end: end.check(waits, before))
 
 
 def freeze_alike(array: Any) -> None:

@@ -385,9 +385,9 @@ def test_all_threads_that_wait_for_memory_are_told(small, form):
         told.append(gone.value.reason)
 
     waits = [threading.Thread(target=send) for _ in range(2)]
-    for wait in waits:
+    for number, wait in enumerate(waits, 1):
         wait.start()
-        time.sleep(0.4)
+        until(lambda now, number=number: now["waiting"] >= number, receives)
     receiver.abandon()
     for wait in waits:
         wait.join()

@@ -250,8 +250,7 @@ std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::s
 
 Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sources, Channel::SendOptions options,
                                     bool in_place) {
-  std::optional<Deadline> until;
-  if (options.timeout) until = DeadlineAfter(*options.timeout);
+  const std::optional<Deadline> until = DeadlineAfter(options.timeout);
   const auto note_time_left = [&] {
     if (!until) return;
     options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));

@@ -22,11 +22,6 @@ constexpr milliseconds kSliceMost{60000};  // of a broker that does not say
 // While an earlier request has no answer, what comes may come for that one: it is looked for so often.
 constexpr milliseconds kSliceBehind{20};
 
-std::optional<Deadline> UntilOf(std::optional<milliseconds> timeout) {
-  if (!timeout) return std::nullopt;
-  return DeadlineAfter(*timeout);
-}
-
 // The number of the notice that this refusal is; nothing: it is none.
 std::optional<uint64_t> NoticeOf(const Status& refusal) {
   for (const auto& [key, value] : refusal.metadata()) {
@@ -108,7 +103,7 @@ bool Channel::End::GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64
 
 Status Channel::End::Send(const Placement& placement, const SendOptions& options) {
   const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
-  const Until until = UntilOf(options.timeout);
+  const Until until = DeadlineAfter(options.timeout);
   uint64_t seen = options.seen_notice.value_or(seen_notice_.load());
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());
@@ -187,7 +182,7 @@ Channel::End::Waiting Channel::End::TakeWaiting() {
 }
 
 Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
-  const Until until = UntilOf(options.timeout);
+  const Until until = DeadlineAfter(options.timeout);
   uint64_t seen = seen_notice_.load();
   while (true) {
     AB_RETURN_IF_ERROR(CheckHere());

@@ -32,6 +32,10 @@ inline constexpr std::chrono::hours kLongestTime{24 * 36525};
 inline Deadline DeadlineAfter(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + std::clamp<std::chrono::milliseconds>(time, -kLongestTime, kLongestTime);
 }
+// Nothing: no limit.
+inline std::optional<Deadline> DeadlineAfter(std::optional<std::chrono::milliseconds> time) {
+  return time ? std::optional(DeadlineAfter(*time)) : std::nullopt;
+}
 
 struct Answer {
   std::string payload;

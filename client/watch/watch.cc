@@ -131,8 +131,7 @@ std::optional<Result<Event>> Watch::Feed::TakeKept() {
 }
 
 Result<Event> Watch::Feed::Next(std::optional<milliseconds> timeout) {
-  std::optional<Deadline> until;
-  if (timeout) until = DeadlineAfter(*timeout);
+  const std::optional<Deadline> until = DeadlineAfter(timeout);
   for (bool first = true;; first = false) {
     AB_RETURN_IF_ERROR(CheckHere());
     const bool behind = is_behind();

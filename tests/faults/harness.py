@@ -20,6 +20,7 @@ from hardened import prefix as restrictions
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+SANITIZED = BUILD.name != "dev"
 DAEMON = Path(os.environ.get("ARRAYBRIDGE_DAEMON", BUILD / "daemon/arraybridged"))
 CLIENT = BUILD / "tests/faults/fault_client"
 SIMULATED_CUDA = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BUILD, Client, Daemon, Ledger, Refused, daemon_in
+from harness import BUILD, SANITIZED, Client, Daemon, Ledger, Refused, daemon_in
 
 LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
 SEED = int(os.environ.get("ARRAYBRIDGE_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -57,7 +57,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def allocations(tmp_path: Path) -> Allocations:
-    if BUILD.name != "dev":
+    if SANITIZED:
         pytest.skip("a sanitizer has an allocator of its own")
     return Allocations(tmp_path / "allocations")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import hardened
 import pytest
-from harness import BUILD, PATIENCE_S, Daemon, Ledger, daemon_in, eventually
+from harness import PATIENCE_S, SANITIZED, Daemon, Ledger, daemon_in, eventually
 
 MIB = 1 << 20
 # Settings of the unit that are no restrictions, and those that hardened.py says it does not carry out.
@@ -31,7 +31,7 @@ OTHERS = {
 def possible() -> None:
     if (reason := hardened.why_not()) is not None:
         pytest.skip(reason)
-    if BUILD.name != "dev":
+    if SANITIZED:
         pytest.skip("a sanitizer makes system calls that the unit forbids")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BUILD, Client, Ledger, Refused, daemon_in, eventually
+from harness import SANITIZED, Client, Ledger, Refused, daemon_in, eventually
 
 MIB = 1 << 20
 LONG = bool(os.environ.get("ARRAYBRIDGE_LONG"))
@@ -114,7 +114,7 @@ def control_groups(*names: str) -> Iterator[list[ControlGroup]]:
             group.path.rmdir()
 
 
-@pytest.mark.skipif(BUILD.name != "dev", reason="a sanitizer needs more memory of its own than the control group has")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer needs more memory of its own than the control group has")
 def test_the_daemon_refuses_before_its_control_group_is_full(tmp_path: Path) -> None:
     """Fault 24: the kernel would kill a process that allocates beyond the limit of 64 MiB, and tells it nothing before."""
     with control_groups("limited") as (group,):

@@ -36,7 +36,7 @@ def reported(reports: Path) -> str:
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
-@pytest.mark.skipif(harness.BUILD.name != "dev", reason="a sanitizer and valgrind exclude each other")
+@pytest.mark.skipif(harness.SANITIZED, reason="a sanitizer and valgrind exclude each other")
 def test_valgrind_has_nothing_to_report(tmp_path: Path) -> None:
     """Fault 38: no invalid access, no use of undefined bytes, no leak, in the daemon and in clients that leave or are killed."""
     reports = tmp_path / "reports"

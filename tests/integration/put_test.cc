@@ -1,4 +1,4 @@
-// Waited Broker::Put: in one step, without a Placement, and without losing memory if it is refused.
+// Waited Broker::Put: in one step, without a Placement, and without losing memory if it is refused. And Broker::Send.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -66,59 +66,6 @@ TEST_F(WaitedPutTest, ALargerOneGetsAnArenaAndKeepsIt) {
     ASSERT_TRUE(Holds(writer, "large", i));
   }
   EXPECT_LE(writer.client_stats().arena_bytes, 5 * kLarge);
-}
-
-TEST_F(WaitedPutTest, ASendSaysHowTheArraysCameIn) {
-  Broker broker(options());
-  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
-  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
-  const std::vector<uint8_t> content(kBytes, 7);
-  const View elsewhere = ViewOf(content);
-  EXPECT_EQ(*broker.Send(sends, {&elsewhere, 1}, {}), Broker::Passed::kCopied);
-  const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
-  const auto born = broker.Empty({&spec, 1});
-  ASSERT_TRUE(born.ok());
-  std::memset(born->views()[0].data, 8, kBytes);
-  EXPECT_EQ(*broker.Send(sends, born->views(), {}, true), Broker::Passed::kInPlace);
-  const auto copied = receives.Receive({});
-  const auto in_place = receives.Receive({});
-  ASSERT_TRUE(copied.ok() && in_place.ok());
-  EXPECT_EQ(static_cast<const uint8_t*>(copied->views[0].data)[0], 7);
-  EXPECT_EQ(static_cast<const uint8_t*>(in_place->views[0].data)[0], 8);
-  for (const auto& received : {*copied, *in_place}) {
-    EXPECT_EQ(*broker.Send(sends, received.views, {}), Broker::Passed::kForwarded);
-    const auto again = receives.Receive({});
-    ASSERT_TRUE(again.ok()) << again.status().ToString();
-    EXPECT_EQ(again->views[0].data, received.views[0].data) << "the same bytes";
-  }
-  EXPECT_EQ(broker.Send(sends, {}, {}).status().code(), Code::kInvalidArgument) << "no array";
-}
-
-TEST_F(WaitedPutTest, ASendCopiesMemoryThatItsOwnerMayStillWrite) {
-  Broker broker(options());
-  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
-  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
-  const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
-  const auto born = broker.Empty({&spec, 1});
-  ASSERT_TRUE(born.ok());
-  std::memset(born->views()[0].data, 1, kBytes);
-  EXPECT_EQ(*broker.Send(sends, born->views(), {}), Broker::Passed::kCopied);
-  std::memset(born->views()[0].data, 2, kBytes);
-  EXPECT_EQ(static_cast<const uint8_t*>(receives.Receive({})->views[0].data)[0], 1);
-  EXPECT_TRUE(broker.Publish(*born, {.name = "born"}).ok());
-}
-
-TEST_F(WaitedPutTest, ACheckOfTheWrongEndTakesNothing) {
-  Broker broker(options());
-  Channel sends = *broker.OpenChannel("frames", Channel::Role::kSender);
-  Channel receives = *broker.OpenChannel("frames", Channel::Role::kReceiver);
-  const std::vector<uint8_t> content(kBytes, 7);
-  const View view = ViewOf(content);
-  ASSERT_TRUE(broker.Send(sends, {&view, 1}, {}).ok());
-  uint64_t seen = sends.seen_notice();
-  EXPECT_TRUE(sends.Check(PeerDeath::kTell, &seen).ok());
-  EXPECT_EQ(receives.Check(PeerDeath::kTell, &seen).reason(), "WRONG_END");
-  EXPECT_TRUE(receives.Receive({}).ok());
 }
 
 TEST_F(WaitedPutTest, ATimeThatHasPassedLongAgoHasPassed) {
@@ -250,6 +197,61 @@ TEST_F(WaitedPutTest, AForwardIsSentAsAnyPlacement) {
     EXPECT_EQ(*static_cast<const uint8_t*>(received->views[0].data), 7);
   }
   EXPECT_EQ(writer.GetStats()->forwards_total, 3u);
+}
+
+// Broker::Send into a channel whose ends are both here.
+class BrokerSendTest : public WaitedPutTest {
+ protected:
+  Result<Placement> Born() {
+    const ArraySpec spec{.type = {1, 8, 1}, .dtype = "uint8", .shape = {kBytes}, .strides = {}};
+    return broker_.Empty({&spec, 1});
+  }
+
+  Broker broker_{options()};
+  Channel sends_ = *broker_.OpenChannel("frames", Channel::Role::kSender);
+  Channel receives_ = *broker_.OpenChannel("frames", Channel::Role::kReceiver);
+};
+
+TEST_F(BrokerSendTest, ASendSaysHowTheArraysCameIn) {
+  const std::vector<uint8_t> content(kBytes, 7);
+  const View elsewhere = ViewOf(content);
+  EXPECT_EQ(*broker_.Send(sends_, {&elsewhere, 1}, {}), Broker::Passed::kCopied);
+  const auto born = Born();
+  ASSERT_TRUE(born.ok());
+  std::memset(born->views()[0].data, 8, kBytes);
+  EXPECT_EQ(*broker_.Send(sends_, born->views(), {}, true), Broker::Passed::kInPlace);
+  const auto copied = receives_.Receive({});
+  const auto in_place = receives_.Receive({});
+  ASSERT_TRUE(copied.ok() && in_place.ok());
+  EXPECT_EQ(static_cast<const uint8_t*>(copied->views[0].data)[0], 7);
+  EXPECT_EQ(static_cast<const uint8_t*>(in_place->views[0].data)[0], 8);
+  for (const auto& received : {*copied, *in_place}) {
+    EXPECT_EQ(*broker_.Send(sends_, received.views, {}), Broker::Passed::kForwarded);
+    const auto again = receives_.Receive({});
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ(again->views[0].data, received.views[0].data) << "the same bytes";
+  }
+  EXPECT_EQ(broker_.Send(sends_, {}, {}).status().code(), Code::kInvalidArgument) << "no array";
+}
+
+TEST_F(BrokerSendTest, ASendCopiesMemoryThatItsOwnerMayStillWrite) {
+  const auto born = Born();
+  ASSERT_TRUE(born.ok());
+  std::memset(born->views()[0].data, 1, kBytes);
+  EXPECT_EQ(*broker_.Send(sends_, born->views(), {}), Broker::Passed::kCopied);
+  std::memset(born->views()[0].data, 2, kBytes);
+  EXPECT_EQ(static_cast<const uint8_t*>(receives_.Receive({})->views[0].data)[0], 1);
+  EXPECT_TRUE(broker_.Publish(*born, {.name = "born"}).ok());
+}
+
+TEST_F(BrokerSendTest, ACheckOfTheWrongEndTakesNothing) {
+  const std::vector<uint8_t> content(kBytes, 7);
+  const View view = ViewOf(content);
+  ASSERT_TRUE(broker_.Send(sends_, {&view, 1}, {}).ok());
+  uint64_t seen = sends_.seen_notice();
+  EXPECT_TRUE(sends_.Check(PeerDeath::kTell, &seen).ok());
+  EXPECT_EQ(receives_.Check(PeerDeath::kTell, &seen).reason(), "WRONG_END");
+  EXPECT_TRUE(receives_.Receive({}).ok());
 }
 
 }  // namespace

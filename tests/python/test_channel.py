@@ -322,25 +322,35 @@ def test_a_send_waits_for_memory_until_its_timeout(tmp_path, filled):
 
 @pytest.fixture
 def small(tmp_path):
-    """Two Brokers of a daemon whose host memory 12 MiB in the queue of a channel fill, and an array that has no room. A sender
-    that waits for memory looks at its channel every second.
+    """Two Brokers of a daemon with 16 MiB of host memory. A sender of the first that waits for memory looks at its channel every
+    second.
     """
     daemon = start_daemon(str(tmp_path / "b"), "--host-capacity", str(16 << 20))
-    whole = np.ones(8 << 20, "u1")
     with arraybridge.Broker(tmp_path / "b", start="never", timeout_s=1) as sends:
         with arraybridge.Broker(tmp_path / "b", start="never") as receives:
-            yield sends, receives, whole
+            yield sends, receives
     assert stop_daemon(daemon) == 0
+
+
+def full_ends(sends, receives, **options):
+    """A sender and a receiver of a channel with 12 MiB in its queue."""
+    receiver = receives.channel("frames").open("receiver")
+    sender = sends.channel("frames", **options).open("sender")
+    sender.send(np.ones(12 << 20, "u1"))
+    return sender, receiver
+
+
+def large(form):
+    """A message that has no room beside them."""
+    whole = np.ones(8 << 20, "u1")
+    return {"array": whole, "copied by the framework": whole.view(">u4"), "tree": {"a": whole, "b": np.ones(3)}}[form]
 
 
 @pytest.mark.parametrize("form", ["array", "copied by the framework", "tree"])
 def test_who_waits_for_memory_to_send_hears_of_its_receiver(small, form):
     """The receiver takes nothing, and holds the memory by what is queued."""
-    sends, receives, whole = small
-    message = {"array": whole, "copied by the framework": whole.view(">u4"), "tree": {"a": whole, "b": np.ones(3)}}[form]
-    receiver = receives.channel("frames").open("receiver")
-    sender = sends.channel("frames").open("sender")
-    sender.send(np.ones(12 << 20, "u1"))
+    sender, receiver = full_ends(*small)
+    message = large(form)
     gives_up = threading.Timer(0.5, receiver.abandon)
     gives_up.start()
     with pytest.raises(PeerGone, match="frames") as gone:
@@ -353,10 +363,8 @@ def test_who_waits_for_memory_to_send_hears_of_its_receiver(small, form):
 
 @pytest.mark.parametrize("form", ["array", "tree"])
 def test_who_waits_for_memory_may_wait_for_the_next_receiver(small, form):
-    sends, receives, whole = small
-    receiver = receives.channel("frames").open("receiver")
-    sender = sends.channel("frames", on_peer_death="wait").open("sender")
-    sender.send(np.ones(12 << 20, "u1"))
+    _, receives = small
+    sender, receiver = full_ends(*small, on_peer_death="wait")
 
     def come_back():
         receiver.abandon()
@@ -366,22 +374,19 @@ def test_who_waits_for_memory_may_wait_for_the_next_receiver(small, form):
 
     returns = threading.Thread(target=come_back)
     returns.start()
-    sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+    sender.send(large(form))
     returns.join()
 
 
 @pytest.mark.parametrize("form", ["array", "tree"])
 def test_all_threads_that_wait_for_memory_are_told(small, form):
-    sends, receives, whole = small
-    message = whole if form == "array" else {"a": whole, "b": np.ones(3)}
-    receiver = receives.channel("frames").open("receiver")
-    sender = sends.channel("frames").open("sender")
-    sender.send(np.ones(12 << 20, "u1"))
+    _, receives = small
+    sender, receiver = full_ends(*small)
     told = []
 
     def send():
         with pytest.raises(PeerGone) as gone:
-            sender.send(message)
+            sender.send(large(form))
         told.append(gone.value.reason)
 
     waits = [threading.Thread(target=send) for _ in range(2)]
@@ -397,17 +402,15 @@ def test_all_threads_that_wait_for_memory_are_told(small, form):
 @pytest.mark.parametrize("form", ["array", "tree"])
 def test_who_waits_for_the_next_receiver_hears_that_the_last_one_closed(small, form):
     """Both notices come in one look at the channel."""
-    sends, receives, whole = small
-    receiver = receives.channel("frames").open("receiver")
-    sender = sends.channel("frames", on_peer_death="wait").open("sender")
-    sender.send(np.ones(12 << 20, "u1"))
+    _, receives = small
+    sender, receiver = full_ends(*small, on_peer_death="wait")
     receiver.abandon()
     last = receives.channel("frames").open("receiver")
     held = last.receive(timeout=60)
     closes = threading.Timer(0.3, last.close)
     closes.start()
     with pytest.raises(ChannelClosed) as closed:
-        sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+        sender.send(large(form))
     assert closed.value.reason == "NO_RECEIVER"
     closes.join()
     del held
@@ -415,13 +418,13 @@ def test_who_waits_for_the_next_receiver_hears_that_the_last_one_closed(small, f
 
 @pytest.mark.parametrize("form", ["array", "tree"])
 def test_closing_ends_the_wait_for_memory(small, form):
-    sends, _, whole = small
+    sends, _ = small
     kept = sends.put(np.ones(12 << 20, "u1"), "kept")
     sender = sends.channel("frames").open("sender")
     closes = threading.Timer(0.5, sender.close)
     closes.start()
     with pytest.raises(ChannelClosed):
-        sender.send(whole if form == "array" else {"a": whole, "b": np.ones(3)})
+        sender.send(large(form))
     closes.join()
     kept.withdraw()
 

@@ -59,7 +59,8 @@ std::vector<OpenQueue> Broker::PendingQueues(SessionId session, std::optional<st
   if (found == nullptr) return pending;
   for (const OpenQueue& each : state.sessions.queues()) {
     if (!each.owner || (ns && each.ns != NamespaceNameOf(*ns))) continue;
-    if (each.queue->HasRequest() && state.rights.MayList(found->peer, {*each.owner, each.ns})) pending.push_back(each);
+    if (each.queue->MayHavePublish() && state.rights.MayList(found->peer, {*each.owner, each.ns}))
+      pending.push_back(each);
   }
   return pending;
 }

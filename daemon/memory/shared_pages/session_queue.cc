@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "proto/boundary/failpoint.h"
@@ -113,6 +114,18 @@ Status SessionQueue::Seal(std::function<void()> send_doorbell) {
   send_doorbell_ = std::move(send_doorbell);
   open_.store(true, std::memory_order_release);
   return Ok();
+}
+
+// A session that waits for each request has one entry. A publish is taken after it was served, so none is missed here.
+bool SessionQueue::MayHavePublish() const {
+  constexpr int kEntries = 4;
+  if (!open_.load(std::memory_order_acquire)) return false;
+  const auto is_publish = [](uint64_t first) {
+    Header header{};
+    std::memcpy(&header, &first, sizeof first);
+    return IsUnwaitedPublish(header);
+  };
+  return reader_.MayHave(is_publish, kEntries);
 }
 
 // The lock is held while a publish is served, so that a thread that looks for a name waits until another thread has

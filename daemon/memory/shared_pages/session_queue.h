@@ -55,6 +55,9 @@ class SessionQueue {
     return (stands && writer_.MayHaveRoom(kRoomToTake)) || publishing_.load();
   }
 
+  // False if no unwaited publish is in the queue or being served. On any thread; takes no lock.
+  bool MayHavePublish() const;
+
   static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
   // Serves an unwaited publish and returns its result. `request`: its id; `message`: a copy of the PublishRequest.
   using Publish = std::function<Status(uint64_t request, std::string_view message)>;

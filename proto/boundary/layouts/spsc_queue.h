@@ -139,7 +139,7 @@ class Writer {
   bool broken_ = false;
 };
 
-// Not thread-safe, except HasEntry.
+// Not thread-safe, except HasEntry and MayHave.
 template <class Format>
 class Reader {
  public:
@@ -148,6 +148,20 @@ class Reader {
   // On any thread; loads one shared word.
   bool HasEntry() const {
     return Load(other_.head, std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
+  }
+  // On any thread: whether `is` returns true for the first word of an entry that has not been taken. Looks at `most`
+  // entries; true as well if there are more, or if entries are taken meanwhile.
+  template <class Is>
+  bool MayHave(const Is& is, int most) const {
+    const uint64_t taken = taken_.load(std::memory_order_acquire);
+    const uint64_t head = Load(other_.head, std::memory_order_acquire);
+    for (uint64_t at = taken; at != head;) {
+      const uint64_t first = Load(slots_[BeginOf<Format>(at, slots_.size())], std::memory_order_relaxed);
+      if (most-- == 0 || is(first)) return true;
+      at += SlotsOf<Format>(Format::WordsOf(first));
+    }
+    ThreadFence(std::memory_order_acquire);
+    return taken_.load(std::memory_order_relaxed) != taken;
   }
   // Copies the next entry and returns its length in words; 0 if there is no entry or the queue is broken().
   uint64_t Copy(Entry<Format>& entry) {

@@ -133,6 +133,23 @@ TEST_F(DaemonQueueTest, ThePublishesOfOneThreadPassTheWaitedRequestsOfOthers) {
   EXPECT_EQ(client_.served(), client_.submitted());
 }
 
+TEST_F(DaemonQueueTest, APublishIsSeenWithoutTakingARequest) {
+  EXPECT_FALSE(queue_->MayHavePublish());
+  client_.Submit(Verb::kAcquire, "waited", 1);
+  EXPECT_FALSE(queue_->MayHavePublish());
+  client_.Submit(Verb::kPublish, std::string(1000, 'm'), 2);
+  EXPECT_FALSE(queue_->MayHavePublish()) << "its session waits for it";
+  client_.Publish("a", 3);
+  EXPECT_TRUE(queue_->MayHavePublish());
+  EXPECT_EQ(client_.taken(), 0u);
+  EXPECT_EQ(*Serve(kAll, Others::kDefer), 1u);
+  EXPECT_FALSE(queue_->MayHavePublish());
+  for (uint64_t id = 4; id < 12; ++id) client_.Submit(Verb::kList, "", id);
+  EXPECT_TRUE(queue_->MayHavePublish()) << "it looks at a few only";
+  Store(client_.own().progress.head, UINT64_MAX, std::memory_order_release);
+  EXPECT_TRUE(queue_->MayHavePublish()) << "so it ends for an impossible head, too";
+}
+
 TEST_F(DaemonQueueTest, WaitedRequestsAreDeferredUpToALimit) {
   for (uint64_t id = 1; id <= kAll; ++id) ASSERT_TRUE(client_.Submit(Verb::kList, "", id));
   EXPECT_EQ(*Serve(kAll, Others::kDefer), 0u);
@@ -318,6 +335,34 @@ TEST_F(DaemonQueueTest, TwoThreadsServeEachPublishOnceAndInOrder) {
   other.join();
   EXPECT_EQ(wrong.load(), 0u);
   EXPECT_EQ(client_.served(), kRounds);
+}
+
+TEST_F(DaemonQueueTest, WhileAnotherThreadServesNoPublishIsMissed) {
+  constexpr uint64_t kRounds = 20'000;
+  std::atomic<uint64_t> submitted{0}, published{0}, missed{0};
+  std::atomic<bool> over{false};
+  std::thread door([&] {
+    while (published.load() < kRounds) {
+      static_cast<void>(queue_->Take(entry_));
+      const auto publish = [&](uint64_t id, std::string_view) { return published.store(id), Ok(); };
+      ASSERT_TRUE(queue_->ServePublishes(16, Others::kStop, publish).ok());
+    }
+  });
+  std::thread other([&] {
+    while (!over.load()) {
+      const uint64_t before = submitted.load();
+      if (!queue_->MayHavePublish() && published.load() < before) missed.fetch_add(1);
+    }
+  });
+  for (uint64_t id = 1; id <= kRounds; ++id) {
+    while (id % 3 == 0 && !client_.Submit(Verb::kList, "", 0)) std::this_thread::yield();
+    while (!client_.Publish(std::string(id % 300, 'm'), id)) std::this_thread::yield();
+    submitted.store(id);
+  }
+  door.join();
+  over.store(true);
+  other.join();
+  EXPECT_EQ(missed.load(), 0u);
 }
 
 }  // namespace

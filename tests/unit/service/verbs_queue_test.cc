@@ -256,6 +256,15 @@ TEST_F(VerbsQueueTest, APublishIsFoundBehindWaitedRequests) {
   EXPECT_FALSE(*queue->Take(entry));
 }
 
+// Else each request of one session costs as much as the others have sessions.
+TEST_F(VerbsQueueTest, APutLeavesTheWaitedRequestsOfOthersInTheirQueues) {
+  QueueWriter other(verbs(), Open());
+  other.client().Submit(Verb::kList, "waited", 1);
+  const Caller maker = Open();
+  ASSERT_TRUE(Publish(maker, Arena(maker, kMiB), "a").ok());
+  EXPECT_EQ(other.taken(), 0u);
+}
+
 TEST_F(VerbsQueueTest, ABrokerThatDrainsRefusesThem) {
   const Caller maker = Open();
   const v1::Handle arena = Arena(maker, kMiB);

@@ -88,7 +88,7 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     ::poll(nullptr, 0, kConnectPauseMs);
   }
   // The socket becomes blocking; from here on each call states whether it waits.
-  if (lifeline->alone_) ::fcntl(lifeline->socket_.get(), F_SETFL, 0);
+  ::fcntl(lifeline->socket_.get(), F_SETFL, 0);
   return lifeline;
 }
 
@@ -99,7 +99,6 @@ Lifeline::Lifeline(UniqueFd socket, Interrupted interrupted, std::chrono::micros
       spin_(spin),
       alone_(OneProcessor()),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kFrameBytesMax)) {
-  if (!alone_) return;
   const timeval step{0, std::chrono::microseconds(kBlock).count()};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &step, sizeof step);
 }

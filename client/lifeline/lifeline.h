@@ -239,7 +239,7 @@ class Lifeline : public ForkParticipant {
   Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
   void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
   Confirmed TakeConfirmed(QueuePages& queue) AB_REQUIRES(mutex_);
-  bool Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) AB_EXCLUDES(mutex_);
+  bool Spin(QueuePages& queue, const Waiter& waiter, uint64_t submitted, const Turn& turn) AB_EXCLUDES(mutex_);
   void NoteTurn(const Turn& turn, Deadline now);
   // Announces that this process is about to sleep. False: something has arrived.
   bool MaySleep(QueuePages& queue) AB_REQUIRES(mutex_);
@@ -261,7 +261,6 @@ class Lifeline : public ForkParticipant {
   // Reads at most one frame. Releases the lock while it waits. `spin`: spin before sleeping. REQUIRES: !reading_.
   void Read(Deadline deadline, bool spin) AB_REQUIRES(mutex_);
   ReceiveOutcome Receive(Deadline deadline, bool spin, Frame& frame);
-  ReceiveOutcome ReceiveAlone(Deadline deadline, Frame& frame);
   void Dispatch(ReceiveOutcome outcome, Frame& frame) AB_REQUIRES(mutex_);
   // Another daemon has taken the session over: sends the requests without an answer again.
   void Resume(uint64_t number) AB_REQUIRES(mutex_);

@@ -18,6 +18,9 @@ using std::chrono::steady_clock;
 constexpr FrameHeader kDoorbell{static_cast<uint16_t>(Verb::kDoorbell), kFrameNoReply, 0, 0};
 constexpr uint32_t kCallsBefore = 16;     // a process with few calls needs no queue
 constexpr unsigned kPausesPerYield = 64;  // about two microseconds, longer than most answers take
+// How much longer a client polls whose request waits while the broker serves others: to wake a client costs the broker
+// more than to serve it.
+constexpr int kTurnsOfOthers = 20;
 
 uint8_t FlagsOf(const FrameHeader& header) {
   uint8_t flags = 0;
@@ -56,12 +59,12 @@ void Lifeline::MapQueue(const Result<Answer>& answer) {
 Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,
                                      const CompletionHandler& handler) {
   // On several processors only the daemon decides whether to yield, because there its yields are the cost.
-  const bool skip = alone_ && backoff_.SkipTurn();
-  const uint8_t backed_off = skip || spin_.count() == 0 ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
+  const bool skip = spin_.count() == 0 || (alone_ && backoff_.SkipTurn());
+  const uint8_t backed_off = skip ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
   const auto submitted = Submit(queue, {waiter.header, backed_off, payload, deadline, &waiter});
   if (!submitted.ok()) return submitted.status();
   Turn turn{steady_clock::now(), completed_.load(std::memory_order_relaxed)};
-  const bool kept_away = !skip && !Spin(queue, waiter, turn) && queue.taken() < *submitted;
+  const bool kept_away = !skip && !Spin(queue, waiter, *submitted, turn) && queue.taken() < *submitted;
   if (waiter.done.load(std::memory_order_acquire)) return *std::move(waiter.answer);
   MutexLock lock(mutex_);
   auto answer = Await(waiter, deadline, handler);
@@ -175,7 +178,7 @@ void Lifeline::Reap(QueuePages& queue) {
 
 // Polls for the answer, and yields, as long as that is cheaper than sleeping. Returns true if the answer has arrived or
 // is on the socket.
-bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) {
+bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, uint64_t submitted, const Turn& turn) {
   for (auto now = turn.begun;;) {
     for (unsigned i = 0; i < (alone_ ? 1 : kPausesPerYield); ++i) {
       if (queue.completions.HasEntry() && mutex_.try_lock()) {
@@ -187,7 +190,8 @@ bool Lifeline::Spin(QueuePages& queue, const Waiter& waiter, const Turn& turn) {
       if (!alone_) Pause();
     }
     // Checked after polling, because one yield may have taken milliseconds.
-    if (now - turn.begun >= spin_) return false;
+    const bool taken = queue.taken() >= submitted;
+    if (now - turn.begun >= (taken ? spin_ : kTurnsOfOthers * spin_)) return false;
     ::sched_yield();
     now = steady_clock::now();
   }

@@ -126,7 +126,7 @@ void Lifeline::Read(Deadline deadline, bool spin) {
   Frame frame;
   auto outcome = ReceiveOutcome::kMalformed;  // also if there is no memory for its descriptors
   try {
-    outcome = alone_ ? ReceiveAlone(deadline, frame) : Receive(deadline, spin, frame);
+    outcome = Receive(deadline, spin && !alone_, frame);
   } catch (const std::bad_alloc&) {
   }
   mutex_.lock();
@@ -144,30 +144,21 @@ void Lifeline::Read(Deadline deadline, bool spin) {
   if (followers_ > 0) changed_.NotifyAll();
 }
 
+// recvmsg blocks for kBlock at most (SO_RCVTIMEO); poll waits for a deadline that is nearer.
 ReceiveOutcome Lifeline::Receive(Deadline deadline, bool spin, Frame& frame) {
   const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
   std::optional<Deadline> spin_until;
-  for (unsigned turn = 1;; ++turn) {
+  for (unsigned turn = 1; spin; ++turn) {
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, false, &frame);
     if (outcome != ReceiveOutcome::kAgain) return outcome;
-    if (spin && turn % kSpinsPerClockRead != 1) {
-      ::sched_yield();
-      continue;
+    if (turn % kSpinsPerClockRead == 1) {
+      const auto now = steady_clock::now();
+      if (now >= deadline) return outcome;
+      if (!spin_until) spin_until = now + spin_;
+      if (now >= *spin_until) break;
     }
-    const auto now = steady_clock::now();
-    if (now >= deadline) return outcome;
-    if (!spin_until) spin_until = spin ? now + spin_ : now;
-    if (now < *spin_until) {
-      ::sched_yield();
-      continue;
-    }
-    pollfd wait{socket_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, Milliseconds(Step(deadline))) <= 0 && interrupted_) return outcome;
+    ::sched_yield();
   }
-}
-
-ReceiveOutcome Lifeline::ReceiveAlone(Deadline deadline, Frame& frame) {
-  const std::span<std::byte> buffer(buffer_.get(), kFrameBytesMax);
   for (;;) {
     const bool far = deadline - (kBlock + kCoarseTick) > CoarseNow();
     const ReceiveOutcome outcome = ReceiveFrame(socket_.get(), buffer, far, &frame);

@@ -26,9 +26,14 @@ constexpr size_t kEventsMax = 1024;    // the number of sessions: turns between 
 constexpr int kFramesPerTurnMax = 16;  // then the next lifeline has its turn
 constexpr unsigned kLooksMax = 16;     // looks into session queues before the sockets have their turn
 constexpr std::chrono::microseconds kSocketsWithin{100};  // the same bound as a time
-constexpr std::chrono::microseconds kLongYield{200};      // a longer yield means that other threads need the processor
-constexpr std::chrono::milliseconds kYieldPause{5};       // no yields for this time after a long one
-constexpr int kLastFramesMax = 1024;                      // frames of a dead process that are still served
+// A longer yield, without the turns of the clients, means that other threads need the processor.
+constexpr std::chrono::microseconds kLongYield{200};
+constexpr std::chrono::microseconds kClientTurn{10};
+// A client that the loop has woken on its own processor runs when the loop yields, and clients of other processors may
+// keep the loop busy for ever.
+constexpr std::chrono::microseconds kYieldsWithin{400};
+constexpr std::chrono::milliseconds kYieldPause{5};  // no yields for this time after a long one
+constexpr int kLastFramesMax = 1024;                 // frames of a dead process that are still served
 // Lifelines start at key 1. Tag 2 * key is a lifeline's socket, 2 * key + 1 its process.
 constexpr uint64_t kWakeTag = 0;
 
@@ -132,12 +137,15 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const auto until = now + config_.spin;
   while (busy && now >= yields_from_ && now < until) {
     Clock::duration yielded{};
-    if (!HasPendingSoon()) {
+    // A client that was woken on this processor does not run before the loop yields, and busy clients of other
+    // processors would keep the loop from it.
+    const bool is_due = now - yielded_at_ >= kYieldsWithin;
+    if (is_due || !HasPendingSoon()) {
       ::sched_yield();
       const auto after = Clock::now();
-      yielded = after - now;
+      yielded = after - now - polled_.size() * kClientTurn;
       if (yielded > kLongYield) yields_from_ = after + kYieldPause;
-      now = after;
+      now = yielded_at_ = after;
     }
     const bool stands = HasPending();
     if (stands) backoff_.Waited(yielded);  // the time that a client waited
@@ -146,7 +154,7 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
     if (count != 0 || stands) return count;
     now = looked_at_;
   }
-  if (!FallAsleep()) return look(0);
+  if (HasPending() || !FallAsleep()) return look(0);
   return look(TimeoutMs());
 }
 

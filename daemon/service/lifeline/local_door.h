@@ -149,6 +149,7 @@ class LocalDoor {
   const bool has_several_cpus_;
   unsigned looks_ = 0;             // successful polls since the sockets were last looked at
   Clock::time_point looked_at_;    // when the sockets were last looked at
+  Clock::time_point yielded_at_;   // the end of the last yield
   Clock::time_point yields_from_;  // no yields before this time, because other threads need the processor
   uint64_t turn_ = 0;
   uint32_t first_user_ = 0;  // the user whose turn is first

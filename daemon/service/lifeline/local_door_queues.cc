@@ -11,9 +11,10 @@ namespace arraybridge {
 namespace {
 
 constexpr int kRequestsPerTurnMax = 64;  // per queue
-constexpr size_t kPolledMax = 32;        // queues; sessions of the other queues send a doorbell for each request
+constexpr size_t kPolledMax = 128;       // queues; sessions of the other queues send a doorbell for each request
 constexpr int kQuietTurnsMax = 1024;     // turns of the loop after which an empty queue is no longer polled
-constexpr int kPauses = 32;              // about a microsecond
+constexpr size_t kPauses = 32;           // about a microsecond
+constexpr size_t kQueuesPerPause = 64;   // polled in the time of a pause
 constexpr int kFramesBeforeMax = 64;     // frames before the one that an entry refers to
 
 bool HasRequest(const Lifeline& line) { return line.queue()->queue->HasRequest(); }
@@ -86,7 +87,8 @@ bool LocalDoor::HasPending() const {
 }
 
 bool LocalDoor::HasPendingSoon() const {
-  for (int i = 0; has_several_cpus_ && i < kPauses; ++i) {
+  const size_t step = 1 + polled_.size() / kQueuesPerPause;
+  for (size_t i = 0; has_several_cpus_ && i < kPauses; i += step) {
     if (HasPending()) return true;
     Pause();
   }

@@ -271,11 +271,11 @@ TEST_F(LocalDoorQueueTest, ASessionThatEndsWithRequestsInItLosesNothingButTheAns
 }
 
 TEST_F(LocalDoorQueueTest, TheLoopPollsSoManyAtATimeAndServesAll) {
-  constexpr std::ptrdiff_t kPolledMax = 32;  // as in local_door_queues.cc
-  config_.spin = std::chrono::seconds(20);   // the loop does not sleep before the end of the test
+  constexpr std::ptrdiff_t kPolledMax = 128;  // as in local_door_queues.cc
+  config_.spin = std::chrono::seconds(20);    // the loop does not sleep before the end of the test
   std::vector<std::unique_ptr<Asker>> many;
-  for (int i = 0; i < 50; ++i) many.push_back(Opened());
-  for (uint64_t id = 10; id < 60; ++id) {
+  for (int i = 0; i < 150; ++i) many.push_back(Opened());
+  for (uint64_t id = 10; id < 30; ++id) {
     for (const auto& asker : many) asker->Ask(Verb::kGetStats, "", id);
     for (const auto& asker : many) ASSERT_EQ(asker->Answer().header.id, id);
   }

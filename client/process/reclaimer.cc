@@ -267,12 +267,15 @@ void Reclaimer::Run() {
 }
 
 void Reclaimer::RunOnce(Pace& pace) {
-  Sleep(pace.pause);
+  // Between batches the thread does not say that it sleeps, because each drop would then have to wake it.
+  if (!pace.busy) Sleep(pace.pause);
+  const auto has_drops = [this] { return dropped_.load(std::memory_order_relaxed) != nullptr; };
   // More drops are likely to follow; one message then covers all of them.
-  if (dropped_.load(std::memory_order_relaxed) != nullptr && pending() < kBatchCount) {
+  if ((pace.busy || has_drops()) && pending() < kBatchCount) {
     pollfd wait{wake_.get(), POLLIN, 0};
-    ::poll(&wait, 1, static_cast<int>(kBatchTime.count()));
+    if (::poll(&wait, 1, static_cast<int>(kBatchTime.count())) > 0) ClearWake();
   }
+  pace.busy = has_drops();
   DropEndedHolds();
   const DeviceEvent::State left = CollectPassed();
   const bool idle_wanted = idle_ && !retired_.load(std::memory_order_relaxed);
@@ -296,6 +299,10 @@ void Reclaimer::Sleep(std::chrono::milliseconds timeout) {
                     (retired_.load(std::memory_order_seq_cst) && living() == 0);
   if (!work) ::poll(waits.data(), waits.size(), static_cast<int>(timeout.count()));
   asleep_.store(false, std::memory_order_seq_cst);
+  ClearWake();
+}
+
+void Reclaimer::ClearWake() {
   uint64_t count = 0;
   static_cast<void>(!::read(wake_.get(), &count, sizeof count));
 }

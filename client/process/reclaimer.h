@@ -121,16 +121,18 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
   // One round of the reclaimer's thread; never waits.
   DeviceEvent::State CollectPassed();
   void Run();
-  static constexpr std::chrono::milliseconds kBatchTime{2};
+  static constexpr std::chrono::milliseconds kBatchTime{5};
   static constexpr std::chrono::microseconds kDeviceStepMin{50};
   struct Pace {
     std::chrono::milliseconds pause = kBatchTime;  // until the next round, unless something happens
     std::chrono::microseconds device_step = kDeviceStepMin;
+    bool busy = false;  // objects were dropped in the last round
   };
   // One round of the reclaimer's thread. Throws bad_alloc; the next round tries again.
   void RunOnce(Pace& pace);
   // Sleeps until a drop, a nudge, a child's end or the timeout.
   void Sleep(std::chrono::milliseconds timeout);
+  void ClearWake();
   void DropEndedHolds();
 
   const Reclaim reclaim_;

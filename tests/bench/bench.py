@@ -247,6 +247,35 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
     return result
 
 
+# id of bench_clients without the number: (work, reach)
+MANY = {
+    "put_clients": ("waited puts of 4 KiB by so many processes on all CPUs, per put; floor: a server that echoes, epoll", "<= 1.11 x floor, p99 <= 2 x"),
+    "acquire_clients": ("the same, acquires by a call", "<= 1.11 x floor, p99 <= 2 x"),
+    "channel_pairs": ("so many pairs of processes, a channel each: hand-offs of the fastest pair beside the slowest", "<= 2"),
+}
+
+
+def many_clients(build: Path, rounds: int) -> list[dict[str, Any]]:
+    """The daemon, its floor and all clients run on all CPUs."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="arraybridge-bench-") as home:
+        command = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
+        read, write = os.pipe()
+        with subprocess.Popen([*command, "--ready-fd", str(write)], pass_fds=[write]) as daemon, os.fdopen(read) as ready:
+            os.close(write)
+            ready.readline()
+            program = [str(build / "tests/bench/bench_clients"), "--address", home, "--rounds", str(rounds)]
+            done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
+            daemon.terminate()
+    for line in done.stdout.splitlines():
+        own = json.loads(line)
+        work, reach = MANY[own["id"].rpartition("_")[0]]
+        row = {"id": own["id"], "work": work, "value": round(own["value"], 2), "unit": "x" if "pairs" in own["id"] else "us"}
+        row |= {"floor": round(own["floor"], 2), "ratio": round(own["value"] / own["floor"], 3), "reach": reach, "peer": None, "peer_value": None}
+        rows.append(row | {name: round(number, 2) for name, number in own.items() if name not in row})
+    return rows
+
+
 KEYS = ("id", "work", "value", "unit", "floor", "ratio", "reach", "peer", "peer_value")
 
 
@@ -285,10 +314,11 @@ def main() -> None:
     attacked = neighbours.rows(wish.build, not wish.quick)
     rows += attacked
     rows += restart.rows(wish.build, not wish.quick)
+    rows += many_clients(wish.build, 2 if wish.quick else 15)
     rows += passing.rows(wish.build, not wish.quick)
     rows += models.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
-    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts and processes: all CPUs\n")
+    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n")
     print(table(rows))
     print("\nPeers, one hop, microseconds (one CPU" + ("):" if two is None else " / two CPUs):"))
     for name, own in one.items():

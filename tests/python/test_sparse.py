@@ -167,6 +167,97 @@ def test_gradients_stay_with_their_tensor(broker):
     assert broker.convert(tensor, "torch") is not None and broker.convert(tensor, "numpy").nnz == 2
 
 
+# Rows of [2, 0, 2] and [1]: not sorted, and a position twice, as SciPy makes them (A @ A) and torch and JAX allow.
+PARTS = np.array([0, 3, 4]), np.array([2, 0, 2, 1]), np.array([1.0, 2.0, 3.0, 4.0], "f4")
+LOOSE = np.array([[2, 0, 4], [0, 4, 0]], "f4")
+
+
+def loose(make, swapped):
+    starts, inner, data = (part.copy() for part in PARTS)
+    return make(starts, inner, data, (3, 2) if swapped else (2, 3))
+
+
+MAKE_LOOSE = {
+    "csr_array": lambda: loose(lambda s, i, d, shape: scipy_sparse.csr_array((d, i, s), shape=shape), False),
+    "csc_matrix": lambda: loose(lambda s, i, d, shape: scipy_sparse.csc_matrix((d, i, s), shape=shape), True),
+    "torch csr": lambda: loose(
+        lambda *parts: torch.sparse_csr_tensor(*map(torch.from_numpy, parts[:3]), parts[3], check_invariants=False), False
+    ),
+    "torch csc": lambda: loose(
+        lambda *parts: torch.sparse_csc_tensor(*map(torch.from_numpy, parts[:3]), parts[3], check_invariants=False), True
+    ),
+    "bcsr": lambda: loose(lambda s, i, d, shape: jax_sparse.BCSR((d, i, s), shape=shape), False),
+}
+
+
+def work(target, array, dense_vector):
+    """What programs do with a sparse array, as dense values."""
+    if target == "numpy":
+        array.sum_duplicates()  # in place: raised for read-only parts
+        return [array.toarray(), array.multiply(array).toarray(), array @ dense_vector, (array @ array.T).toarray()]
+    if target == "torch":
+        vector = torch.from_numpy(dense_vector)
+        square = (array * array).to_dense() if array.layout == torch.sparse_csr else array.to_dense() ** 2
+        return [array.to_dense(), square, array @ vector, torch.sparse.mm(array, vector[:, None])[:, 0]]
+    if target == "jax":
+        return [array.todense(), array @ dense_vector]
+    vector = tf.constant(dense_vector[:, None])
+    return [tf.sparse.to_dense(array), tf.sparse.reduce_sum(array, 1), tf.sparse.sparse_dense_matmul(array, vector)[:, 0]]
+
+
+@pytest.mark.parametrize("target", REARRANGED)
+@pytest.mark.parametrize("source", MAKE_LOOSE)
+def test_indices_that_are_not_sorted_or_twice_give_right_values(broker, source, target):
+    array = MAKE_LOOSE[source]()
+    right = LOOSE.T if "csc" in source else LOOSE
+    vector = np.arange(1, right.shape[1] + 1, dtype="f4")
+    known = {
+        "numpy": [right, right * right, right @ vector, right @ right.T],
+        "torch": [right, right * right, right @ vector, right @ vector],
+        "jax": [right, right @ vector],
+        "tensorflow": [right, right.sum(1), right @ vector],
+    }[target]
+    before = [np.array(part) for part in sparse.taken_apart(array).parts]
+    broker.put(array, "m")
+    broker.put({"model": [array]}, "tree")
+    with broker.channel("loose") as sends:
+        sends.send(array)
+        received = broker.channel("loose").receive(target)
+    framework = {"torch": "torch", "bcsr": "jax"}.get(source.split()[0], "numpy")
+    results = [broker.get("m", target), broker.get("tree", target)["model"][0], received]
+    if framework != target:
+        converted, plan = broker.convert(array, target, explain=True)
+        assert plan.copies and any("not sorted" in reason for reason in plan.reasons)
+        with pytest.raises(ZeroCopyUnavailable):
+            broker.convert(array, target, copy=False)
+        results += [converted, convert_memory(array, None, target, None)]
+    else:
+        assert broker.convert(array, target) is array
+    for got in results:
+        for made, wanted in zip(work(target, got, vector), known, strict=True):
+            np.testing.assert_array_equal(np.asarray(made), wanted)
+    for part, was in zip(sparse.taken_apart(array).parts, before, strict=True):
+        assert (np.asarray(part) == was).all(), "the caller's array has changed"
+
+
+def test_products_of_scipy_are_right_everywhere(broker):
+    square = scipy_sparse.random(40, 40, 0.2, format="csr", random_state=1, dtype="f4")
+    product, vector = square @ square, np.arange(40, dtype="f4")
+    assert not product.has_sorted_indices, "SciPy sorts the indices of products now: the test needs another array"
+    broker.put(product, "m")
+    assert np.allclose(broker.get("m", "torch") @ torch.from_numpy(vector), product @ vector)
+    scaled = broker.get("m", "torch") * torch.from_numpy(square.toarray())
+    assert np.allclose(scaled.to_dense().numpy(), product.multiply(square).toarray())
+    got = broker.get("m")
+    for operation in (got.tocsc, got.sum, got.sort_indices, got.sum_duplicates, lambda: got[3:9], lambda: got + got):
+        operation()
+
+
+def test_columns_are_in_row_major_order_for_tensorflow(broker):
+    broker.put(scipy_sparse.csc_array(DENSE), "m")
+    assert (tf.sparse.to_dense(broker.get("m", "tensorflow")).numpy() == DENSE).all()
+
+
 def test_channels_carry_it(broker):
     with broker.channel("matrices") as sends:
         sends.send({"m": scipy_sparse.csr_array(DENSE)}, metadata=b"first")
@@ -243,6 +334,8 @@ BAD = {
     "by value, not by axis": (Layout("coo", (2, 3), "by_value"), [[[0, 0, 0], [0, 1, 2]]], 3),
     "unsorted": (Layout("coo", (2, 3), "by_axis", sorted=True), [[[1, 0], [0, 0]]], 2),
     "twice": (Layout("coo", (2, 3), "by_axis", sorted=True), [[[1, 1], [2, 2]]], 2),
+    "csr unsorted": (CSR, [[0, 2, 2], [1, 0]], 2),
+    "csr twice": (CSR, [[0, 2, 2], [1, 1]], 2),
     "no integers": (CSR, [[0.0, 1.0, 2.0], [0, 1]], 2),
     "values of two dimensions": (CSR, [[0, 1, 2], [0, 1]], (2, 1)),
 }

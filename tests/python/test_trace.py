@@ -34,6 +34,9 @@ def test_how_it_was_made(broker):
         "sealed": "numpy place: sealed",
         "entered": "numpy place: not in memory of this namespace",
     }
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    broker.put(sparse.csr_array((np.ones(2), np.array([1, 0]), np.array([0, 2])), shape=(1, 2)), "unsorted")
+    assert inspected(broker, "unsorted")["maker"]["note"].startswith("numpy place: layout: the indices were not sorted")
     maker = inspected(broker, "copied")["maker"]
     assert (int(maker["process_id"]), maker["uid"]) == (os.getpid(), os.getuid())
 

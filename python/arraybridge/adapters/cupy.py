@@ -107,6 +107,12 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
     raise UnsupportedArray("cupy", "any", "hand_over", reason)
 
 
+def sparse_canonical(array: Any) -> Any:
+    made = array.copy()
+    made.sum_duplicates()
+    return made
+
+
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     return "" if dtypes == {"int32"} else "dtype: CuPy's indices are int32"
 

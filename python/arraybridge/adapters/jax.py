@@ -164,6 +164,10 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
     return layout, [array.indices[inside], array.data[inside]]  # indices out of range are padding
 
 
+def sparse_canonical(array: Any) -> Any:
+    return _sparse().BCSR.from_bcoo(array.to_bcoo().sum_duplicates(remove_zeros=False))
+
+
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     if layout.format == "csc":
         return "layout: JAX has no compressed columns: an index per value is computed"

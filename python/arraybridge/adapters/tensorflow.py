@@ -270,7 +270,11 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
         whole = tensorflow.stack(indices, axis=1)
     else:
         whole = indices[0] if layout.indices == "by_value" else tensorflow.transpose(indices[0])
-    return tensorflow.SparseTensor(whole, values, layout.shape)
+    made = tensorflow.SparseTensor(whole, values, layout.shape)
+    # Most of TensorFlow's operations expect row-major order. An array that needs a copy gets it.
+    is_sorted = layout.sorted or layout.format == "csr"
+    copied = layout.indices != "by_value" or parts[0].dtype != tensorflow.int64
+    return made if is_sorted or not copied else tensorflow.sparse.reorder(made)
 
 def gpus() -> Sequence[int]:
     return tuple(dict.fromkeys(_cuda_numbers()))

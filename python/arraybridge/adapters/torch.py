@@ -244,6 +244,12 @@ def sparse_parts(tensor: Any) -> tuple[Layout, list[Any]] | None:
     return Layout("csc", shape), [plain.ccol_indices(), plain.row_indices(), plain.values()]
 
 
+def sparse_canonical(tensor: Any) -> Any:
+    torch, known = _torch(), tensor.detach().to_sparse_coo()  # marked as coalesced, whatever its order
+    whole = torch.sparse_coo_tensor(known._indices(), known._values(), known.shape, check_invariants=False).coalesce()
+    return whole.to_sparse_csr() if tensor.layout is torch.sparse_csr else whole.to_sparse_csc()
+
+
 def sparse_obstacle(layout: Layout, dtypes: frozenset[str]) -> str:
     if layout.format != "coo":
         return "dtype: all of torch's indices have one dtype" if len(dtypes) > 1 else ""

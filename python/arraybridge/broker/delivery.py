@@ -119,13 +119,15 @@ class Wanted(NamedTuple):
             reaches=_core.gpu_reaches,
         )  # fmt: skip
 
-    def assembled(self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan]) -> Any:
+    def assembled(
+        self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan], rearranged: str = ""
+    ) -> Any:
         """The target's sparse array of these parts of its own; adds the plan of a copy that it needs to `plans`.
 
         Raises:
             UnsupportedArray, ZeroCopyUnavailable: as `sparse.assembled`.
         """
-        result, chosen = sparse.assembled(self.target, self.caps.name, layout, parts, source, self.copy)
+        result, chosen = sparse.assembled(self.target, self.caps.name, layout, parts, source, self.copy, rearranged)
         if chosen is not None:
             plans.append(chosen)
         return result
@@ -256,7 +258,7 @@ class Delivery:
             own = apart.framework == wanted.caps.name
             if own and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
                 return apart.array
-            return wanted.assembled(apart.layout, parts, apart.framework, plans)
+            return wanted.assembled(apart.layout, parts, apart.framework, plans, apart.rearranged)
 
         result = tree.converted(made, array, assembled)
         uploaded()

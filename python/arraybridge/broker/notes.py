@@ -22,11 +22,12 @@ def of_plan(chosen: Plan) -> str:
     return cut(f"{chosen.target} {chosen.route}{reason}")
 
 
-def of_put(framework: str, born_there: bool, sealed: bool) -> str:
-    """How a share's bytes were written to broker memory."""
+def of_put(framework: str, born_there: bool, sealed: bool, rearranged: str = "") -> str:
+    """How a share's bytes were written to broker memory. `rearranged`: why its parts are not those of the array."""
     if born_there:
         return cut(f"{framework} identity: born in broker memory")
-    return cut(f"{framework} place: {'sealed' if sealed else 'not in memory of this namespace'}")
+    reason = rearranged or ("sealed" if sealed else "not in memory of this namespace")
+    return cut(f"{framework} place: {reason}")
 
 
 def of_forward(framework: str) -> str:

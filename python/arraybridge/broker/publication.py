@@ -84,13 +84,15 @@ class Publication(NamedTuple):
         if not waits and name is None:
             raise InvalidRequest("wait=False needs a name: no process could find the share without one")
         lifetime_s = lifetime_of(lifetime)
-        structure, sources = tree.flatten(array, source_of_share)
+        rearranged: list[str] = []
+        structure, sources = tree.flatten(array, source_of_share, rearranged)
         framework = sources[0].description.framework
+        written = notes.of_put(framework, False, sealed, *rearranged[:1])
 
         def options_for(structure: bytes) -> _core.PutOptions:
             return _core.PutOptions(
                 replace, sealed, structure, said, lifetime_s,
-                notes.of_put(framework, False, sealed), notes.of_put(framework, True, sealed), notes.of_forward(framework),
+                written, notes.of_put(framework, True, sealed), notes.of_forward(framework),
                 waits,
             )  # fmt: skip
 

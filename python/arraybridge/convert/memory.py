@@ -227,7 +227,7 @@ def _tree_converted(
         if apart.framework == names.target and all(part is before for part, before in zip(parts, apart.parts, strict=True)):
             return apart.array
         target = adapters.of_memory_type(names.target)
-        result, chosen = sparse.assembled(target, names.target, apart.layout, parts, apart.framework, copy)
+        result, chosen = sparse.assembled(target, names.target, apart.layout, parts, apart.framework, copy, apart.rearranged)
         if chosen is not None:
             counts.of_process.note(chosen)
         return result

@@ -40,9 +40,12 @@ _WAY_OUT: Final = (
 Part = TypeVar("Part")
 
 
-def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[bytes, list[Any]]:
+def flatten(
+    tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearranged: list[str] | None = None
+) -> tuple[bytes, list[Any]]:
     """The structure of `tree`, and read(leaf) of its leaves in order. A leaf is every part that is neither a container,
-    nor a sparse array, nor a plain value in a container.
+    nor a sparse array, nor a plain value in a container. `rearranged`, if given, gets the reason of each sparse array whose
+    leaves are not its own parts.
 
     Raises:
         InvalidRequest: no leaf, a key, value or container that JSON cannot restore, or nesting deeper than DEPTH_MAX.
@@ -54,6 +57,8 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> tuple[
     node = writer.run(writer.node, tree)
     if not writer.leaves:
         raise InvalidRequest(f"{NO_ARRAY} share: {_NUMBERS}")
+    if rearranged is not None:
+        rearranged.extend(writer.rearranged)
     return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), writer.leaves
 
 
@@ -158,6 +163,7 @@ class _Writer(_Walk):
     def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__()
         self.leaves: list[Any] = []
+        self.rearranged: list[str] = []
         self._read = read
 
     def node(self, tree: Any) -> Any:
@@ -179,6 +185,9 @@ class _Writer(_Walk):
             return plain.encoded(tree)
         apart = sparse.taken_apart(tree)
         if apart is not None:
+            apart = sparse.canonical(apart)
+            if apart.rearranged:
+                self.rearranged.append(apart.rearranged)
             parts = zip(apart.layout.part_names, apart.parts, strict=True)
             indices = [self.below((name,), self._leaf, part) for name, part in parts]
             return {"sparse": [sparse_layout.said(apart.layout), indices]}
@@ -335,6 +344,7 @@ class _Converter(_Walk):
         self.arrays += 1
         if apart is None:
             return self._function(tree)
+        apart = sparse.canonical(apart)
         parts = zip(apart.layout.part_names, apart.parts, strict=True)
         made = [self.below((name,), self._function, part) for name, part in parts]
         return self._assemble(apart, made)

@@ -322,7 +322,8 @@ def _dtype_at(target: Caps, source: Description, allow_downcast: bool | None) ->
     if target.takes(source.dtype) or source.dtype in target.by_value:
         return source.dtype
     name = "a structured dtype" if source.dtype.startswith("struct:") else source.dtype
-    reason = f"{target.name} has no dtype for {name}: read it as numpy, or convert the values to another dtype first"
+    reader = "torch" if source.dtype == "complex32" else "numpy"
+    reason = f"{target.name} has no dtype for {name}: read it as {reader}, or convert the values to another dtype first"
     raise UnsupportedDtype(source.framework, target.name, "hand_over", reason)
 
 

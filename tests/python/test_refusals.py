@@ -1,6 +1,7 @@
 """What cannot be converted is refused in the package's own words: what it is, from what, to what."""
 
 import gc
+import re
 import weakref
 
 import jax
@@ -169,3 +170,60 @@ def test_an_error_between_others_keeps_what_it_knew():
         assert str(other).startswith(prefix + other.reason) and error.target_type == "any"
         assert getattr(other, "plan", None) is getattr(error, "plan", None)
         assert getattr(other, "name", None) == getattr(error, "name", None)
+
+
+def quantized(name):
+    return tf.bitcast(tf.constant([1, 2, 3], getattr(tf, name.removeprefix("q"))), getattr(tf, name))
+
+
+# What the refused array is, and what follows the message's advice, which is an expression of it in the group.
+ADVICE = {
+    **{f"torch {n}": (lambda n=n: torch.tensor([1, 2, 3], dtype=torch.uint8).view(getattr(torch, n)), r"share its bytes, (tensor\S+\))")
+       for n in ("int1", "int4", "int7", "uint1", "uint4", "uint7", "float4_e2m1fn_x2", "bits8")},
+    **{f"tf {n}": (lambda n=n: quantized(n), r"share its integers, (tf\.bitcast\(tensor, \S+\))") for n in ("qint8", "quint8", "qint16", "quint16", "qint32")},
+    "torch qint8": (lambda: torch.quantize_per_tensor(torch.tensor([1.0, 2.0, 3.0]), 1.0, 0, torch.qint8), r"pass (tensor\.int_repr\(\))"),
+    "ml_dtypes int4": (lambda: np.array([1, 2, 3], "int4"), r"convert it with (astype\(\S+\))"),
+    "jax int4": (lambda: jax.numpy.array([1, 2, 3], "int4"), r"convert it with (astype\(\S+\))"),
+    "jax float4": (lambda: jax.numpy.array([1, 2, 3], "float4_e2m1fn"), r"convert it with (astype\(\S+\))"),
+    "long complex": (lambda: np.array([1, 2, 3j], np.clongdouble), r"for example with (astype\(complex\))"),
+    "long double": (lambda: np.array([1, 2, 3], np.longdouble), r"for example with (astype\(float\))"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation:UserWarning")
+@pytest.mark.parametrize("kind", ADVICE)
+def test_a_dtype_that_no_other_has_is_refused_by_every_verb_and_its_advice_works(broker, kind):
+    make, advice = ADVICE[kind]
+    array = make()
+    # Plans of ordinary arrays of its class exist.
+    for ordinary in (torch.ones(3, dtype=torch.int8), tf.constant([1, 2, 3], tf.int8), np.ones(3, "i1"), jax.numpy.ones(3, "int8")):
+        broker.put(ordinary, "like it", replace=True)
+        for target in ("numpy", "torch"):
+            broker.convert(ordinary, target)
+    sender, receiver = broker.channel("of it"), broker.channel("of it").receiver()
+    for ask in (
+        lambda: broker.put(array, "it"),
+        lambda: (broker.put(array, "it", wait=False), broker.flush()),
+        lambda: (broker.put_many({"it": array}), broker.flush()),
+        lambda: broker.put({"it": array}, "it"),
+        lambda: broker.put(array, "it", sealed=True),
+        lambda: sender.send(array),
+        lambda: sender.send(array, timeout=5),
+        lambda: broker.bundle("it", {"it": array}),
+        lambda: broker.convert(array, "numpy" if not isinstance(array, np.ndarray) else "torch"),
+        lambda: asdlpack(array),
+    ):
+        with pytest.raises(BrokerError) as caught:
+            ask()
+    assert broker.list(prefix="it") == []
+    with pytest.raises(BrokerError) as caught:
+        broker.put(array, "it")
+    said = re.search(advice, str(caught.value))
+    assert said, caught.value
+    way = said[1] if said[1].startswith("t") else f"array.{said[1]}"
+    followed = eval(way, {"tensor": array, "array": array, "torch": torch, "tf": tf})
+    broker.put(followed, "it")
+    got = broker.get("it")
+    assert got.shape == (3,) and (got == ([1, 2, 3j] if "complex" in kind else [1, 2, 3])).all()
+    sender.send(followed)
+    assert (next(iter(receiver)) == got).all()

@@ -334,11 +334,14 @@ def _way_out(dtype: Any) -> str:
         return f"{objects}; convert numbers with astype(float), and put different arrays as a list or dict"
     if dtype.kind in "UST":
         return 'put the text as a list beside an array, as {"labels": labels.tolist(), "values": values}'
-    if dtype.kind == "V":
+    if dtype.kind == "V" and issubclass(dtype.type, _numpy().void):
         return 'use view("uint8") for its bytes'
+    if dtype.kind == "V":  # a number that NumPy itself does not know, as int4: JAX packs its bits, so its bytes differ
+        wider = "float32" if "float" in dtype.name else "uint8" if dtype.name.startswith("u") else "int8"
+        return f'convert it with astype("{wider}")'
     if dtype.kind in "Mm":
         return 'its metadata would be lost; use view("int64")'
-    return "convert it, for example with astype(float)"
+    return f"convert it, for example with astype({'complex' if dtype.kind == 'c' else 'float'})"
 
 
 def _described(dtype: Any) -> str:

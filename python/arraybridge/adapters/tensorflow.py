@@ -36,6 +36,7 @@ CAPS: Final = Caps(
     settled=True,
 )
 _HIDDEN: Final = "layout: TensorFlow does not expose the memory of a float8 without dimensions"
+_QUANTIZED: Final = ("qint8", "quint8", "qint16", "quint16", "qint32")
 _SYMBOLIC: Final = (
     "a symbolic tensor (inside tf.function, or a Keras input) has no values yet and no memory that can be shared: "
     "convert outside of it, or call the conversion with tf.py_function"
@@ -87,7 +88,18 @@ def view(view: View) -> Any:
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """A function that makes Views of ordinary tensors of exactly this class and raises for others."""
     # The buffer protocol would copy a tensor from a GPU.
-    return _core.wrap_constant if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
+    return _plain if kind.__name__ == "EagerTensor" and not _physical_gpus(_tensorflow()) else None
+
+
+def _plain(tensor: Any) -> View:
+    _refuse_quantized(tensor)
+    return _core.wrap_constant(tensor)
+
+
+def _refuse_quantized(tensor: Any) -> None:
+    # The buffer protocol takes these for integers.
+    if tensor.dtype.is_quantized:
+        raise UnsupportedArray("tensorflow", "any", "hand_over", "the tensor is quantized")
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
@@ -106,7 +118,11 @@ def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None
         return None
     ndarray = numpy_adapter.module().ndarray
 
+    quantized = frozenset(getattr(_tensorflow(), name).as_datatype_enum for name in _QUANTIZED)
+
     def aliased(tensor: Any) -> tuple[Any, Hashable] | View:
+        if tensor._datatype_enum() in quantized:  # a fifth of the time of `dtype`
+            _refuse_quantized(tensor)
         found = tensor._numpy_internal()  # its buffer protocol calls the same function
         if type(found) is not ndarray:
             return _core.wrap_constant(tensor)  # without dimensions the function returns a scalar
@@ -193,6 +209,8 @@ def _refuse_formless(tensor: Any) -> None:
     # Checked before the memory is accessed: the export of a string tensor aborts the process.
     if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
         way_out = "put text as a list beside an array (tensor.numpy().tolist()), or cast numbers (tf.cast)"
+        if tensor.dtype.is_quantized:
+            way_out = f"share its integers, tf.bitcast(tensor, tf.{tensor.dtype.name.removeprefix('q')})"
         raise dtype_refused("tensorflow", tensor.dtype.name, way_out)
     if not tensor.device.rpartition("device:")[2].startswith(("CPU", "GPU")):
         raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared: copy it to the CPU or a GPU")

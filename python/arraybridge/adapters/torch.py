@@ -31,6 +31,7 @@ CAPS: Final = Caps(
     devices=frozenset({devices.CPU, devices.CUDA}),
     settled=True,
 )
+_WAYS_OUT: Final = {"DTensor": "tensor.to_local(), its part here", "AsyncCollectiveTensor": "tensor.wait(), its values"}
 _SPARSE: Final = {"torch.sparse_coo": "coo", "torch.sparse_csr": "csr", "torch.sparse_csc": "csc"}
 
 
@@ -44,7 +45,7 @@ def describe(tensor: Any) -> Description:
     _refuse_formless(tensor)
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in CODES:
-        raise dtype_refused("torch", f"torch.{name}", "convert it, for example with tensor.to(torch.float32)")
+        raise dtype_refused("torch", f"torch.{name}", "share its bytes, tensor.view(torch.uint8)")
     obstacles: tuple[str, ...] = ()
     if tensor.is_conj() or tensor.is_neg():
         obstacles = ("layout: a pending conjugate or negative bit",)
@@ -97,8 +98,8 @@ def quick(dtype: str) -> Callable[[View], Any]:
 
 
 def _plain(tensor: Any) -> View:
-    # The exchange table ignores all three properties; it refuses tensors without storage.
-    if tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+    # The exchange table ignores these properties, and takes int4 for int8; it refuses tensors without storage.
+    if tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.dtype not in _dtypes():
         raise UnsupportedArray("torch", "any", "hand_over", "the tensor is not an ordinary one")
     # The storage may have been made smaller; it was not if the whole tensor begins at its start and fits into it.
     if tensor.untyped_storage().nbytes() < tensor.nbytes or tensor.storage_offset():
@@ -112,6 +113,13 @@ def _plain(tensor: Any) -> View:
 def _torch() -> Any:
     # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("torch")
+
+
+@functools.cache
+def _dtypes() -> frozenset[Any]:
+    """The dtypes that `describe` accepts."""
+    found = (getattr(_torch(), name, None) for name in CODES)
+    return frozenset(each for each in found if isinstance(each, _torch().dtype))
 
 
 @functools.cache
@@ -180,7 +188,8 @@ def _refuse_formless(tensor: Any) -> None:
     else:
         form = _without_memory(tensor) or _with_cut_storage(tensor) or _refusing_itself(tensor)
     if form is not None:
-        reason = f"{form} has no memory that can be shared: pass a dense tensor of values on the CPU or a GPU"
+        way_out = "tensor.int_repr(), its integers" if tensor.is_quantized else _WAYS_OUT.get(type(tensor).__name__)
+        reason = f"{form} has no memory that can be shared: pass {way_out or 'a dense tensor of values on the CPU or a GPU'}"
         raise UnsupportedArray("torch", "any", "hand_over", reason)
 
 

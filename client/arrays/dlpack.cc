@@ -157,7 +157,8 @@ DLManagedTensorVersioned* ExportVersioned(const View& view, bool is_copied) {
 }
 
 Result<DLManagedTensor*> ExportLegacy(const View& view, bool may_alias_read_only) {
-  if (view.read_only && !view.legacy_may_alias_read_only && !may_alias_read_only)
+  // No write reaches an array without elements.
+  if (view.read_only && !view.legacy_may_alias_read_only && !may_alias_read_only && view.nbytes() != 0)
     return FailedPrecondition(
         "read-only memory cannot be exported without max_version=(1, 0): "
         "an unversioned capsule cannot say that it is read-only");

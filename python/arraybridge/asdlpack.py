@@ -85,7 +85,7 @@ def _view_of(obj: Any) -> View:
     if described.obstacles:
         reasons = (_BYTE_ORDER if each.startswith("byte_order") else each for each in described.obstacles)
         raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(reasons))
-    return exports.protected(source.view(), source.array, not described.may_change)
+    return exports.protected(source.shown(), source.array, not described.may_change)
 
 
 autograph.mark_module(__name__)

@@ -426,3 +426,65 @@ print("done")
 
 def test_a_torch_that_has_no_exchange_table_yet(client):
     assert client(WITHOUT_A_TABLE) == "done\n"
+
+
+def half(tensor):
+    return tensor.view(torch.bfloat16)
+
+
+HANDED_OVER = {
+    "convert": lambda broker, tensor: broker.convert(tensor, "numpy"),
+    "convert_memory": lambda broker, tensor: arraybridge.convert_memory(tensor, "torch", "numpy"),
+    "part": lambda broker, tensor: broker.convert(tensor[2:], "numpy"),
+    "tree": lambda broker, tensor: broker.convert({"a": [tensor]}, "numpy")["a"][0],
+    "bfloat16": lambda broker, tensor: broker.convert(half(tensor), "numpy"),
+    "gradient": lambda broker, tensor: broker.convert(tensor.requires_grad_(), "numpy"),
+    "asdlpack": lambda broker, tensor: np.from_dlpack(arraybridge.asdlpack(tensor)),
+    "buffer": lambda broker, tensor: memoryview(arraybridge.asdlpack(tensor)),
+    "jax": lambda broker, tensor: broker.convert(tensor, "jax", copy=False),
+}
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("verb", HANDED_OVER)
+def test_a_tensor_whose_memory_another_array_shows_cannot_be_resized(broker, verb, again):
+    """torch would free the memory: the other array read freed memory, or ended the process."""
+    if again:
+        HANDED_OVER[verb](broker, torch.ones(64))
+    tensor = torch.full((64,), 7.0)
+    shown = HANDED_OVER[verb](broker, tensor)
+    for resize in (lambda: tensor.detach().resize_(1 << 20), lambda: torch.ones(1 << 20, out=tensor.detach())):
+        with torch.no_grad(), pytest.raises(RuntimeError, match="not resizable"):
+            resize()
+    expected = half(torch.full((64,), 7.0)) if verb == "bfloat16" else torch.full((64,), 7.0)
+    assert np.asarray(shown).tobytes() == expected.view(torch.uint8).numpy().tobytes()[-np.asarray(shown).nbytes :]
+
+
+def test_a_tensor_that_was_copied_can_be_resized(broker):
+    tensor = torch.ones(4)
+    broker.put(tensor, "a")
+    broker.convert(tensor, "numpy", copy=True)
+    assert tensor.resize_(8).shape == (8,)
+
+
+# What programs pass a View to. TensorFlow takes capsules only.
+TAKERS = {
+    "numpy": np.from_dlpack,
+    "torch": torch.from_dlpack,
+    "torch capsule": lambda view: torch.utils.dlpack.from_dlpack(view.__dlpack__()),
+    "jax": jax.dlpack.from_dlpack,
+    "jax.numpy": jnp.from_dlpack,
+    "tensorflow": lambda view: tf.experimental.dlpack.from_dlpack(view.__dlpack__()),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_view_without_elements_is_taken_by_all(broker, taker):
+    for shape, dtype in [((0, 4), "f4"), ((0,), "u1"), ((3, 0, 2), "i2"), ((0, 4), "c8"), ((0, 4), "f2")]:
+        frozen = np.zeros(shape, dtype)
+        frozen.flags.writeable = False
+        share = broker.put(frozen, "empty", replace=True)
+        for view in (share.view(), arraybridge.asdlpack(frozen), arraybridge.asdlpack(tf.constant(frozen))):
+            assert tuple(TAKERS[taker](view).shape) == shape
+        for framework in ("numpy", "torch", "jax", "tensorflow"):
+            assert tuple(broker.get("empty", framework).shape) == shape

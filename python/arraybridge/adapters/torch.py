@@ -83,6 +83,18 @@ def export(tensor: Any) -> View:
     return _core.wrap(tensor.detach())
 
 
+def keep(tensor: Any) -> None:
+    """From now on torch refuses to resize the tensor's memory on the host, as after `Tensor.numpy()`: another array shows
+    it, and torch would free it.
+    """
+    if tensor.is_cuda or not tensor.untyped_storage().resizable():
+        return
+    try:
+        (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a pending conjugate
+        _torch().empty(0, dtype=_torch().uint8).set_(tensor.untyped_storage()).numpy()
+
+
 def view(view: View) -> Any:
     return _importer()(view)
 
@@ -90,6 +102,11 @@ def view(view: View) -> Any:
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """A function that makes Views of ordinary tensors of exactly this class and raises for others."""
     return _plain if kind is _torch().Tensor else None
+
+
+def straight(target: str) -> Callable[[Any], View] | None:
+    """The same, of tensors whose memory an array of `target` shows from now on."""
+    return None if target == "torch" else _kept
 
 
 def quick(dtype: str) -> Callable[[View], Any]:
@@ -107,6 +124,12 @@ def _plain(tensor: Any) -> View:
         if form is not None:
             raise UnsupportedArray("torch", "any", "hand_over", form)
     return _core.wrap(tensor)
+
+
+def _kept(tensor: Any) -> View:
+    made = _plain(tensor)
+    keep(tensor)
+    return made
 
 
 @functools.cache

@@ -244,7 +244,7 @@ class Delivery:
             if duplicate is not None:
                 return duplicate
             handed = chosen.route == "hand_over"
-            view = source.view() if handed else self._placed(source, chosen, wanted.caps, progress, uploads)
+            view = source.shown() if handed else self._placed(source, chosen, wanted.caps, progress, uploads)
             return seen(wanted.target, view, chosen)
 
         def uploaded() -> None:

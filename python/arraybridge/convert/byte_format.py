@@ -60,7 +60,7 @@ class _Header(NamedTuple):
 def bytes_of(source: Source) -> bytes:
     """to_bytes of an array whose description is known."""
     chosen = planner.plan(source.description, MEMORY, device="cpu")
-    view = source.view() if chosen.zero_copy else on_host(plain(source), chosen, MEMORY)
+    view = source.shown() if chosen.zero_copy else on_host(plain(source), chosen, MEMORY)
     head = _written(view.dtype_name, view.shape, view.nbytes)
     # The buffer protocol lacks bfloat16. One copy: `join` reads the memory that the View keeps.
     values = memoryview((ctypes.c_char * view.nbytes).from_address(view.address)) if view.nbytes else b""

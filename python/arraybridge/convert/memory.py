@@ -309,7 +309,7 @@ def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, upl
     """The target's array, over the source's memory or a private copy of it, which `uploads` may still have to execute.
     """
     if chosen.zero_copy:
-        return target.view(source.view())
+        return target.view(source.shown())
     duplicate = source.duplicate(chosen)
     if duplicate is not None:
         return duplicate

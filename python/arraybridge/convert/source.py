@@ -60,6 +60,14 @@ class Source(NamedTuple):
             text = f"its framework refuses: {type(error).__name__}: {error}"
             raise UnsupportedArray(framework, self.target, "hand_over", text) from error
 
+    def shown(self) -> _core.View:
+        """As view(), for an array of another framework that shows the memory from now on."""
+        made = self.view()
+        keep = getattr(self.adapter, "keep", None)
+        if keep is not None:
+            keep(self.array)
+        return made
+
     def duplicate(self, chosen: Plan) -> Any:
         """A private copy by its own framework, which keeps properties that a View lacks (a tensor's gradient); None: it
         has none, or the target is another framework.

@@ -364,6 +364,7 @@ void CommandLine::DeclareFiles() {
       ->required();
   load->add_option("--name", load_.name, "name of the share; default: the first file's name without its ending");
   load->add_flag("--sha256", load_.sha256, "compare every byte, not size, time and header, with what is loaded");
+  load->add_flag("--replace", load_.replace, "also if the share is newer than these files");
   load->add_option("--device", load_.device, "where it is to lie: cpu (default), cuda, cuda:1, or the UUID of a GPU");
   auto* const dump = AddLocal(app_, "dump", "write an array of a share to a .npy file",
                               [this](const Options& options, std::ostream& out) { return Dump(options, dump_, out); });

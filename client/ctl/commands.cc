@@ -158,6 +158,7 @@ Status Load(const Options& options, const LoadWishes& wishes) {
   if (!wishes.name.empty()) words.push_back(Concat("--name=", wishes.name));
   if (!options.ns.empty()) words.push_back(Concat("--namespace=", options.ns));
   if (wishes.sha256) words.emplace_back("--sha256");
+  if (wishes.replace) words.emplace_back("--replace");
   if (!wishes.device.empty()) words.push_back(Concat("--device=", wishes.device));
   words.emplace_back("--");
   words.insert(words.end(), wishes.files.begin(), wishes.files.end());

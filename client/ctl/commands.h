@@ -85,6 +85,7 @@ struct LoadWishes {
   std::vector<std::string> files;
   std::string name;  // empty: that of the first file without its ending
   bool sha256 = false;
+  bool replace = false;
   std::string device;  // empty: the host
 };
 // Reads files of arrays into a bundle, if it is not there yet: `python -m arraybridge load`, as above.

@@ -300,7 +300,9 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": [0, 1 << 62, 1 << 62], "data_offsets": [0, 0]}}, "larger than any memory"),
         ({"a": {**GOOD, "shape": [1 << 62] * 300_000}}, "300000 dimensions"),
         ({"a": {**GOOD, "shape": [1] * 65 + [2]}}, "66 dimensions"),
-        ({name: {**GOOD, "data_offsets": [8, 16]} for name in "abc"}, "some overlap"),
+        ({name: GOOD for name in "abc"}, "'b' begins before the end"),
+        ({"a": {**GOOD, "shape": [1], "data_offsets": [0, 4]}}, "4 bytes follow"),
+        ({"a": {**GOOD, "shape": [1], "data_offsets": [4, 8]}}, "'a' begins after the end"),
         ({"__metadata__": {"a": 3}}, "object of strings"),
         ({"": GOOD}, "1 to 4096"),
         ({"a\0b": GOOD}, "NUL"),
@@ -309,8 +311,22 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 )  # fmt: skip
 def test_a_malformed_safetensors_file(broker: Broker, tmp_path: Path, header: object, text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        arraybridge.load(safetensors(tmp_path / "m.safetensors", header, bytes(16)), broker=broker)
+        arraybridge.load(safetensors(tmp_path / "m.safetensors", header, bytes(8)), broker=broker)
     assert not broker.list()
+
+
+@pytest.mark.parametrize("header", [{"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, {name: {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]} for name in "ab"}, {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, {"__metadata__": None, "a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}])
+def test_what_the_safetensors_package_refuses_is_refused(broker: Broker, tmp_path: Path, header: object) -> None:
+    file = safetensors(tmp_path / "m.safetensors", header, bytes(12))
+    try:
+        theirs = sorted(formats.load_file(file))
+    except Exception:
+        theirs = None
+    try:
+        own = sorted(arraybridge.load(file, broker=broker))
+    except InvalidRequest:
+        own = None
+    assert own == theirs
 
 
 @pytest.mark.parametrize("dtype", ["F4", "F8_X", "\x1b[31m", 3, None, []])
@@ -338,10 +354,12 @@ def test_files_that_are_none(broker: Broker, tmp_path: Path) -> None:
     refused([], "needs a file")
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "has no")
-    for shard in ("../secret", "/etc/passwd", "..", ""):
+    for shard in ("a\0b", "../secret", "/etc/passwd", "..", ""):
         index = tmp_path / "empty" / "model.safetensors.index.json"
         index.write_text(json.dumps({"weight_map": {"a": shard}}))
         refused(index, "no file of its folder")
+    os.mkfifo(tmp_path / "pipe.index.json")
+    refused(tmp_path / "pipe.index.json", "no regular file")
     for text in ('{"weight_map": {}}', "{}", "[]", "{", '{"weight_map": []}', "\xff"):
         index.write_text(text, encoding="latin-1")
         refused(index, "no index")
@@ -577,3 +595,39 @@ def test_the_command(address: str, broker: Broker, tmp_path: Path) -> None:
     ):  # fmt: skip
         done = command("--namespace", broker.namespace, *words, ARRAYBRIDGE_ADDRESS=address)
         assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr, done
+
+
+def test_an_index_that_names_an_array_which_its_shard_lacks(broker: Broker, tmp_path: Path) -> None:
+    formats.save_file(weights(3), tmp_path / "one.safetensors")
+    there = sorted(weights(3))
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys([*there, "lost"], "one.safetensors")}))
+    for path in (index, tmp_path):
+        with pytest.raises(InvalidRequest, match=r"one\.safetensors: it lacks 1 arrays that the index names: 'lost'"):
+            arraybridge.load(path, "m", broker=broker)
+    assert not broker.list()
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(there, "one.safetensors")}))
+    assert sorted(arraybridge.load(index, "m", broker=broker)) == there
+
+
+def test_a_worker_that_starts_again_puts_no_old_weights_back(broker: Broker, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+
+    def written(path: Path, value: float, when: int) -> None:
+        formats.save_file({"w": np.full(4, value, "f4")}, path)
+        os.utime(path, (when, when))  # a file system may give both the same time
+
+    def loaded(path: Path, **wishes: Any) -> float:
+        return float(arraybridge.load(path, "m", broker=broker, **wishes).numpy()["w"][0])
+
+    written(old, 1, 1000)
+    written(new, 2, 2000)
+    assert [loaded(old), loaded(new)] == [1, 2]
+    assert loaded(old) == 2, "an earlier generation came from this file"
+    assert loaded(old, digest="sha256") == 1, "no generation was compared by these bytes"
+    assert [loaded(new), loaded(new, replace=True), loaded(old)] == [1, 2, 2]
+    broker.bundle("m", {"w": np.full(4, 5.0, "f4")}, replace=True).fill().publish()
+    assert [loaded(old), loaded(new)] == [5, 5], "another program published it"
+    assert [loaded(new, replace=True), loaded(new)] == [2, 2]
+    written(new, 8, 3000)
+    assert loaded(new) == 8, "the file has changed since"

@@ -141,6 +141,35 @@ def test_a_model_of_transformers(broker: Broker, dtype: str, tied: bool) -> None
     assert torch.equal(served(codes).logits, model(codes).logits)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_tied_weights_of_a_file_are_attached_and_swapped(broker: Broker, tmp_path: Any, family: str) -> None:
+    """save_pretrained writes a tied tensor under one of its names."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from arraybridge.integrations.torch import attach
+    from arraybridge.integrations.transformers import from_broker
+
+    if family == "gpt2":
+        config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=64, n_positions=16)
+        cls = transformers.GPT2LMHeadModel
+    else:
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 64}
+        config = transformers.LlamaConfig(**sizes, tie_word_embeddings=True)
+        cls = transformers.LlamaForCausalLM
+    tokens = torch.arange(8)[None]
+    first, second = cls(config).eval(), cls(config).eval()
+    first.save_pretrained(tmp_path / "first")
+    second.save_pretrained(tmp_path / "second")
+    arraybridge.load(tmp_path / "first", "lm", broker=broker)
+    served = from_broker("lm", cls, config, broker=broker, access="shared").eval()
+    assert torch.equal(served(tokens).logits, first(tokens).logits)
+    newer = arraybridge.load(tmp_path / "second", "lm", broker=broker)
+    assert torch.equal(attach(served, newer, access="shared")(tokens).logits, second(tokens).logits)
+    assert served.get_output_embeddings().weight is served.get_input_embeddings().weight
+    with torch.device("meta" if family == "gpt2" else "cpu"):  # Llama has buffers that no file has
+        made = cls(config)
+    assert torch.equal(attach(made, newer).eval()(tokens).logits, second(tokens).logits)
+
+
 def test_a_model_of_transformers_from_a_file(broker: Broker, tmp_path: Any) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     from arraybridge.integrations.transformers import from_broker

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, several of one bundle, or a folder")
     parser.add_argument("--name", help="of the bundle; default: that of the first file, or of the folder, without its ending")
     parser.add_argument("--sha256", action="store_true", help="compare every byte, not size, time and header of the files")
+    parser.add_argument("--replace", action="store_true", help="also if the bundle there is newer than these files")
     parser.add_argument("--device", help="where it is to lie: cpu, cuda, cuda:1, or a GPU's UUID; default: the host, or where it is loaded")
     parser.add_argument("--address", help="directory of the broker's sockets; default: as Broker() finds it")
     parser.add_argument("--namespace", default="default", help="owns the name and is charged; default: default")
@@ -37,7 +38,7 @@ def run(wishes: argparse.Namespace) -> int:
     meter = _Line()
     bundle = load(
         wishes.files, wishes.name, broker=broker, digest="sha256" if wishes.sha256 else "header",
-        progress=meter if meter.shown else None, device=wishes.device,
+        progress=meter if meter.shown else None, device=wishes.device, replace=wishes.replace,
     )  # fmt: skip
     seconds = meter.end()
     share = bundle.share

@@ -29,6 +29,8 @@ Digest = Literal["header", "sha256"]
 
 _CLAIM: Final = b"arraybridge.load"
 _CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
+_LOADED: Final = (b"header ", b"sha256 ")  # fingerprints that `load` makes
+_EARLIER_MAX: Final = 32
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _HASHED_AT_ONCE: Final = 1 << 20
 _SUFFIXES: Final = (".safetensors", ".npz", ".pt", ".pth", ".bin", ".index.json")
@@ -43,13 +45,17 @@ def load(
     progress: Progress | None = None,
     lifetime: float | None = None,
     device: object = None,
+    replace: bool = False,
 ) -> Bundle:
     """The arrays of one or several files as the bundle `name`, read at most once for all processes of the host.
 
     If the broker has a bundle of this name with the same content, it is opened and nothing is read. If another process
     is loading it, this call waits for that one, and goes on in its place if it dies. Otherwise the files are read into
-    broker memory, without a second copy, and published when they are complete; if the bundle exists with other content,
-    that is its next generation, and readers keep theirs.
+    broker memory, without a second copy, and published when they are complete; if the bundle exists with the content of
+    other files, that is its next generation, and readers keep theirs.
+
+    A bundle that is newer than these files is opened as it is, so that a worker that starts again does not put old weights
+    back: one that another program than `load` published, or one whose earlier generation came from these files.
 
     Args:
         paths: a file, several, or a folder: safetensors (also an index of shards, or a folder with one), .npz, or a
@@ -64,9 +70,11 @@ def load(
             same, and the files are read again as its next generation: give bundles on several GPUs names of their own.
             None: the host, and a bundle with the same content is opened wherever it lies. On its way to a GPU a file
             passes through host memory in pieces.
+        replace: True: the files are also the next generation of a bundle that is newer.
 
     Raises:
         OSError: a file cannot be read. InvalidRequest: a file is malformed, or of another format.
+            The bundle is newer than the files and does not lie on `device`.
         UnsupportedDtype: a bundle cannot have such an array. ShareExists: the name belongs to a share that is no bundle.
         OutOfMemory: no room for all of it. Other errors of `Broker.bundle`.
 
@@ -79,19 +87,25 @@ def load(
     if not given:
         raise InvalidRequest("load needs a file")
     with contextlib.ExitStack() as open_files:
-        files = [open_files.enter_context(_opened(path)) for each in given for path in _files_of(os.fspath(each))]
+        files = []
+        for path, named in (each for one in given for each in _files_of(os.fspath(one)).items()):
+            files.append(open_files.enter_context(_opened(path)))
+            if lacking := sorted(named - files[-1].contents().keys()):
+                raise files[-1].malformed(f"it lacks {len(lacking)} arrays that the index names: {lacking[0]!r}")
         called = name if name is not None else _name_of(Path(given[0]))
         where = devices.wished(device, gpus_for(device), "file", "bundle")
-        return _Load(broker or Broker(), called, files, digest, lifetime, where).result(progress)
+        return _Load(broker or Broker(), called, files, digest, lifetime, where, replace).result(progress)
 
 
 class _Load:
     """One call of `load`."""
 
     def __init__(
-        self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None, where: Device | None
-    ) -> None:
+        self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None, where: Device | None,
+        replace: bool,
+    ) -> None:  # fmt: skip
         self._broker, self._name, self._files, self._lifetime, self._where = broker, name, files, lifetime, where
+        self._replace = replace
         identity = hashlib.sha256()
         for file in files:
             if digest == "header":
@@ -103,25 +117,33 @@ class _Load:
     def result(self, progress: Progress | None) -> Bundle:
         while True:
             there = self._there()
-            if self._is_same(there):
+            if self._is_enough(there):
                 return there
             claim = _Claim.of(self._broker, self._name)
             if claim is not None:
                 with claim:
                     there = self._there()  # published between the look and the claim
-                    if self._is_same(there):
+                    if self._is_enough(there):
                         return there
-                    share = self._read(progress, claim)
+                    share = self._read(progress, claim, there)
                     if share is not None:
                         return self._broker.open(share)
                 continue
             with contextlib.suppress(BrokerTimeout, ShareNotFound):
                 self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
 
-    def _is_same(self, there: Bundle | None) -> TypeGuard[Bundle]:
-        if there is None or there.fingerprint != self._fingerprint:
+    def _is_enough(self, there: Bundle | None) -> TypeGuard[Bundle]:
+        """True: it has the same content, or is newer than these files."""
+        if there is None:
             return False
-        return self._where is None or there.share.device == self._where
+        loaded, *earlier = there.fingerprint.splitlines() or [b""]
+        is_same = loaded == self._fingerprint
+        is_newer = self._fingerprint in earlier or not loaded.startswith(_LOADED)
+        is_here = self._where is None or there.share.device == self._where
+        if is_newer and not is_here and not self._replace:
+            where = devices.named(there.share.device)
+            raise InvalidRequest(f"bundle {self._name!r} is newer than these files and lies on {where}: pass device={where!r}, or replace=True")
+        return is_here and (is_same or (is_newer and not self._replace))
 
     def _there(self) -> Bundle | None:
         try:
@@ -133,7 +155,7 @@ class _Load:
                 raise
             raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
 
-    def _read(self, progress: Progress | None, claim: _Claim) -> Share | None:
+    def _read(self, progress: Progress | None, claim: _Claim, there: Bundle | None) -> Share | None:
         """None: the claim was lost meanwhile, because this process stood still for too long."""
         contents: dict[str, Any] = {}
         metadata: dict[str, str] = {}
@@ -145,8 +167,11 @@ class _Load:
             metadata.update(file.metadata())
         said = json.dumps(metadata).encode() if metadata else None
         device = devices.named(self._where or devices.HOST)
+        # What earlier generations came from: a line each, the latest first.
+        earlier = [] if there is None else there.fingerprint.splitlines()[: _EARLIER_MAX - 1]
+        known = [self._fingerprint, *(each for each in earlier if each.startswith(_LOADED) and each != self._fingerprint)]
         writer = self._broker.bundle(
-            self._name, contents, fingerprint=self._fingerprint, metadata=said, replace=True, lifetime=self._lifetime, device=device
+            self._name, contents, fingerprint=b"\n".join(known), metadata=said, replace=True, lifetime=self._lifetime, device=device
         )
         meter = Meter(progress or _untold, writer.nbytes)
         for file in self._files:
@@ -225,8 +250,8 @@ def _opened(path: str) -> Stored:
     return safetensors.SafetensorsFile(path)
 
 
-def _files_of(path: str) -> list[str]:
-    """The files of an argument: itself, those of an index, or of a folder."""
+def _files_of(path: str) -> dict[str, set[str]]:
+    """The files of an argument: itself, those of an index, or of a folder; with the arrays that an index names."""
     if os.path.isdir(path):
         names = sorted(os.listdir(path))
         found = [name for name in names if name.endswith(".safetensors.index.json")]
@@ -235,8 +260,8 @@ def _files_of(path: str) -> list[str]:
             raise InvalidRequest(f"folder {path} has no *.safetensors: name the files")
         if len(found) > 1 and found[0].endswith(".json"):
             raise InvalidRequest(f"folder {path} has {len(found)} models: name the index of one: {', '.join(found)}")
-        return [file for name in found for file in _files_of(os.path.join(path, name))]
-    return safetensors.shards_of(path) if path.endswith(".index.json") else [path]
+        return {file: named for name in found for file, named in _files_of(os.path.join(path, name)).items()}
+    return safetensors.shards_of(path) if path.endswith(".index.json") else {path: set()}
 
 
 def _name_of(path: Path) -> str:

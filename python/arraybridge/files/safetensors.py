@@ -81,12 +81,18 @@ class SafetensorsFile(Stored):
             raise self.malformed(f"its header is invalid: {error}") from error
         if not isinstance(header, dict):
             raise self.malformed("its header is no JSON object")
-        metadata = header.pop(METADATA, {})
+        metadata = header.pop(METADATA, None) or {}
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
             raise self.malformed(f"{METADATA} must be an object of strings")
         entries = {name: self._entry(name, told) for name, told in header.items()}
-        if sum(entry.nbytes for entry in entries.values()) > self.size - LENGTH_BYTES - len(self._header):
-            raise self.malformed("its arrays have more bytes than the file: some overlap")
+        # The format permits neither holes nor overlaps, in which other data could hide.
+        end = LENGTH_BYTES + len(self._header)
+        for name, entry in sorted(entries.items(), key=lambda each: each[1][1:]):
+            if entry.offset != end:
+                raise self.malformed(f"array {name!r} begins {'before' if entry.offset < end else 'after'} the end of the one before it")
+            end += entry.nbytes
+        if end != self.size:
+            raise self.malformed(f"{self.size - end} bytes follow its last array")
         return metadata, entries
 
     def _entry(self, name: str, told: Any) -> _Entry:
@@ -107,25 +113,28 @@ class SafetensorsFile(Stored):
         return _Entry(BundleSpec(tuple(shape), DTYPES[dtype]), start + begin, nbytes)
 
 
-def shards_of(index: str) -> list[str]:
-    """The files of a model, from its index (model.safetensors.index.json), which has the same folder.
+def shards_of(index: str) -> dict[str, set[str]]:
+    """The files of a model, from its index (model.safetensors.index.json), which has the same folder, and the names of the
+    arrays that each has.
 
     Raises:
         InvalidRequest: it is no such index.
     """
-    with open(index, "rb") as file:
-        text = file.read(_HEADER_BYTES_MAX + 1)
+    with Stored(index) as file:
+        text = os.pread(file.fd, _HEADER_BYTES_MAX + 1, 0)
+    names: dict[str, set[str]] = {}
     try:
         told: Any = json.loads(text) if len(text) <= _HEADER_BYTES_MAX else None
-        names = {str(name) for name in told["weight_map"].values()}
+        for array, name in told["weight_map"].items():
+            names.setdefault(str(name), set()).add(array)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"{index} is no index of safetensors files: it has no weight_map") from error
     if not names:
         raise InvalidRequest(f"{index} is no index of safetensors files: its weight_map is empty")
     for name in names:
-        if name != os.path.basename(name) or not name.strip("."):
+        if name != os.path.basename(name) or not name.strip(".") or "\0" in name:
             raise InvalidRequest(f"{index} names {name!r}, which is no file of its folder")
-    return [os.path.join(os.path.dirname(index), name) for name in sorted(names)]
+    return {os.path.join(os.path.dirname(index), name): names[name] for name in sorted(names)}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
     """
     check_access(bundle, access)
     target: Any = module
-    weights = bundle.state_dict(prefix, access)
+    weights = _tied(target, bundle.state_dict(prefix, access))
     asked = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
     if different := sorted(asked.keys() ^ weights.keys()):
         where = "the module" if different[0] in asked else "the bundle"
@@ -87,6 +87,13 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
         target.requires_grad_(False)
     target.load_state_dict(_parameters(target, weights), assign=True)
     return module
+
+
+def _tied(module: Any, weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights, also under the other names of parameters that are one tensor: files have it under one name."""
+    own = dict(module.named_parameters(remove_duplicate=False))
+    known = {id(own[name]): tensor for name, tensor in weights.items() if name in own}
+    return {name: known[id(each)] for name, each in own.items() if name not in weights and id(each) in known} | weights
 
 
 def check_access(bundle: Bundle, access: Access) -> None:

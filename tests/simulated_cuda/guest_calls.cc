@@ -149,12 +149,13 @@ SIM_API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   return EnqueueCopy({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes}, nullptr, true);
 }
 
+// The device does this and a fill later: as on hardware, the host waits for neither.
 SIM_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, nullptr, true);
+  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, nullptr, false);
 }
 
 SIM_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, nullptr, true);
+  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, nullptr, false);
 }
 
 SIM_API cuMemAllocHost_v2(void** address, size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }

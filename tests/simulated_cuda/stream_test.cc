@@ -56,6 +56,26 @@ TEST_F(StreamTest, AReaderThatWaitsForTheEventReadsNewBytes) {
   EXPECT_EQ(Seen(second_), 1) << "work that was enqueued after the record has not run";
 }
 
+// On hardware the host does not wait for these either: a program that reads the bytes on another stream must.
+TEST_F(StreamTest, FillsAndCopiesOnTheDeviceRunLateWithoutAsyncInTheirNames) {
+  void* const library = ::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto fill =
+      reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned char, size_t)>(::dlsym(library, "cuMemsetD8_v2"));
+  const auto copy =
+      reinterpret_cast<CUresult (*)(CUdeviceptr, CUdeviceptr, size_t)>(::dlsym(library, "cuMemcpyDtoD_v2"));
+  ASSERT_CUDA(fill(memory_, 1, kBlock));
+  EXPECT_EQ(Seen(second_), 0xCD);
+  ASSERT_CUDA(driver_->CtxSynchronize());
+  EXPECT_EQ(Seen(second_), 1);
+  Fill(2, first_);
+  ASSERT_CUDA(driver_->StreamSynchronize(first_));
+  ASSERT_CUDA(copy(memory_ + kBlock - 1, memory_, 1));
+  ASSERT_CUDA(fill(memory_ + kBlock - 1, 3, 1));
+  EXPECT_EQ(Seen(second_), 2);
+  ASSERT_CUDA(driver_->CtxSynchronize());
+  EXPECT_EQ(Seen(second_), 3);
+}
+
 TEST_F(StreamTest, AWaitCapturesTheLatestRecord) {
   Fill(1, first_);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));

@@ -8,6 +8,7 @@ select their own context.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -51,7 +52,18 @@ def describe(array: Any) -> Description:
 
 
 def export(array: Any) -> View:
-    return _core.wrap_cuda_array_interface(array.__cuda_array_interface__, array)
+    said = array.__cuda_array_interface__
+    # Numba says None, which means complete, or 0 of an array of its default stream, on which kernels may still run.
+    if not said.get("stream"):
+        said = {**said, "stream": _default_stream()}
+    return _core.wrap_cuda_array_interface(said, array)
+
+
+@functools.cache
+def _default_stream() -> int:
+    """Its number in the array interface: of the legacy default stream, or of the thread's own."""
+    found = sys.modules.get("numba.cuda.core.config") or ensure_module("numba").config
+    return 2 if getattr(found, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else 1
 
 
 def plain(array: Any) -> Any:

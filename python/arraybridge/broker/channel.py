@@ -208,7 +208,7 @@ class Channel(_core.ChannelBase):
     async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
         due = Due.after(timeout)
-        message = Message.of(array, metadata)
+        message = Message.of(array, metadata).exported()
         sent = self._worker("sender").submit(lambda: self._send(message, due))
         await asyncio.wait({told(sent)})
         sent.result()

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from arraybridge import _core
+from arraybridge import _core, adapters
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import checked_metadata
+from arraybridge.arrays import devices
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import Due
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
 from arraybridge.convert import tree
-from arraybridge.convert.source import Source
+from arraybridge.convert.source import Source, plain
 from arraybridge.errors import InvalidRequest, OutOfMemory
 
 T = TypeVar("T")
@@ -43,6 +44,10 @@ class Message(NamedTuple):
         said = checked_metadata(metadata)
         structure, sources = tree.flatten(array, source_of_share)
         return cls(sources, structure, said)
+
+    def exported(self) -> Message:
+        """The same message, for another thread: arrays on a GPU follow the stream that is current in this one."""
+        return self._replace(sources=[_exported(source) for source in self.sources])
 
     def sent(self, connection: Connection, on: On[Any], due: Due, waits: bool) -> None:
         """Sends copies of the arrays; or, if they were born in broker memory, the arrays themselves.
@@ -89,6 +94,13 @@ class Message(NamedTuple):
                     raise
             before = seen
             seen = on(lambda end: end.check(waits, before))
+
+
+def _exported(source: Source) -> Source:
+    if source.description.device == devices.HOST:
+        return source
+    compact = plain(source)
+    return compact._replace(array=compact.view(), adapter=adapters.protocols())
 
 
 def freeze_alike(array: Any) -> None:

@@ -3,6 +3,7 @@
 Each line of standard input names a function and its arguments; the answer is one line: its result or its exception.
 """
 
+import asyncio
 import ctypes
 import sys
 import time
@@ -46,6 +47,40 @@ def put_from_side_stream(name: str, start: str) -> str:
     with torch.cuda.stream(side):
         array.copy_(source, non_blocking=True)
         broker.put(array, name)
+    return "ok"
+
+
+def from_side_stream(name: str, start: str, verb: str) -> str:
+    """As above, by a verb that exports the array in another thread."""
+    source = on_gpu(start)
+    array = torch.empty_like(source)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    channel = broker.channel(name)
+    with torch.cuda.stream(side):
+        array.copy_(source, non_blocking=True)
+        asyncio.run(channel.asend({"tree": array} if verb == "tree" else array))
+    return "ok"
+
+
+def received(name: str, start: str) -> str:
+    got = broker.channel(name).receive("torch", timeout=60)
+    return right((got["tree"] if isinstance(got, dict) else got).cpu(), start)
+
+
+def put_numba(name: str, start: str, stream: str) -> str:
+    """Work on this stream of Numba writes the array that is put; a kernel would be such work."""
+    from numba import cuda
+
+    source = cuda.to_device(expected(start).numpy())
+    where = {"none": 0, "default": cuda.default_stream(), "own": cuda.stream()}[stream]
+    array = cuda.device_array(COUNT, np.float32, stream=where)
+    cuda.synchronize()
+    driver = ctypes.CDLL("libcuda.so.1")
+    pointers = [ctypes.c_uint64(each.__cuda_array_interface__["data"][0]) for each in (array, source)]
+    handle = ctypes.c_void_p(int(where.handle) if stream == "own" else None)
+    assert driver.cuMemcpyDtoDAsync_v2(*pointers, ctypes.c_size_t(4 * COUNT), handle) == 0
+    broker.put(array, name)
     return "ok"
 
 
@@ -225,7 +260,7 @@ def drop() -> str:
 FUNCTIONS = {
     function.__name__: function
     for function in (
-        put, put_from_side_stream, put_later, put_in_place, put_host, get, get_without_a_wait, get_numpy, get_on, convert, view, numba, numba_elsewhere, put_on,
+        put, put_from_side_stream, from_side_stream, received, put_numba, put_later, put_in_place, put_host, get, get_without_a_wait, get_numpy, get_on, convert, view, numba, numba_elsewhere, put_on,
         drop,
     )
 }  # fmt: skip

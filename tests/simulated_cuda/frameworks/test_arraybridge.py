@@ -114,6 +114,22 @@ def test_a_put_comes_after_the_current_streams_work(pairs: Pairs, kind: str) -> 
     assert reader("get side 6") == f"cuda:0 {VIA[kind]} 0 right"
 
 
+@pytest.mark.parametrize("verb", ["array", "tree"])
+def test_asend_comes_after_the_stream_of_its_caller(pairs: Pairs, kind: str, verb: str) -> None:
+    """Another thread exports the array, and has another current stream."""
+    writer, reader = pairs(kind, HELD)
+    assert writer(f"from_side_stream sent-{verb} 21 {verb}") == "ok"
+    assert reader(f"received sent-{verb} 21") == "right"
+
+
+@pytest.mark.parametrize("stream", ["none", "default", "own"])
+def test_a_put_comes_after_the_work_of_numbas_stream(pairs: Pairs, kind: str, stream: str) -> None:
+    """Numba says of its default stream what it says of complete arrays."""
+    writer, reader = pairs(kind, HELD)
+    assert writer(f"put_numba numba-{stream} 22 {stream}") == "ok"
+    assert reader(f"get_numpy numba-{stream} 22").endswith("right")
+
+
 def test_no_process_waits_if_the_framework_provides_the_stream(pairs: Pairs, kind: str) -> None:
     writer, reader = pairs(kind, HELD)
     assert writer("put_later ordered 12") == "1"

@@ -275,6 +275,29 @@ def test_memory_of_a_gpu_lives_by_its_descriptor(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
+def test_a_name_of_lost_memory_is_not_found_without_a_call(tmp_path: Path) -> None:
+    """Each daemon loses all that its namespace had, and with it the namespace; its catalogue is mapped by the reader."""
+    with daemon_in(tmp_path / "broker", keeper=True, memory=Memory("cuda_ipc", tmp_path / "machine")) as daemon:
+        writer, reader = daemon.client(), daemon.client()
+
+        def put(seed: int) -> None:
+            try:
+                writer.ask(f"put a 65536 {seed} replace")
+            except Refused as refusal:  # the arena in which it was placed was lost meanwhile
+                assert "put the array again" in str(refusal)
+                writer.ask(f"put a 65536 {seed} replace")
+
+        for turn in range(6):
+            put(3 * turn)
+            reader.ask(f"get a {3 * turn}")
+            put(3 * turn + 1)
+            daemon.kill()
+            put(3 * turn + 2)
+            reader.ask(f"get a {3 * turn + 2}")
+            reader.ask("drop")
+
+
+@pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
 def test_memory_of_a_gpu_whose_maker_died_meanwhile_is_given_back(tmp_path: Path) -> None:
     """No living process is known to have it; an end of a channel keeps the dead maker's session for a moment."""
     with daemon_in(tmp_path / "broker", keeper=True, memory=Memory("cuda_vmm", tmp_path / "machine")) as daemon:

@@ -143,6 +143,8 @@ void Broker::Recovery::Catalogues() {
     }
     const std::shared_ptr<Catalogue> catalogue = *std::move(adopted);
     if (ns == nullptr || ns->hazards.catalogue != nullptr) {
+      // A client that finds a name does not look whether the catalogue is closed, so none may be found.
+      catalogue->ForEachUsed([](const Catalogue::Used&) { return false; });
       catalogue->Close();
       journal().Erase(entry.place);
       continue;

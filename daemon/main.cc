@@ -238,6 +238,8 @@ class Ending {
     if (now.sessions > 0 || sessions_ > 0 || now.sessions_total != sessions_total_) in_use_ = Clock::now();
     sessions_ = now.sessions;
     sessions_total_ = now.sessions_total;
+    // Their makers have said until when they are wanted.
+    if (now.expiring_shares > 0) return false;
     // A consumer may still be importing its framework.
     const auto patience =
         now.unread_shares > 0 ? std::max(config_.exit_when_idle, config_.linger) : config_.exit_when_idle;

@@ -45,6 +45,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.dying_arenas = arenas.dying_count();
   snapshot.sessions_total = sessions.total();
   snapshot.unread_shares = shares.unread;
+  snapshot.expiring_shares = shares.expiring();
   snapshot.channel_totals = channels.totals();
   snapshot.publishes_total = shares.publishes_total;
   snapshot.forwards_total = forwards.total;

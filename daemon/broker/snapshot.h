@@ -206,7 +206,8 @@ struct ChannelPage {
 
 struct Snapshot {
   ChannelTotals channel_totals;
-  uint64_t unread_shares = 0;  // with a name, and not read by a call yet
+  uint64_t unread_shares = 0;    // with a name, and not read by a call yet
+  uint64_t expiring_shares = 0;  // with a name and a lifetime
   uint64_t sessions = 0;
   uint64_t leases = 0;
   uint64_t shares = 0;

@@ -138,6 +138,87 @@ def test_it_stays_while_an_array_is_unread(runtime, monkeypatch):
     wait_for_end(daemon)
 
 
+def test_an_array_with_a_lifetime_keeps_it_until_then(runtime):
+    """What %ab_keep relies on: it stays although the array was read, and no process is left."""
+    run_client("import arraybridge, numpy; b = arraybridge.Broker(); b.put(numpy.arange(3), 'a', lifetime=3); b.get('a')")
+    [daemon] = daemons_of(runtime)
+    time.sleep(1.5)  # it would have ended after 0.3 s
+    assert daemons_of(runtime) == [daemon]
+    run_client("import arraybridge; assert arraybridge.Broker(start='never').get('a').tolist() == [0, 1, 2]")
+    wait_for_end(daemon)
+
+
+SERVED = """
+import os, arraybridge, numpy
+broker = arraybridge.Broker(start="private")
+assert broker.get(broker.put(numpy.arange(3))).tolist() == [0, 1, 2]
+broker.close()
+assert os.environ["NOTIFY_SOCKET"]
+"""
+
+
+def test_it_does_not_speak_for_the_service_that_started_it(runtime, monkeypatch, tmp_path):
+    """A hanging application would look alive to its manager; descriptors that were passed to it are not the broker's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        for name, value in {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000", "LISTEN_FDS": "1", "LISTEN_PID": "1"}.items():
+            monkeypatch.setenv(name, value)
+        run_client(SERVED)
+        with pytest.raises(BlockingIOError):
+            manager.recv(100, socket.MSG_DONTWAIT)
+
+
+def test_without_a_temporary_folder_the_systems_broker_is_found(runtime, monkeypatch):
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+
+    def none():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: none())
+    for start in ("auto", "private"):
+        with pytest.raises(BrokerUnavailable, match="no writable temporary folder; set "):
+            arraybridge.Broker(start=start).list()
+    system = Path(discovery.SYSTEM_DIRECTORY)
+    system.mkdir(mode=0o700)
+    daemon = start_daemon(system)
+    assert arraybridge.Broker().list() == []
+    stop_daemon(daemon)
+
+
+@pytest.mark.parametrize("start", ["auto", "private"])
+def test_the_umask_of_a_program_is_its_own(runtime, start):
+    """A umask of 0177 makes folders that nothing can be created in."""
+    run_client(f"import os; os.umask(0o177)\nimport arraybridge\nbroker = arraybridge.Broker(start={start!r}); broker.list(); broker.close()")
+
+
+def test_names_that_are_no_utf8(runtime, monkeypatch, tmp_path):
+    script = os.fsencode(tmp_path) + b"/caf\xe9.py"
+    with open(script, "w") as file:
+        file.write(USE)
+    assert subprocess.run([sys.executable, script], env=environment(), check=False).returncode == 0
+    monkeypatch.setenv("XDG_RUNTIME_DIR", os.fsdecode(os.fsencode(tmp_path) + b"/run\xff"))
+    with pytest.raises(BrokerUnavailable, match=r"run\\xff/arraybridge', is no UTF-8 text; .*set \$XDG_RUNTIME_DIR"):
+        arraybridge.Broker().list()
+
+
+FORKED_FIRST = """
+import os, arraybridge, numpy
+broker = arraybridge.Broker(start="private")
+if os.fork() == 0:
+    broker.put(numpy.arange(3), "a")
+    broker.close()
+    os._exit(0)
+assert os.wait()[1] == 0
+assert broker.get("a").tolist() == [0, 1, 2]
+broker.close()
+"""
+
+
+def test_a_private_broker_that_is_forked_before_its_first_use_is_one(runtime):
+    run_client(FORKED_FIRST)
+
+
 def found_by_the_tool() -> str:
     """ "ok", or the tool's error."""
     tool = subprocess.run([_bin.path("arraybridgectl"), "ping"], capture_output=True, text=True, check=False)

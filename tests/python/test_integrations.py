@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -206,7 +207,8 @@ NOTEBOOK = """
 import numpy as np
 frame = np.arange(12.0).reshape(3, 4)
 %ab_keep frame
-%ab_keep frame second
+%ab_keep frame second 2.5
+%ab_keep frame third never
 %ab_list
 %ab_keep absent
 %ab_keep
@@ -243,9 +245,9 @@ for line in {cells.strip().splitlines()!r}:
 
 def test_the_magics_of_a_notebook(address: str, broker: Broker) -> None:
     told = run_cells(address, broker.namespace, NOTEBOOK)
-    assert "frame: 256 bytes, generation" in told
+    assert re.search(r"frame: 256 bytes, generation \d+, kept until \d{4}-\d\d-\d\d \d\d:\d\d, also without this kernel", told), told
     assert "frame " in told and "second" in told
-    for text in ("there is no variable absent", "usage: %ab_keep VARIABLE [NAME]", "'1x' is no name of a variable"):
+    for text in ("there is no variable absent", "usage: %ab_keep VARIABLE [NAME [HOURS]]", "'never' is no number of hours", "'1x' is no name of a variable"):
         assert text in told, told
     assert "Traceback" not in told
     told = run_cells(address, broker.namespace, RESTARTED)

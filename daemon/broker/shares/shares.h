@@ -75,6 +75,7 @@ class Shares {
   void WithdrawExpired(Clock::time_point now, uint64_t* steps);
   // When the next share expires, or the grace of an orphan ends.
   std::optional<Clock::time_point> NextDue() const;
+  uint64_t expiring() const { return expiring_.size(); }
   bool has_orphans() const { return !orphans_.empty(); }
 
   Counter ids;

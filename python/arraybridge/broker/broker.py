@@ -163,7 +163,8 @@ class Broker(Session):
             metadata: bytes of your own, passed on unchanged.
             progress: called with (bytes done, total bytes) before, during and after the copy of host memory; not called
                 if nothing is copied. Its exceptions end the put.
-            lifetime: seconds after which the share is withdrawn; None: the lifetime of the namespace, by default none.
+            lifetime: seconds after which the share is withdrawn; None: the lifetime of the namespace, by default none. A
+                broker that `Broker()` has started does not end before.
             wait: False returns None without waiting for the broker where possible: for small arrays in host memory
                 under new names. Other processes find the share from then on. An error, for instance because the name is
                 taken, is raised by the next put of this kind, which then does nothing else, by `flush` or by `close`.

@@ -23,6 +23,9 @@ from arraybridge.errors import BrokerUnavailable, exhausted_by
 
 READY_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
+# What a service manager says to the process that it started, and to no child of it: the daemon would report to it that a
+# hanging application lives, or take sockets that are not its own.
+_OF_A_SERVICE: Final = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "FDSTORE"}
 
 
 class _Daemon(subprocess.Popen[bytes]):
@@ -92,6 +95,7 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
                 stderr=log,
                 pass_fds=(tell, *keep),
                 cwd="/",
+                env={name: value for name, value in os.environ.items() if name not in _OF_A_SERVICE},
                 start_new_session=True,
             )
     except OSError as error:

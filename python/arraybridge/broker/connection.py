@@ -109,6 +109,13 @@ class Connection:
                 )
             return self.known_core
 
+    def before_fork(self) -> None:
+        """Starts a private daemon that no call has started yet, so that this process and its children have the same."""
+        # Not while another thread connects: a fork waits for no thread.
+        if self._start == "private" and self._latest_address is None and not self._lock.locked():
+            with contextlib.suppress(BrokerError):  # the next call reports it
+                self.core()
+
     def close(self) -> None:
         """Ends it, and a private daemon with it. The next call makes a new one.
 
@@ -301,12 +308,17 @@ def _confirm(core: _core.Core) -> None:
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
+def _before_fork() -> None:
+    for connection in list(_connections):
+        connection.before_fork()
+
+
 def _after_fork() -> None:
     for connection in list(_connections):
         connection.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 @atexit.register
@@ -324,4 +336,4 @@ def _settle() -> None:
 
 def _client_name() -> str:
     script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return (script or "python").encode()[:60].decode(errors="ignore")
+    return (script or "python").encode(errors="replace")[:60].decode(errors="ignore")

@@ -153,7 +153,15 @@ def _runtime_directory() -> str:
 
 def _own_directory() -> _Own:
     runtime = _runtime_directory()
-    path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
+    try:
+        path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
+        str(path).encode()
+    except FileNotFoundError:
+        what = "there is no writable temporary folder; set $XDG_RUNTIME_DIR to a directory of this user with mode 0700"
+        return _Own(Path("arraybridge"), trusted=False, refusal=what)
+    except UnicodeEncodeError:
+        what = f"the directory for this user's broker, {os.fsencode(path)!r}, is no UTF-8 text; {_OTHER_DIRECTORY}"
+        return _Own(path, trusted=False, refusal=what)
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -171,9 +179,10 @@ def _own_directory() -> _Own:
 def _made_own_directory() -> Path:
     path = _own_directory().path
     try:
-        path.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700)
+        path.chmod(0o700)  # whatever the umask
     except FileExistsError:
-        pass  # it exists and is not a directory; reported below
+        pass  # whether it is a directory is checked below
     except OSError as error:
         what = f"the directory for this user's broker could not be created, {path}: {error.strerror}; {_OTHER_DIRECTORY}"
         raise BrokerUnavailable(what, code=14) from error
@@ -198,8 +207,12 @@ def _start_embedded() -> Found:
 
 def _start_private() -> Found:
     _check_allowed()
-    directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
     try:
+        directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
+    except FileNotFoundError:
+        raise BrokerUnavailable("no private broker can be started: there is no writable temporary folder; set $TMPDIR to one", code=14) from None
+    try:
+        directory.chmod(0o700)  # whatever the umask
         private = child.Private(directory)
     except BaseException:  # also on Ctrl-C
         shutil.rmtree(directory, ignore_errors=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
 from arraybridge.errors import printable
+
+
+_HOURS: Final = "168"  # for which %ab_keep keeps an array
 
 
 def load(shell: Any, broker: Broker | None = None) -> None:
@@ -26,15 +30,24 @@ class _Magics:
         self._shell, self._broker = shell, broker
 
     def keep(self, line: str) -> None:
-        """%ab_keep VARIABLE [NAME]: puts an array, or a tree of arrays, under a name, by default the variable's.
+        """%ab_keep VARIABLE [NAME [HOURS]]: puts an array, or a tree of arrays, under a name, by default the variable's.
 
-        A restarted kernel, and any other process, gets it again. A share of this name is replaced.
+        A restarted kernel, and any other process, gets it again, for a week or so many hours: so long it keeps also a broker
+        that this kernel has started. A share of this name is replaced.
         """
-        variable, *name = self._words(line, 1, 2, "%ab_keep VARIABLE [NAME]")
+        usage = "%ab_keep VARIABLE [NAME [HOURS]]"
+        variable, *more = self._words(line, 1, 3, usage)
         if variable not in self._shell.user_ns:
             raise self._usage(f"there is no variable {variable}")
-        share = self._broker.put(self._shell.user_ns[variable], *(name or [variable]), replace=True)
-        print(f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}")
+        name, hours = (*more, variable, _HOURS)[:2] if len(more) != 1 else (more[0], _HOURS)
+        try:
+            lifetime = float(hours) * 3600
+        except ValueError:
+            raise self._usage(f"{hours!r} is no number of hours: {usage}") from None
+        share = self._broker.put(self._shell.user_ns[variable], name, replace=True, lifetime=lifetime)
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + lifetime))
+        told = f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}"
+        print(f"{told}, kept until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
 
     def get(self, line: str) -> None:
         """%ab_get NAME [FRAMEWORK]: gets a share into the variable of its name, as arrays of NumPy or another framework."""

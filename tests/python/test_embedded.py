@@ -189,7 +189,8 @@ def test_without_a_temporary_folder_the_systems_broker_is_found(runtime, monkeyp
 @pytest.mark.parametrize("start", ["auto", "private"])
 def test_the_umask_of_a_program_is_its_own(runtime, start):
     """A umask of 0177 makes folders that nothing can be created in."""
-    run_client(f"import os; os.umask(0o177)\nimport arraybridge\nbroker = arraybridge.Broker(start={start!r}); broker.list(); broker.close()")
+    use = f"import os; os.umask(0o177)\nimport arraybridge\nbroker = arraybridge.Broker(start={start!r}); broker.list()\n"
+    run_client(use + "assert os.stat(broker.address).st_mode & 0o777 == 0o700; broker.close()")  # root could use a folder of 0600
 
 
 def test_names_that_are_no_utf8(runtime, monkeypatch, tmp_path):

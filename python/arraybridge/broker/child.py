@@ -23,7 +23,7 @@ from arraybridge.errors import BrokerUnavailable, exhausted_by
 
 READY_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
-# What a service manager says to the process that it started, and to no child of it: the daemon would report to it that a
+# A service manager addresses these to the process that it started, not to children: the daemon would report to it that a
 # hanging application lives, or take sockets that are not its own.
 _OF_A_SERVICE: Final = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "FDSTORE"}
 

@@ -167,7 +167,7 @@ class _Load:
             metadata.update(file.metadata())
         said = json.dumps(metadata).encode() if metadata else None
         device = devices.named(self._where or devices.HOST)
-        # What earlier generations came from: a line each, the latest first.
+        # The origins of earlier generations: a line each, the latest first.
         earlier = [] if there is None else there.fingerprint.splitlines()[: _EARLIER_MAX - 1]
         known = [self._fingerprint, *(each for each in earlier if each.startswith(_LOADED) and each != self._fingerprint)]
         writer = self._broker.bundle(

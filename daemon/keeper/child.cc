@@ -73,8 +73,8 @@ pid_t Child::Start(HeldDescriptors& held, const Told& told) {
 
 // Runs in the new process, which may allocate: its parent had one thread.
 void Child::Become(HeldDescriptors& held, const Told& told, pid_t keeper) {
-  PassDescriptors(held);
-  ::setenv("NOTIFY_SOCKET", told.notify_name, 1);
+  const int notify_fd = PassDescriptors(held, told.notify_fd);
+  ::setenv("NOTIFY_SOCKET", ("fd:" + std::to_string(notify_fd)).c_str(), 1);
   ::setenv("KEEPER_LAST_END", told.last_end, 1);
   // Recovery fills a heap that may be large: in pages of 4 KiB the kernel takes as long to provide it.
   ::setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0);
@@ -93,11 +93,11 @@ void Child::Become(HeldDescriptors& held, const Told& told, pid_t keeper) {
 }
 
 // Moves every descriptor that stands in the range of the new numbers out of it, and then each one to its number.
-void Child::PassDescriptors(const HeldDescriptors& held) {
+int Child::PassDescriptors(const HeldDescriptors& held, int notify_fd) {
   std::vector<int> sources;
   for (const HeldDescriptors::Entry& each : held.entries()) sources.push_back(each.fd);
   const int after_held = kFirstPassed + static_cast<int>(sources.size());
-  for (const int fd : {ready_fd_, life_fd_}) {
+  for (const int fd : {notify_fd, ready_fd_, life_fd_}) {
     if (fd >= 0) sources.push_back(fd);
   }
   const int end = kFirstPassed + static_cast<int>(sources.size());
@@ -107,8 +107,9 @@ void Child::PassDescriptors(const HeldDescriptors& held) {
   for (int number = kFirstPassed; const int fd : sources) {
     if (::dup2(fd, number++) < 0) ::_exit(kExitCannotExecute);
   }
-  if (ready_fd_ >= 0) Renumber(kReadyFlag, after_held, arguments_);
+  if (ready_fd_ >= 0) Renumber(kReadyFlag, after_held + 1, arguments_);
   if (life_fd_ >= 0) Renumber(kLifeFlag, end - 1, arguments_);
+  return after_held;
 }
 
 void Child::CloseReadyFd() const {

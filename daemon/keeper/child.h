@@ -16,7 +16,7 @@ class Child {
  public:
   // Variables of the environment of the daemon.
   struct Told {
-    const char* notify_name;    // $NOTIFY_SOCKET
+    int notify_fd;              // $NOTIFY_SOCKET, as fd: and its number in the daemon
     unsigned long entries_max;  // $FDSTORE
     const char* last_end;       // $KEEPER_LAST_END: why the last daemon ended; empty for the first
   };
@@ -37,7 +37,8 @@ class Child {
  private:
   [[noreturn]] void Become(HeldDescriptors& held, const Told& told, pid_t keeper);
   // Renumbers --ready-fd and --life-fd, because the descriptors from 3 on are the held ones.
-  void PassDescriptors(const HeldDescriptors& held);
+  // Returns the number of `notify_fd` in the daemon.
+  int PassDescriptors(const HeldDescriptors& held, int notify_fd);
 
   const sigset_t mask_;
   std::string path_;  // not the file: a program that was replaced on the disk is taken with the next start

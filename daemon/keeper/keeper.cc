@@ -95,7 +95,7 @@ class Keeper {
 
  private:
   bool TakePassed();
-  bool BindNotices();
+  bool MakeNotices();
   void Watch(int fd, uint64_t source) const;
   int MsUntilStart() const;
   void Start();
@@ -116,7 +116,7 @@ class Keeper {
   const UniqueFd signals_{::signalfd(-1, &signal_set_, SFD_CLOEXEC | SFD_NONBLOCK)};
   const unsigned long entries_max_ = EntriesMax();
   UniqueFd notices_;
-  std::array<char, 128> notify_name_{};
+  UniqueFd daemons_end_;  // what is sent here comes to `notices_`
   HeldDescriptors held_{epoll_.get()};
   Notice notice_;
   Child child_;
@@ -136,7 +136,7 @@ class Keeper {
 Keeper::Keeper(int argc, char** argv, const sigset_t& daemon_mask) : child_(argc, argv, daemon_mask) {}
 
 int Keeper::Run() {
-  if (!epoll_.valid() || !signals_.valid() || !BindNotices() || !TakePassed()) {
+  if (!epoll_.valid() || !signals_.valid() || !MakeNotices() || !TakePassed()) {
     Say("cannot start: no descriptor is left, or a passed socket has a name of more than 31 bytes");
     return EXIT_FAILURE;
   }
@@ -170,21 +170,15 @@ bool Keeper::TakePassed() {
   return true;
 }
 
-// The kernel chooses an abstract name. Every process of this network namespace may send to it, so each datagram must
-// carry the daemon's credentials.
-bool Keeper::BindNotices() {
-  notices_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+// The socket has no name, so only the daemon, which inherits the other end, can send to it: a stranger could pass a
+// descriptor whose close sleeps. A datagram of an earlier daemon may still arrive, so each carries its credentials.
+bool Keeper::MakeNotices() {
+  std::array<int, 2> pair{};
+  if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return false;
+  notices_.reset(pair[0]);
+  daemons_end_.reset(pair[1]);
   const int on = 1;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  socklen_t size = sizeof(sa_family_t);
-  if (::setsockopt(notices_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) return false;
-  if (::bind(notices_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return false;
-  size = sizeof address;
-  if (::getsockname(notices_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
-  std::memcpy(notify_name_.data(), address.sun_path, size - offsetof(sockaddr_un, sun_path));
-  notify_name_[0] = '@';
-  return true;
+  return ::setsockopt(notices_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0;
 }
 
 void Keeper::Watch(int fd, uint64_t source) const {
@@ -203,7 +197,7 @@ int Keeper::MsUntilStart() const {
 void Keeper::Start() {
   started_ = Clock::now();
   is_ready_ = false;
-  const pid_t started = child_.Start(held_, {notify_name_.data(), entries_max_, last_end_.data()});
+  const pid_t started = child_.Start(held_, {daemons_end_.get(), entries_max_, last_end_.data()});
   if (started > 0) {
     daemon_ = started;
     return;

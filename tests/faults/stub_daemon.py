@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(sys.argv[0]).resolve().parent
-MANAGER = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-MANAGER.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
+MANAGER = socket.socket(fileno=os.dup(int(os.environ["NOTIFY_SOCKET"].removeprefix("fd:"))))
 
 
 def tell(text: str, *descriptors: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from holder import Holder
 
 GUARD = BUILD / "tests/faults/libmalloc_guard.so"
 STUB = ROOT / "tests/faults/stub_daemon.py"
+_PIDFD_GETFD = 438  # the number of the system call, on all machines
 AT_ONCE = {"KEEPER_SHORT_LIFE_MS": "0"}  # no death delays the next start
 
 
@@ -102,10 +104,15 @@ class Keeper:
         eventually(f"{count} lives\n{self.log_text()}", lambda: file.exists() and len(file.read_text().splitlines()) >= count)
         return [json.loads(line) for line in file.read_text().splitlines()[:count]]
 
-    def notify_name(self) -> str:
+    def stranger(self) -> socket.socket:
+        """The daemon's end of their socket, in this process: only a process that may trace the daemon gets it."""
         text = Path(f"/proc/{self.daemon}/environ").read_bytes().decode()
         (name,) = [each.partition("=")[2] for each in text.split("\0") if each.startswith("NOTIFY_SOCKET=")]
-        return name.replace("@", "\0", 1)
+        process = os.pidfd_open(self.daemon)
+        taken = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, process, int(name.removeprefix("fd:")), 0)
+        os.close(process)
+        assert taken >= 0, os.strerror(ctypes.get_errno())
+        return socket.socket(fileno=taken)
 
     def close(self) -> None:
         os.close(self.life)
@@ -322,9 +329,17 @@ def test_the_daemon_serves_on_after_the_keeper_was_killed(keeper: Keeper) -> Non
     assert [path.name for path in keeper.directory.iterdir()] == ["lock"]
 
 
+def test_no_other_user_can_send_it_a_datagram(keeper: Keeper) -> None:
+    """A passed TCP socket that lingers would make its close sleep, and a flood would fill the queue of the daemon's."""
+    own = {os.readlink(each) for each in Path(f"/proc/{keeper.pid}/fd").iterdir() if os.readlink(each).startswith("socket:")}
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    mine = [row for row in rows if f"socket:[{row[6]}]" in own]
+    datagrams = [row for row in mine if row[4] == "0002"]
+    assert len(datagrams) >= 1 and all(len(row) == 7 for row in datagrams), "a socket has a name"
+
+
 def test_datagrams_of_other_processes_are_ignored(keeper: Keeper) -> None:
-    stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    stranger.connect(keeper.notify_name())
+    stranger = keeper.stranger()
     memory = os.memfd_create("stranger")
     socket.send_fds(stranger, [b"FDSTORE=1\nFDNAME=a0\nFDPOLL=0"], [memory])
     for name in ("lifeline.sock", "broker.sock", "admin.sock"):
@@ -426,8 +441,8 @@ def test_the_keeper_allocates_nothing_after_its_start(tmp_path: Path) -> None:
         keeper.kill_daemon()
         put_and_get(keeper.directory)
         os.kill(keeper.pid, signal.SIGHUP)
-        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        stranger.sendto(b"READY=1", keeper.notify_name())
+        stranger = keeper.stranger()
+        stranger.send(b"READY=1")
         stranger.close()
         # Not replaced while it runs: a shell that has just started would read the new file.
         keeper.replace_program(f'#!/bin/sh\n[ -e {tmp_path}/repaired ] && exec {DAEMON} "$@"\nexit 3\n')

@@ -39,16 +39,6 @@ bool IsBelowKeeper() { return NumberFromManager("KEEPER_PID") == ::getppid(); }
 // A keeper that ends makes its child an orphan, so its number is not reused while it is the parent's.
 UniqueFd Parent() { return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0))); }
 
-UniqueFd ConnectToHolder() {
-  const std::string name = Environment("NOTIFY_SOCKET");
-  const auto address = ManagerAddress(name);
-  if (!address) return UniqueFd();
-  UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->size) != 0)
-    return UniqueFd();
-  return socket;
-}
-
 // Does not block. `fd`: -1 for none.
 bool SendNow(int socket, std::string_view text, int fd) {
   iovec part{const_cast<char*>(text.data()), text.size()};
@@ -87,7 +77,7 @@ Status DoesNotAnswer(std::string_view why) {
 std::unique_ptr<ManagerStore> ManagerStore::FromEnvironment(const std::vector<std::string>& received) {
   const auto entries_max = NumberFromManager("FDSTORE");
   if (!entries_max || *entries_max <= 0) return nullptr;
-  UniqueFd socket = ConnectToHolder();
+  UniqueFd socket = ManagerSocket();
   if (!socket.valid()) return nullptr;
   const auto room = std::min(static_cast<uint64_t>(*entries_max), kEntriesMax);
   return std::unique_ptr<ManagerStore>(new ManagerStore(std::move(socket), IsBelowKeeper(), room, received));

@@ -1,11 +1,13 @@
 #include "daemon/service/system/notify.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-
-#include "proto/boundary/unique_fd.h"
+#include <string_view>
 
 namespace arraybridge {
 
@@ -22,14 +24,26 @@ std::optional<UnixAddress> ManagerAddress(std::string_view name) {
   return address;
 }
 
-void NotifyManager(std::string_view state) {
+UniqueFd ManagerSocket() {
+  constexpr std::string_view kPassed = "fd:";
   const char* const named = std::getenv("NOTIFY_SOCKET");
-  const auto address = ManagerAddress(named == nullptr ? "" : named);
-  if (!address) return;
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return;
-  ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address->storage),
-           address->size);
+  const std::string_view name = named == nullptr ? "" : named;
+  if (name.starts_with(kPassed)) {
+    int fd = -1;
+    std::from_chars(name.data() + kPassed.size(), name.data() + name.size(), fd);
+    return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  }
+  const auto address = ManagerAddress(name);
+  if (!address) return UniqueFd();
+  UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto* const generic = reinterpret_cast<const sockaddr*>(&address->storage);
+  if (!socket.valid() || ::connect(socket.get(), generic, address->size) != 0) return UniqueFd();
+  return socket;
+}
+
+void NotifyManager(std::string_view state) {
+  const UniqueFd socket = ManagerSocket();
+  if (socket.valid()) ::send(socket.get(), state.data(), state.size(), MSG_NOSIGNAL);
 }
 
 std::optional<int64_t> NumberFromManager(const char* variable) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "proto/boundary/unique_fd.h"
+
 namespace arraybridge {
 
 struct UnixAddress {
@@ -17,6 +19,10 @@ struct UnixAddress {
 
 // The address in $NOTIFY_SOCKET: a path, or @ and an abstract name; nullopt for another form.
 std::optional<UnixAddress> ManagerAddress(std::string_view name);
+
+// A socket that sends to the manager of $NOTIFY_SOCKET: that address, or, as fd:NUMBER, the descriptor that the keeper
+// has passed. Invalid: there is no manager.
+UniqueFd ManagerSocket();
 
 // `state`: "READY=1", "STOPPING=1", "STATUS=...", lines joined by \n. Does nothing if no manager has set
 // $NOTIFY_SOCKET.

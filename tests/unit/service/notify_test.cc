@@ -44,10 +44,22 @@ TEST(NotifyTest, ReachesAManagerByPathAndByAbstractName) {
   ::unlink(path.c_str());
 }
 
+TEST(NotifyTest, ReachesAKeeperByThePassedDescriptor) {
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair), 0);
+  const UniqueFd keeper(pair[0]), passed(pair[1]);
+  ::setenv("NOTIFY_SOCKET", ("fd:" + std::to_string(passed.get())).c_str(), 1);
+  for (int i = 0; i < 2; ++i) {
+    NotifyManager("READY=1");
+    EXPECT_EQ(Received(keeper), "READY=1");
+  }
+}
+
 TEST(NotifyTest, WithoutAManagerOrWithNonsenseNothingHappens) {
   ::unsetenv("NOTIFY_SOCKET");
   NotifyManager("READY=1");
-  for (const std::string& nonsense : {std::string(), std::string("vsock:2"), std::string(500, '/')}) {
+  for (const std::string& nonsense :
+       {std::string(), std::string("vsock:2"), std::string("fd:"), std::string("fd:-1"), std::string(500, '/')}) {
     ::setenv("NOTIFY_SOCKET", nonsense.c_str(), 1);
     NotifyManager("READY=1");
   }

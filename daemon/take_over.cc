@@ -75,7 +75,8 @@ Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<S
   }
   const auto begun = Clock::now();
   auto recovered = broker.Recover(*store, std::move(files), clients);
-  if (!recovered.ok() && recovered.status().reason() == "STORE_FULL") {
+  const std::string reason(recovered.ok() ? "" : recovered.status().reason());
+  if (reason == "STORE_FULL" || reason == "NO_JOURNAL") {
     for (const auto& [session, connection] : taken.lifelines) {
       store->Remove(StoredName(kStoredLifeline, Number(session)));
     }

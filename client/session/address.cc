@@ -47,7 +47,8 @@ std::string FindAddress(const std::string& socket) {
   std::string temporary = Environment("TMPDIR");
   if (temporary.empty()) temporary = "/tmp";
   std::string own = runtime.empty() ? Concat(temporary, "/arraybridge-", ::getuid()) : Concat(runtime, "/arraybridge");
-  const bool has_own = IsOwn(own) && HasSocket(own, socket);
+  // A runtime directory of another user (su without -, sudo -E) is not this user's: its owner could swap what is in it.
+  const bool has_own = (runtime.empty() || IsOwn(runtime)) && IsOwn(own) && HasSocket(own, socket);
   if (has_own && IsListening(own, socket)) return own;
   // A daemon of the system that does not listen may be about to start again.
   if (std::string system(kSystemDirectory); HasSocket(system, socket)) return system;

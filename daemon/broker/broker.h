@@ -42,7 +42,8 @@ class Broker {
 
   // Takes over what the previous daemon stored, and stores from now on what the next one needs. `clients`: the clients
   // whose lifelines were stored and are alive. FAILED_PRECONDITION, OTHER_LAYOUT: another version wrote it; nothing was
-  // taken over, and the store is as it was. REQUIRES: called before any other method, once; the store outlives the
+  // taken over, and the store is as it was. RESOURCE_EXHAUSTED: STORE_FULL, or NO_JOURNAL, the process may not map one;
+  // the broker then serves without a store. REQUIRES: called before any other method, once; the store outlives the
   // broker.
   Result<Recovered> Recover(DescriptorStore& store, std::vector<StoredDescriptor> files,
                             const std::vector<LiveClient>& clients);

@@ -6,9 +6,10 @@
 
 namespace arraybridge {
 
-// The variable's value; empty if it is not set or is empty.
+// The variable's value; empty if it is not set or is empty, or if the program has more rights than its user (setuid):
+// the user must not choose its broker.
 inline std::string Environment(const char* variable) {
-  const char* const value = std::getenv(variable);
+  const char* const value = ::secure_getenv(variable);
   return value == nullptr ? std::string() : std::string(value);
 }
 

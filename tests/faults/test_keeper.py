@@ -329,6 +329,17 @@ def test_the_daemon_serves_on_after_the_keeper_was_killed(keeper: Keeper) -> Non
     assert [path.name for path in keeper.directory.iterdir()] == ["lock"]
 
 
+@pytest.mark.parametrize("limit", ["-v 12000000", "-f 1000000"])
+def test_a_process_that_may_map_no_journal_serves_without_a_store(tmp_path: Path, limit: str) -> None:
+    keeper = Keeper(tmp_path, prefix=("sh", "-c", f'ulimit {limit} && exec "$@"', "sh"))
+    try:
+        put_and_get(keeper.directory)
+        told = keeper.log_text()
+        assert "everything that it holds is lost: " in told and "raise ulimit -v and ulimit -f" in told
+    finally:
+        keeper.close()
+
+
 def test_no_other_user_can_send_it_a_datagram(keeper: Keeper) -> None:
     """A passed TCP socket that lingers would make its close sleep, and a flood would fill the queue of the daemon's."""
     own = {os.readlink(each) for each in Path(f"/proc/{keeper.pid}/fd").iterdir() if os.readlink(each).startswith("socket:")}

@@ -186,6 +186,38 @@ def test_without_a_temporary_folder_the_systems_broker_is_found(runtime, monkeyp
     stop_daemon(daemon)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder to another user needs root")
+def test_a_runtime_directory_of_another_user_is_not_used(runtime):
+    """su without a dash, sudo -E: its owner could put a link where root writes."""
+    os.chown(runtime.parent, 1000, 1000)
+    with pytest.raises(BrokerUnavailable, match="belongs to another user .*unset it, or set it to"):
+        arraybridge.Broker().list()
+    assert list(runtime.parent.iterdir()) == []
+    daemon = start_daemon(made_by_root(runtime))
+    assert str(runtime) not in found_by_the_tool(), "the tool does not use it either"
+    stop_daemon(daemon)
+
+
+def made_by_root(directory):
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a program of another user needs root")
+def test_a_program_with_more_rights_than_its_user_takes_no_address_of_its_user(tmp_path):
+    tool = tmp_path / "tool"
+    tool.write_bytes(Path(_bin.path("arraybridgectl")).read_bytes())
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    said = {}
+    for mode in (0o755, 0o4755):
+        tool.chmod(mode)
+        done = subprocess.run([tool, "ping"], capture_output=True, text=True, env={"ARRAYBRIDGE_ADDRESS": "/of/the/user"}, user=1000, check=False)
+        said[mode] = "/of/the/user" in done.stdout + done.stderr
+    assert said == {0o755: True, 0o4755: False}
+
+
 @pytest.mark.parametrize("start", ["auto", "private"])
 def test_the_umask_of_a_program_is_its_own(runtime, start):
     """A umask of 0177 makes folders that nothing can be created in."""

@@ -2,7 +2,8 @@
 // in which it was sent. The queue is bounded: a sender waits for room, so a slow receiver bounds the memory in use.
 //
 //   auto frames = broker.OpenChannel("frames", arraybridge::Channel::Role::kSender);
-//   frames->Send(*broker.Place({&view, 1}), {});          frames->Close();
+//   arraybridge::Status sent = frames->Send(*broker.Place({&view, 1}), {});
+//   if (sent.ok()) sent = frames->Close();
 //   // in any other process, which opened the receiving end:
 //   while (auto got = frames->Receive({}); got.ok()) Use(got->views);
 //

@@ -138,6 +138,12 @@ Result<Recovered> Broker::Recover(DescriptorStore& store, std::vector<StoredDesc
   UniqueFd journal = stored.Take(name);
   const bool fresh = !journal.valid();
   auto opened = fresh ? RecordFile::Create() : RecordFile::Adopt(std::move(journal));
+  if (!opened.ok() && fresh) {
+    return ResourceExhausted(
+               opened.status().message(), "; it needs ", RecordFile::kSlotsMax * RecordFile::kSlotBytes,
+               " bytes of address space and of a file, which cost no memory: raise ulimit -v and ulimit -f")
+        .Because("NO_JOURNAL");
+  }
   if (!opened.ok()) return opened.status();
   RecordFile& file = **opened;
   if (fresh) {

@@ -62,7 +62,7 @@ def export(array: Any) -> View:
 @functools.cache
 def _default_stream() -> int:
     """Its number in the array interface: of the legacy default stream, or of the thread's own."""
-    found = sys.modules.get("numba.cuda.core.config") or ensure_module("numba").config
+    found = sys.modules.get("numba.cuda.core.config") or getattr(ensure_module("numba"), "config", None)
     return 2 if getattr(found, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else 1
 
 

@@ -156,13 +156,17 @@ def _own_directory() -> _Own:
     try:
         path = Path(runtime) / "arraybridge" if runtime else Path(tempfile.gettempdir()) / f"arraybridge-{os.getuid()}"
         str(path).encode()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if exhausted_by(error, "") is not None:  # also without descriptors
+            raise
         what = "there is no writable temporary folder; set $XDG_RUNTIME_DIR to a directory of this user with mode 0700"
         return _Own(Path("arraybridge"), trusted=False, refusal=what)
     except UnicodeEncodeError:
         what = f"the directory for this user's broker, {os.fsencode(path)!r}, is no UTF-8 text; {_OTHER_DIRECTORY}"
         return _Own(path, trusted=False, refusal=what)
     try:
+        if runtime and (refusal := _foreign(runtime)):
+            return _Own(path, trusted=False, refusal=refusal)
         found = path.lstat()
     except FileNotFoundError:
         return _Own(path, trusted=False)
@@ -174,6 +178,15 @@ def _own_directory() -> _Own:
         what = f"the directory for this user's broker, {path}, belongs to another user or is open to others; {_OTHER_DIRECTORY}"
         return _Own(path, trusted, refusal=what)
     return _Own(path, trusted=True)
+
+
+def _foreign(runtime: str) -> str:
+    """Why this user cannot trust a runtime directory: its owner could swap what is in it. "": it is this user's own."""
+    found = os.stat(runtime)
+    if not stat.S_ISDIR(found.st_mode) or (found.st_uid == os.getuid() and not found.st_mode & 0o022):
+        return ""
+    what = f"$XDG_RUNTIME_DIR, {runtime}, belongs to another user (su without -, sudo -E) or is open to others"
+    return f"{what}: unset it, or set it to a directory of this user with mode 0700"
 
 
 def _made_own_directory() -> Path:
@@ -209,8 +222,10 @@ def _start_private() -> Found:
     _check_allowed()
     try:
         directory = Path(tempfile.mkdtemp(prefix="arraybridge-"))
-    except FileNotFoundError:
-        raise BrokerUnavailable("no private broker can be started: there is no writable temporary folder; set $TMPDIR to one", code=14) from None
+    except FileNotFoundError as error:
+        if exhausted_by(error, "") is not None:
+            raise
+        raise BrokerUnavailable("no private broker can be started: there is no writable temporary folder; set $TMPDIR to one", code=14) from error
     try:
         directory.chmod(0o700)  # whatever the umask
         private = child.Private(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -246,3 +247,22 @@ def test_a_hostile_manifest_costs_one_array(broker: Broker) -> None:
     with pytest.raises(InvalidRequest, match="malformed"):
         bundle.numpy()
     assert np.from_dlpack(bundle["b"]).tolist() == [1.0] * 3
+
+
+def test_a_bundle_is_pickled_as_a_reference_of_its_generation(address: str, broker: Broker) -> None:
+    broker.bundle("m", {"a": np.arange(3.0)}).fill().publish()
+    pickled = pickle.dumps(broker.open("m"))
+    assert len(pickled) < 1000
+    broker.bundle("m", {"a": np.arange(5.0)}, replace=True).fill().publish()
+    kept = pickle.loads(pickle.dumps(broker.open("m")))
+    assert kept.numpy()["a"].tolist() == [0, 1, 2, 3, 4]
+    program = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1])).numpy()['a'].tolist())"
+    done = subprocess.run([sys.executable, "-c", program, pickle.dumps(kept).hex()], capture_output=True, text=True, check=True)
+    assert done.stdout == "[0.0, 1.0, 2.0, 3.0, 4.0]\n"
+
+
+def test_what_cannot_be_pickled_says_what_to_pass(broker: Broker) -> None:
+    with broker.watch("publish") as watch, pytest.raises(TypeError, match=r"pass what it watches, and call Broker\.watch"):
+        pickle.dumps(watch)
+    with pytest.raises(TypeError, match=r"pass the Channel or its name, and call receiver\(\)"):
+        pickle.dumps(broker.channel("c").receiver("numpy"))

@@ -47,6 +47,10 @@ class BundleSpec(NamedTuple):
     tie: str | None = None
 
 
+def _opened(broker: Broker, share: Share) -> Bundle:
+    return broker.open(share)
+
+
 class Bundle(Mapping[str, _core.View]):
     """A bundle that was opened: a Mapping of names to Views, which are made when they are asked for. Thread-safe.
 
@@ -97,6 +101,10 @@ class Bundle(Mapping[str, _core.View]):
             KeyError: the bundle has no such array. InvalidRequest: its entry in the manifest is malformed.
         """
         return exports.protected(self._array(self._found(name))[3])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a reference of this generation, which the other process opens."""
+        return _opened, (self._broker, self._share)
 
     def __repr__(self) -> str:
         return f"<Bundle {self._share.name!r}, generation {self._share.generation}: {len(self)} arrays>"

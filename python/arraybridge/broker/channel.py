@@ -465,6 +465,9 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
         self._info = info
         self._bare = bare  # the framework, if there are no other options
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Receiver cannot be pickled: pass the Channel or its name, and call receiver() in the other process")
+
     def __iter__(self) -> Receiver:
         return self
 

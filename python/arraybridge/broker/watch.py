@@ -13,7 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
@@ -72,6 +72,9 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             for event in published:
                 print(event.name, event.nbytes)
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Watch cannot be pickled: pass what it watches, and call Broker.watch in the other process")
 
     def __init__(self, broker: Broker, kinds: Sequence[Kind] | Kind | None, names: str) -> None:
         wanted = [kinds] if isinstance(kinds, str) else list(kinds or ())

@@ -1,5 +1,7 @@
 """put, get and convert with torch, TensorFlow and JAX in one process: routes, refusals, traps."""
 
+import ctypes
+
 import numpy as np
 import pytest
 from arrays import aligned
@@ -488,3 +490,21 @@ def test_a_view_without_elements_is_taken_by_all(broker, taker):
             assert tuple(TAKERS[taker](view).shape) == shape
         for framework in ("numpy", "torch", "jax", "tensorflow"):
             assert tuple(broker.get("empty", framework).shape) == shape
+
+
+def of_ctypes():
+    return (ctypes.c_float.__ctype_be__ * 4)(1, 2, 3, 4)
+
+
+def of_pillow():
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    return image.fromarray(np.array([[1, 2], [3, 4]], ">u2"))
+
+
+@pytest.mark.parametrize("make", [lambda: memoryview(np.array([1, 2, 3, 4], ">f4")), of_ctypes, of_pillow], ids=["memoryview", "ctypes", "Pillow"])
+def test_numbers_of_the_other_byte_order_are_converted_in_every_object(broker, make):
+    source = make()
+    broker.put(source, "a")
+    broker.put({"tree": [source]}, "b")
+    for got in (broker.get("a"), broker.get("b")["tree"][0], broker.convert(source, "torch"), broker.convert(source, "numpy", copy=True)):
+        assert np.asarray(got).ravel().tolist() == [1, 2, 3, 4] and np.asarray(got).dtype.isnative

@@ -201,6 +201,17 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     return view(room(name, code, (*shape, *more)))
 
 
+def swapped(source: Any) -> Any:
+    """An ndarray over the memory of an object whose numbers have the other byte order (a PIL image, ctypes, a memoryview),
+    which no View describes; None: it is none.
+    """
+    try:
+        made = _numpy().asarray(source if hasattr(source, "__array_interface__") else memoryview(source))
+    except Exception:
+        return None
+    return made if made.dtype.kind in "iufc" and not made.dtype.isnative else None
+
+
 def dtype_of(name: str) -> Any:
     """NumPy's dtype of a logical name among planner.CODES.
 

@@ -304,6 +304,7 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": [1], "data_offsets": [0, 4]}}, "4 bytes follow"),
         ({"a": {**GOOD, "shape": [1], "data_offsets": [4, 8]}}, "'a' begins after the end"),
         ({"__metadata__": {"a": 3}}, "object of strings"),
+        ({"__metadata__": []}, "object of strings"),
         ({"": GOOD}, "1 to 4096"),
         ({"a\0b": GOOD}, "NUL"),
         ({"x" * 5000: GOOD}, "1 to 4096"),

@@ -260,7 +260,7 @@ class Delivery:
                 return apart.array
             return wanted.assembled(apart.layout, parts, apart.framework, plans, apart.rearranged)
 
-        result = tree.converted(made, array, assembled)
+        result = tree.converted(made, array, assembled, wanted.caps.name)
         uploaded()
         if not wanted.copy and wanted.device is None and not wanted.allow_downcast and wanted.via is None:
             key = type(array), wanted.caps.name, wanted.copy

@@ -233,7 +233,7 @@ def _tree_converted(
         return result
 
     try:
-        result = tree.converted(one, data, assembled)
+        result = tree.converted(one, data, assembled, names.target)
     except InvalidRequest as error:
         if source_type is None or not error.args[0].startswith(tree.NO_ARRAY):
             raise

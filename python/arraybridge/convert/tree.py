@@ -91,16 +91,21 @@ def unflatten(
     return reader.run(reader.tree, node)
 
 
-def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any]) -> Any:
+def converted(
+    function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any], target: str = ""
+) -> Any:
     """The tree, of the same classes, with each array replaced by function(array), and each sparse array by assemble(its
     parts, the results of `function`). Inside one process, so namedtuples and dataclasses keep their classes, and plain
     values (numbers, text, None) are kept in every container.
+
+    Args:
+        target: the framework of the results; sparse arrays of its own keep the order of their parts.
 
     Raises:
         InvalidRequest: no array, nesting deeper than DEPTH_MAX, or a container of a class of the user.
         BrokerError: raised by the functions. Both messages begin with the path of the part.
     """
-    converter = _Converter(function, assemble)
+    converter = _Converter(function, assemble, target)
     result = converter.run(converter.tree, tree)
     if not converter.arrays:
         raise InvalidRequest(f"{NO_ARRAY} convert: {_NUMBERS}")
@@ -321,11 +326,14 @@ class _Converter(_Walk):
 
     too_deep = f"a tree may be nested {DEPTH_MAX} deep: convert the inner parts alone"
 
-    def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any]) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any], target: str
+    ) -> None:
         super().__init__()
         self.arrays = 0
         self._function = function
         self._assemble = assemble
+        self._target = target
 
     def tree(self, tree: Any) -> Any:
         kind = type(tree)
@@ -344,7 +352,8 @@ class _Converter(_Walk):
         self.arrays += 1
         if apart is None:
             return self._function(tree)
-        apart = sparse.canonical(apart)
+        if apart.framework != self._target:
+            apart = sparse.canonical(apart)
         parts = zip(apart.layout.part_names, apart.parts, strict=True)
         made = [self.below((name,), self._function, part) for name, part in parts]
         return self._assemble(apart, made)

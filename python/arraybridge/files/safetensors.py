@@ -81,7 +81,8 @@ class SafetensorsFile(Stored):
             raise self.malformed(f"its header is invalid: {error}") from error
         if not isinstance(header, dict):
             raise self.malformed("its header is no JSON object")
-        metadata = header.pop(METADATA, None) or {}
+        metadata = header.pop(METADATA, None)
+        metadata = {} if metadata is None else metadata
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
             raise self.malformed(f"{METADATA} must be an object of strings")
         entries = {name: self._entry(name, told) for name, told in header.items()}

@@ -234,9 +234,13 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
     auto share = PutInOneStep(*session, core_->options().ns, sources, options, core_->options().timeout);
     if (share) return *std::move(share);
   }
-  const auto placement = Place(sources, {.own = options.sealed, .device = {}, .publish = options});
-  if (!placement.ok()) return placement.status();
-  return Publish(*placement, options);
+  for (bool again = true;; again = false) {
+    const auto placement = Place(sources, {.own = options.sealed, .device = {}, .publish = options});
+    if (!placement.ok()) return placement.status();
+    auto share = Publish(*placement, options);
+    // The daemon that took over has lost the memory of the copy; the sources are still here.
+    if (share.ok() || !again || share.status().reason() != "MEMORY_LOST") return share;
+  }
 }
 
 std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::string_view* why) {

@@ -10,6 +10,7 @@
 #include "client/arenas/placement_range.h"
 #include "client/memory/cuda/cuda_fence.h"
 #include "client/shares/publish_limits.h"
+#include "proto/boundary/failpoint.h"
 
 namespace arraybridge {
 
@@ -123,7 +124,8 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     session.reclaimer().CollectReady();
     session.PollDirectChannels();
     if (!wish.own) {
-      if (device.type != kDeviceCpu) session.lifeline().ReadArrived();  // whether another daemon has taken over
+      // Whether another daemon has taken over. It may also do so after this look.
+      if (device.type != kDeviceCpu && !Failpoint("takeover_unheard")) session.lifeline().ReadArrived();
       auto carving = session.written().Carve(device, bytes, session.lifeline().continued(), wish.pinned);
       if (carving) return *std::move(carving);
     }

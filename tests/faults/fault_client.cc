@@ -119,7 +119,9 @@ class FaultClient {
     words >> name >> bytes >> seed;
     Broker::PublishOptions options;
     options.name = name;
+    bool held = false;  // a copy of what `place` made last
     while (words >> flag) {
+      held |= flag == "held";
       options.replace |= flag == "replace";
       options.sealed |= flag == "sealed";
       options.wait &= flag != "late";
@@ -127,11 +129,15 @@ class FaultClient {
       int milliseconds = 0;
       if (flag == "lifetime" && words >> milliseconds) options.lifetime = std::chrono::milliseconds(milliseconds);
     }
-    auto share = [&]() -> Result<Share> {
+    const auto put = [&]() -> Result<Share> {
+      if (held) return broker_.Put(placements_.back().views(), options);
       auto placed = PlaceWords(bytes, seed, options.sealed);
       if (!placed.ok()) return placed.status();
       return broker_.Publish(*placed, options);
-    }();
+    };
+    auto share = put();
+    // As Broker::Put does: the memory of the copy may have ended with an earlier daemon.
+    if (!held && !share.ok() && share.status().reason() == "MEMORY_LOST") share = put();
     if (!share.ok()) return share.status();
     return Concat(share->generation, " ", share->immutability == Immutability::kEnforced ? "enforced" : "by_contract");
   }

@@ -275,6 +275,22 @@ def test_memory_of_a_gpu_lives_by_its_descriptor(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
+def test_a_put_allocates_anew_what_a_daemon_has_lost(tmp_path: Path) -> None:
+    """Its client hears of the loss from the answer: it has not read yet that another daemon took over."""
+    with daemon_in(tmp_path / "broker", keeper=True, memory=Memory("cuda_ipc", tmp_path / "machine")) as daemon:
+        writer = daemon.client(prefix=["env", "ARRAYBRIDGE_FAILPOINT=takeover_unheard:error"])
+        reader = daemon.client()
+        writer.ask("place 4096")
+        for _ in range(3):
+            writer.ask("put a 4096 1 replace held")
+            daemon.kill()
+            daemon.stats()  # the next daemon serves
+            writer.ask("put a 4096 1 replace held")
+            reader.ask("get a 1")
+            reader.ask("drop")
+
+
+@pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
 def test_a_name_of_lost_memory_is_not_found_without_a_call(tmp_path: Path) -> None:
     """Each daemon loses all that its namespace had, and with it the namespace; its catalogue is mapped by the reader."""
     with daemon_in(tmp_path / "broker", keeper=True, memory=Memory("cuda_ipc", tmp_path / "machine")) as daemon:

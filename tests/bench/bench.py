@@ -84,27 +84,27 @@ FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
 @contextlib.contextmanager
-def running(command: list[str], cpu: int, ready_fd: bool = False, knows: bool = True) -> Iterator[int]:
-    """A process on one CPU, from its ready line until the block ends; yields its id. Not `knows`: the process starts
-    with all CPUs and is moved afterwards, so that it sees a machine with several CPUs.
+def running(command: list[str], cpu: int | None, ready_fd: bool = False, knows: bool = True) -> Iterator[int]:
+    """A process on one CPU, or on all for None, from its ready line until the block ends; yields its id. Not `knows`: the
+    process starts with all CPUs and is moved afterwards, so that it sees a machine with several CPUs.
     """
     out = subprocess.PIPE
+    pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     if ready_fd:
         read, write = os.pipe()
-        pinned = ["taskset", "-c", str(cpu)] if knows else []
         process = subprocess.Popen(
-            [*pinned, *command, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
+            [*(pinned if knows else []), *command, "--ready-fd", str(write)], pass_fds=[write], stderr=subprocess.DEVNULL
         )
         os.close(write)
         with os.fdopen(read) as lines:
             if lines.readline() != "ready\n":
                 raise SystemExit(f"{command[0]} did not start")
     else:
-        process = subprocess.Popen(["taskset", "-c", str(cpu), *command], stdout=out)
+        process = subprocess.Popen([*pinned, *command], stdout=out)
         assert process.stdout is not None
         if process.stdout.readline() != b"ready\n":
             raise SystemExit(f"{command[0]} did not start")
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
+    for task in Path(f"/proc/{process.pid}/task").iterdir() if cpu is not None else ():
         os.sched_setaffinity(int(task.name), {cpu})
     try:
         yield process.pid
@@ -113,11 +113,12 @@ def running(command: list[str], cpu: int, ready_fd: bool = False, knows: bool = 
         process.wait()
 
 
-def measured(command: list[str]) -> list[dict[str, Any]]:
-    """The JSON lines of a benchmark program, pinned to CPU 0."""
+def measured(command: list[str], cpu: int | None = 0) -> list[dict[str, Any]]:
+    """The JSON lines of a benchmark program, on one CPU, or on all for None."""
+    pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        ["taskset", "-c", "0", *command], stdout=subprocess.PIPE, text=True, env=environment, check=False
+        [*pinned, *command], stdout=subprocess.PIPE, text=True, env=environment, check=False
     )
     if done.returncode != 0:
         raise SystemExit(f"benchmark failed ({done.returncode}): {' '.join(command)}")
@@ -259,16 +260,10 @@ def many_clients(build: Path, rounds: int) -> list[dict[str, Any]]:
     """The daemon, its floor and all clients run on all CPUs."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="arraybridge-bench-") as home:
-        command = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
-        read, write = os.pipe()
-        with subprocess.Popen([*command, "--ready-fd", str(write)], pass_fds=[write]) as daemon, os.fdopen(read) as ready:
-            os.close(write)
-            ready.readline()
-            program = [str(build / "tests/bench/bench_clients"), "--address", home, "--rounds", str(rounds)]
-            done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
-            daemon.terminate()
-    for line in done.stdout.splitlines():
-        own = json.loads(line)
+        daemon = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
+        with running(daemon, None, ready_fd=True):
+            found = measured([str(build / "tests/bench/bench_clients"), "--address", home, "--rounds", str(rounds)], None)
+    for own in found:
         work, reach = MANY[own["id"].rpartition("_")[0]]
         row = {"id": own["id"], "work": work, "value": round(own["value"], 2), "unit": "x" if "pairs" in own["id"] else "us"}
         row |= {"floor": round(own["floor"], 2), "ratio": round(own["value"] / own["floor"], 3), "reach": reach, "peer": None, "peer_value": None}

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 from torch_forms import FORMS
 
 import arraybridge
@@ -65,6 +68,20 @@ def test_a_form_is_refused_after_others_like_it_took_the_short_way():
             make, word = FORMS[form]
             with pytest.raises(UnsupportedArray, match=word):
                 NOBODY.convert(make(), target, copy=False)
+
+
+def test_distributed_tensors_are_refused_with_their_way_out():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = DeviceMesh("cpu", [0])
+        for tensor, way_out in (
+            (DTensor.from_local(torch.ones(4), mesh), r"pass tensor\.to_local\(\), its part here"),
+            (AsyncCollectiveTensor(torch.ones(4)), r"pass tensor\.wait\(\), its values"),
+        ):
+            with pytest.raises(UnsupportedArray, match=way_out):
+                NOBODY.convert(tensor, "numpy")
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 REFUSED = {

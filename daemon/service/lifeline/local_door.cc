@@ -137,10 +137,7 @@ int LocalDoor::WaitForEvents(bool busy, std::span<epoll_event> events) {
   const auto until = now + config_.spin;
   while (busy && now >= yields_from_ && now < until) {
     Clock::duration yielded{};
-    // A client that was woken on this processor does not run before the loop yields, and busy clients of other
-    // processors would keep the loop from it.
-    const bool is_due = now - yielded_at_ >= kYieldsWithin;
-    if (is_due || !HasPendingSoon()) {
+    if (now - yielded_at_ >= kYieldsWithin || !HasPendingSoon()) {
       ::sched_yield();
       const auto after = Clock::now();
       yielded = after - now - polled_.size() * kClientTurn;

@@ -291,8 +291,9 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
     made = tensorflow.SparseTensor(whole, values, layout.shape)
     # Most of TensorFlow's operations expect row-major order. An array that needs a copy gets it.
     is_sorted = layout.sorted or layout.format == "csr"
-    copied = layout.indices != "by_value" or parts[0].dtype != tensorflow.int64
+    copied = sparse_obstacle(layout, frozenset(each.dtype.name for each in parts[:-1]))
     return made if is_sorted or not copied else tensorflow.sparse.reorder(made)
+
 
 def gpus() -> Sequence[int]:
     return tuple(dict.fromkeys(_cuda_numbers()))

@@ -39,7 +39,7 @@ class _Magics:
         variable, *more = self._words(line, 1, 3, usage)
         if variable not in self._shell.user_ns:
             raise self._usage(f"there is no variable {variable}")
-        name, hours = (*more, variable, _HOURS)[:2] if len(more) != 1 else (more[0], _HOURS)
+        name, hours = more + [variable, _HOURS][len(more) :]
         try:
             lifetime = float(hours) * 3600
         except ValueError:

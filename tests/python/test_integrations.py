@@ -209,6 +209,7 @@ frame = np.arange(12.0).reshape(3, 4)
 %ab_keep frame
 %ab_keep frame second 2.5
 %ab_keep frame third never
+%ab_keep frame fourth 1e30
 %ab_list
 %ab_keep absent
 %ab_keep
@@ -247,7 +248,7 @@ def test_the_magics_of_a_notebook(address: str, broker: Broker) -> None:
     told = run_cells(address, broker.namespace, NOTEBOOK)
     assert re.search(r"frame: 256 bytes, generation \d+, kept until \d{4}-\d\d-\d\d \d\d:\d\d, also without this kernel", told), told
     assert "frame " in told and "second" in told
-    for text in ("there is no variable absent", "usage: %ab_keep VARIABLE [NAME [HOURS]]", "'never' is no number of hours", "'1x' is no name of a variable"):
+    for text in ("there is no variable absent", "usage: %ab_keep VARIABLE [NAME [HOURS]]", "'never' is no number of hours", "'1e30' is no number of hours", "'1x' is no name of a variable"):
         assert text in told, told
     assert "Traceback" not in told
     told = run_cells(address, broker.namespace, RESTARTED)

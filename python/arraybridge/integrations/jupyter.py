@@ -42,10 +42,10 @@ class _Magics:
         name, hours = more + [variable, _HOURS][len(more) :]
         try:
             lifetime = float(hours) * 3600
-        except ValueError:
+            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + lifetime))
+        except (ValueError, OverflowError, OSError):  # the last two: it ends after the last date
             raise self._usage(f"{hours!r} is no number of hours: {usage}") from None
         share = self._broker.put(self._shell.user_ns[variable], name, replace=True, lifetime=lifetime)
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + lifetime))
         told = f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}"
         print(f"{told}, kept until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
 

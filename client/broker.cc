@@ -264,7 +264,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
   PlaceOptions place;
   place.publish.structure = options.structure;
   place.publish.metadata = options.metadata;
-  for (bool copies = false;;) {
+  for (bool copies = false, again = true;;) {
     auto there = copies ? std::nullopt : PlacementOf(sources);
     if (there && !there->forward() && !in_place) there.reset();
     const Passed how = !there ? Passed::kCopied : there->forward() ? Passed::kForwarded : Passed::kInPlace;
@@ -283,7 +283,12 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.
     copies = how != Passed::kCopied && (sent.reason() == "PLACEMENT_PUBLISHED" || IsNotForwarded(sent));
-    if (!copies) return sent;
+    if (copies) {
+      note_time_left();
+      continue;
+    }
+    // As in Put, once.
+    if (sent.reason() != "MEMORY_LOST" || how != Passed::kCopied || !std::exchange(again, false)) return sent;
     note_time_left();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,13 @@ class ChannelEnds {
     const auto end = ends_.find({name, Channel::Role::kSender});
     if (end == ends_.end()) return NotFound("no sending end of ", name);
     return end->second.Send(placement, {.metadata = std::to_string(seed), .timeout = timeout});
+  }
+
+  // Sends copies of the arrays.
+  Status SendCopies(Broker& broker, const std::string& name, std::span<const View> views, uint64_t seed) {
+    const auto end = ends_.find({name, Channel::Role::kSender});
+    if (end == ends_.end()) return NotFound("no sending end of ", name);
+    return broker.Send(end->second, views, {.metadata = std::to_string(seed)}, false).status();
   }
 
   // Receives a share and checks its words; returns its sequence, stream and seed.

@@ -22,6 +22,7 @@
 //                                            "not done CODE REASON"; waits up to MS
 //   open NAME send|receive                   open an end of a channel
 //   send NAME BYTES SEED MS                  into a channel; waits up to MS for room
+//   send_held NAME SEED                      copies of what `place` made last into a channel
 //   receive NAME MS                          from a channel; waits up to MS: sequence, stream and seed
 //   close NAME send|receive                  close an end in order
 //   churn SEED NAMES ROUNDS                  get and drop "churn/<random below NAMES>"
@@ -280,6 +281,14 @@ class FaultClient {
     return std::string();
   }
 
+  Result<std::string> SendHeld(std::istringstream& words) {
+    std::string name;
+    uint64_t seed = 0;
+    words >> name >> seed;
+    AB_RETURN_IF_ERROR(ends_.SendCopies(broker_, name, placements_.back().views(), seed));
+    return std::string();
+  }
+
   Result<std::string> Receive(std::istringstream& words) {
     std::string name;
     int milliseconds = 0;
@@ -523,6 +532,7 @@ class FaultClient {
       {"look", [this](auto& words) { return Look(words); }},
       {"open", [this](auto& words) { return Open(words); }},
       {"send", [this](auto& words) { return Send(words); }},
+      {"send_held", [this](auto& words) { return SendHeld(words); }},
       {"receive", [this](auto& words) { return Receive(words); }},
       {"close", [this](auto& words) { return Close(words); }},
       {"many", [this](auto& words) { return Many(words); }},

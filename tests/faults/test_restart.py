@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import SIMULATED_CUDA, Client, Daemon, Ledger, Memory, Refused, daemon_in, eventually, outage
+from harness import ROOT, SIMULATED_CUDA, Client, Daemon, Ledger, Memory, Refused, daemon_in, eventually, outage
 
 SEED = int(os.environ.get("ARRAYBRIDGE_SEED", random.randrange(1 << 30)))
 LIVES = int(os.environ.get("ARRAYBRIDGE_LIVES", "1000" if os.environ.get("ARRAYBRIDGE_LONG") else "25"))  # of the storm
@@ -278,16 +280,77 @@ def test_memory_of_a_gpu_lives_by_its_descriptor(tmp_path: Path, kind: str) -> N
 def test_a_put_allocates_anew_what_a_daemon_has_lost(tmp_path: Path) -> None:
     """Its client hears of the loss from the answer: it has not read yet that another daemon took over."""
     with daemon_in(tmp_path / "broker", keeper=True, memory=Memory("cuda_ipc", tmp_path / "machine")) as daemon:
-        writer = daemon.client(prefix=["env", "ARRAYBRIDGE_FAILPOINT=takeover_unheard:error"])
+        writer = daemon.client(prefix=["env", "ARRAYBRIDGE_FAILPOINT=takeover_unheard:error", "FAULT_CLIENT_BY_CALLS=1"])
         reader = daemon.client()
         writer.ask("place 4096")
+        writer.ask("open frames send")
+        reader.ask("open frames receive")
         for _ in range(3):
-            writer.ask("put a 4096 1 replace held")
-            daemon.kill()
-            daemon.stats()  # the next daemon serves
-            writer.ask("put a 4096 1 replace held")
-            reader.ask("get a 1")
-            reader.ask("drop")
+            for sends in (False, True):
+                put = "send_held frames 1" if sends else "put a 4096 1 replace held"
+                writer.ask(put)
+                daemon.kill()
+                daemon.stats()  # the next daemon serves
+                writer.ask(put)
+                reader.ask("receive frames 5000" if sends else "get a 1")
+                reader.ask("drop")
+
+
+STRIDED = """
+import sys
+import arraybridge, numpy as np
+from arraybridge.broker import placing
+from fakes import frameworks, gpu
+
+fill, turn = placing.fill, iter(sys.stdin)
+
+def slow(*arguments):
+    fill(*arguments)
+    print("filled", flush=True)
+    next(turn)
+
+gpu.start()
+frameworks.install()
+placing.fill = slow
+values = np.arange(12, dtype="f4").reshape(3, 4)
+array = frameworks.ARRAYS["cupy"].of(values, (32, 8))
+with arraybridge.Broker(sys.argv[1], start="never") as broker, broker.channel("frames") as frames:
+    frames.open("receiver")
+    broker.put(array, "a", replace=True)
+    got = broker.get("a", "cupy")
+    frames.send(array)
+    for got in got, frames.receive("cupy", timeout=10):
+        assert (got.values() == values).all()
+"""
+
+
+@pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
+def test_python_copies_anew_what_a_daemon_has_lost(tmp_path: Path) -> None:
+    """A strided array of a GPU is copied by its framework, into memory that ends before it is published."""
+    memory = Memory("cuda_ipc", tmp_path / "machine")
+    with daemon_in(tmp_path / "broker", keeper=True, memory=memory) as daemon:
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "lib/libcuda.so.1").symlink_to(SIMULATED_CUDA)
+        machine = memory.machine(None)
+        env = {
+            **os.environ, **machine, "SIMULATED_CUDA": "guest;" + machine["SIMULATED_CUDA"],
+            "LD_LIBRARY_PATH": str(tmp_path / "lib"), "PYTHONPATH": str(ROOT / "tests/python"),
+        }  # fmt: skip
+        program = subprocess.Popen(
+            [sys.executable, "-c", STRIDED, str(tmp_path / "broker")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
+        )  # fmt: skip
+        with program:
+            assert program.stdin is not None and program.stdout is not None
+            for _ in ("put", "send"):
+                for kills in (True, False):
+                    assert program.stdout.readline() == "filled\n"
+                    if kills:
+                        daemon.kill()
+                        daemon.stats()  # the next daemon serves
+                    program.stdin.write("go on\n")
+                    program.stdin.flush()
+        assert program.returncode == 0
 
 
 @pytest.mark.skipif(not SIMULATED_CUDA.exists(), reason="the simulated driver is not built")
@@ -300,7 +363,7 @@ def test_a_name_of_lost_memory_is_not_found_without_a_call(tmp_path: Path) -> No
             try:
                 writer.ask(f"put a 65536 {seed} replace")
             except Refused as refusal:  # the arena in which it was placed was lost meanwhile
-                assert "put the array again" in str(refusal)
+                assert "make the array again" in str(refusal)
                 writer.ask(f"put a 65536 {seed} replace")
 
         for turn in range(6):

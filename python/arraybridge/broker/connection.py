@@ -25,7 +25,7 @@ UNAVAILABLE: Final = 14
 _DEADLINE_EXCEEDED: Final = 4
 # Refusals of calls that were not executed and can be repeated: the session had ended, the memory was lost with an
 # earlier session, or another thread published it first (then the bytes are placed again).
-_ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED"})
+_ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED", "MEMORY_LOST"})
 
 
 class Connection:

@@ -19,7 +19,7 @@ from arraybridge.broker.due import Due
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
 from arraybridge.convert import tree
 from arraybridge.convert.source import Source, plain
-from arraybridge.errors import InvalidRequest, OutOfMemory
+from arraybridge.errors import BrokerError, InvalidRequest, OutOfMemory
 
 T = TypeVar("T")
 On = Callable[[Callable[[_core.ChannelEnd], T]], T]  # calls a function with the sending end, and maps its errors
@@ -59,9 +59,7 @@ class Message(NamedTuple):
         device_of(sources)
         try:
             if any(source.description.fill for source in sources):
-                placement, seen = self._placed(connection, on, due, waits)
-                on(lambda end: end.send(placement, structure, metadata, due.left(), waits, seen))
-                return
+                return self._copied(connection, on, due, waits)
             views, core = [source.view() for source in sources], connection.core()
             if on(lambda end: end.put(core, views, structure, metadata, due.left(), waits)):
                 freeze(sources)
@@ -70,15 +68,27 @@ class Message(NamedTuple):
                 raise tree.with_way_out(refused, structure) from None
         else:
             return
-        bundle, seen = self._placed(connection, on, due, waits, as_bundle=True)
-        on(lambda end: end.send(bundle, _core.BUNDLE_STRUCTURE, metadata, due.left(), waits, seen))
+        self._copied(connection, on, due, waits, as_bundle=True)
+
+    def _copied(self, connection: Connection, on: On[Any], due: Due, waits: bool, as_bundle: bool = False) -> None:
+        """Sends what Python copies."""
+        structure = _core.BUNDLE_STRUCTURE if as_bundle else self.structure
+        for again in (True, False):
+            placement, seen = self._placed(connection, on, due, waits, structure)
+            try:
+                on(lambda end: end.send(placement, structure, self.metadata, due.left(), waits, seen))
+                return
+            except BrokerError as lost:
+                # As Broker::Send does: the memory of the copy has ended with an earlier daemon.
+                if not again or lost.reason != "MEMORY_LOST":
+                    raise
 
     def _placed(
-        self, connection: Connection, on: On[Any], due: Due, waits: bool, as_bundle: bool = False
+        self, connection: Connection, on: On[Any], due: Due, waits: bool, structure: bytes
     ) -> tuple[_core.Placement, int]:
         """Also the number of the last notice of the channel that was told before, or is not to be told."""
         seen: int = on(lambda end: end.seen_notice)
-        structure = _core.BUNDLE_STRUCTURE if as_bundle else self.structure
+        as_bundle = structure == _core.BUNDLE_STRUCTURE
         while True:
             options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:

@@ -478,9 +478,10 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
     if (known->mode < AB_AS_IS || known->mode > AB_LATEST) {
       return InvalidArgument("mode ", known->mode, " is none: there are AB_AS_IS (0) to AB_LATEST (3)");
     }
-    const arraybridge::ChannelOptions said{
-        known->capacity, static_cast<arraybridge::ChannelMode>(known->mode),
-        known->drop_oldest != 0 ? arraybridge::OnSlow::kDropOldest : arraybridge::OnSlow::kBlock, known->replay};
+    using arraybridge::OnSlow;
+    arraybridge::ChannelOptions said{known->capacity, static_cast<arraybridge::ChannelMode>(known->mode)};
+    if (known->drop_oldest != 0) said.on_slow = known->drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
+    if (known->replay != 0) said.replay = known->replay;
     auto opened = broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), said);
     if (!opened.ok()) return opened.status();
     const auto death = known->wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;

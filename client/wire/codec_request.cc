@@ -138,13 +138,15 @@ std::string EncodeAcquire(std::string_view ns, std::span<const ShareRef> shares,
 
 std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channel::Role role,
                               const ChannelOptions& options) {
-  return wire::Encode(wire::OpenChannelRequest{.namespace_ = ns,
-                                               .name = name,
-                                               .role = static_cast<wire::OpenChannelRequest::Role>(role),
-                                               .capacity = options.capacity,
-                                               .mode = static_cast<wire::ChannelMode>(options.mode),
-                                               .drop_oldest = options.on_slow == OnSlow::kDropOldest,
-                                               .replay = options.replay});
+  return wire::Encode(wire::OpenChannelRequest{
+      .namespace_ = ns,
+      .name = name,
+      .role = static_cast<wire::OpenChannelRequest::Role>(role),
+      .capacity = options.capacity,
+      .mode = static_cast<wire::ChannelMode>(options.mode),
+      .drop_oldest =
+          options.on_slow == OnSlow::kAsIs ? std::nullopt : std::optional(options.on_slow == OnSlow::kDropOldest),
+      .replay = options.replay});
 }
 
 std::string EncodeDrainChannel(std::string_view ns, std::string_view name, bool remove) {

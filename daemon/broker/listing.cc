@@ -129,7 +129,7 @@ uint64_t BytesOfAll(const std::vector<ChannelRow::End>& ends) {
   uint64_t bytes = 0;
   for (const ChannelRow::End& end : ends) {
     bytes += kRowBytes + (end.client == nullptr ? 0 : end.client->size()) +
-             BytesOf(Number(end.session), end.process_id, end.shares, end.waiting, end.dropped);
+             BytesOf(Number(end.session), end.process_id, end.shares, end.waiting, end.dropped) + BytesOf(end.closed);
   }
   return bytes;
 }
@@ -137,7 +137,8 @@ uint64_t BytesOfAll(const std::vector<ChannelRow::End>& ends) {
 uint64_t BytesOf(const ChannelRow& row) {
   return kRowBytes + row.ns.size() + row.name.size() +
          BytesOf(row.uid, row.capacity, row.queued, row.queued_bytes, row.senders, row.receivers) +
-         BytesOf(row.stream, UINT64_MAX, row.terms.replay, row.totals.sent, row.totals.received, row.totals.dropped) +
+         BytesOf(row.stream, UINT64_MAX, row.terms.replayed(), row.totals.sent, row.totals.received,
+                 row.totals.dropped) +
          BytesOfAll(row.ends);
 }
 
@@ -363,6 +364,21 @@ std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const
     end.process_id = its->peer.process_id;
     end.client = its->client;
   }
+  if (!channel.end_is_untold()) return ends;
+  const auto add = [&](ChannelRole role, const Notices& notices) {
+    const Notice* const last = notices.newest();
+    if (last == nullptr) return;
+    ChannelRow::End& end = ends.emplace_back();
+    end.role = role;
+    end.shares = last->shares;
+    end.closed = std::max(Age(last->at, Clock::now()), std::chrono::milliseconds(1));
+    // A notice has no uid.
+    if (asker != nullptr && asker->peer.uid != channel.ns()->uid()) return;
+    end.process_id = last->process_id;
+    end.client = last->client;
+  };
+  add(ChannelRole::kSender, channel.past().to_receivers);
+  add(ChannelRole::kReceiver, channel.past().to_senders);
   return ends;
 }
 

@@ -196,6 +196,7 @@ struct ChannelRow {
     uint64_t shares = 0;
     uint64_t waiting = 0;
     uint64_t dropped = 0;
+    std::chrono::milliseconds closed{};  // since it was closed; zero: it is open
   };
   std::vector<End> ends;  // if the filter asks for them
 };

@@ -293,9 +293,15 @@ class Core:
         reason why nothing was executed. Waits for the broker's answer, then raises the same error again.
         """
     def open_channel(
-        self, name: str, sends: bool, capacity: int = 0, mode: str = "", drop_oldest: bool = False, replay: int = 0
+        self,
+        name: str,
+        sends: bool,
+        capacity: int = 0,
+        mode: str = "",
+        drop_oldest: bool | None = None,
+        replay: int | None = None,
     ) -> ChannelEnd:
-        """capacity: 0, and mode: "", are as stated by the other ends. mode: queue, broadcast or latest."""
+        """capacity: 0, mode: "", and None are as stated by the other ends. mode: queue, broadcast or latest."""
     def drain_channel(self, name: str, remove: bool = False) -> int:
         """Drops what is queued. Returns the number of arrays."""
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:

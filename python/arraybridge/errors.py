@@ -137,7 +137,18 @@ class ChannelClosed(BrokerError, EOFError):
     """The stream has ended in order and was received completely, or the last receiver has closed the channel; or this
     process closed the channel itself. Ends an iteration. Unless it was closed here, the next call waits for the next
     stream, or the next receiver.
+
+    Attributes:
+        earlier: the stream had ended before this receiver opened, and nothing of it was left. An iteration that ends so
+            warns (RuntimeWarning): the stream may be one of an earlier run.
     """
+
+    def __init__(self, message: str = "", code: int = 0, reason: str = "", earlier: bool = False) -> None:
+        super().__init__(message, code, reason)
+        self.earlier = earlier
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.code, self.reason, self.earlier)
 
 
 class PeerGone(BrokerError, ConnectionError):
@@ -250,6 +261,8 @@ def from_status(status: Any) -> BrokerError:
         facts = status.facts
         numbers = int(facts.get("process_id", 0)), facts.get("client", ""), int(facts.get("shares", 0))
         return PeerGone(message, status.code, status.reason, *numbers, facts.get("missing") == "true")
+    if found is ChannelClosed:
+        return ChannelClosed(message, status.code, status.reason, status.facts.get("earlier") == "true")
     return found(message, status.code, status.reason)
 
 

@@ -238,8 +238,8 @@ class Core {
 
   Broker& broker() { return broker_; }
 
-  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode, bool drop_oldest,
-                   uint64_t replay);
+  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
+                   std::optional<bool> drop_oldest, std::optional<uint64_t> replay);
   auto OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix);
 
   uint64_t DrainChannel(const std::string& name, bool remove) {
@@ -441,9 +441,10 @@ ChannelMode ModeNamed(const std::string& name) {
 
 // Defined here, because its return type is declared after Core.
 auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
-                       bool drop_oldest, uint64_t replay) {
+                       std::optional<bool> drop_oldest, std::optional<uint64_t> replay) {
   const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
-  const ChannelOptions options{capacity, ModeNamed(mode), drop_oldest ? OnSlow::kDropOldest : OnSlow::kBlock, replay};
+  ChannelOptions options{.capacity = capacity, .mode = ModeNamed(mode), .replay = replay};
+  if (drop_oldest) options.on_slow = *drop_oldest ? OnSlow::kDropOldest : OnSlow::kBlock;
   Channel channel = Ask([&] { return broker_.OpenChannel(name, role, options); });
   return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
 }
@@ -517,7 +518,7 @@ void AddCore(py::module_& module) {
            arg("broker_id") = py::bytes())
       .def("outcome", &Core::OutcomeOf, arg("code"), arg("message"), arg("reason"), arg("request"), arg("timeout_s"))
       .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0, arg("mode") = "",
-           arg("drop_oldest") = false, arg("replay") = 0)
+           arg("drop_oldest") = py::none(), arg("replay") = py::none())
       .def("drain_channel", &Core::DrainChannel, arg("name"), arg("remove") = false)
       .def("open_watch", &Core::OpenWatch, arg("kinds"), arg("prefix") = "")
       .def("list", &Core::List, arg("prefix") = "")

@@ -148,13 +148,57 @@ def test_modes_that_contradict_each_other_are_told(broker):
         with pytest.raises(InvalidRequest, match=words):
             broker.channel("frames", **wishes)
     with broker.channel("frames", mode="latest").open("sender"):
-        with pytest.raises(InvalidRequest, match="has mode latest, not broadcast, block, replay 0"):
+        with pytest.raises(InvalidRequest, match="has mode latest, not broadcast: the sender '.*' .process [0-9]+. stated it"):
             broker.channel("frames", mode="broadcast").open("receiver")
         assert "latest" in repr(broker.channel("frames", mode="latest"))
     with broker.channel("plain") as plain:
         plain.send(np.zeros(1))
         with pytest.raises(InvalidRequest, match="a queue from its first array on"):
             broker.channel("plain", mode="latest").open("receiver")
+
+
+@pytest.mark.parametrize("sender_first", [True, False])
+def test_either_side_of_a_broadcast_may_start_first(broker, sender_first):
+    channels = [
+        broker.channel("frames", mode="broadcast", on_slow="drop_oldest", replay=3),
+        broker.channel("frames", mode="broadcast"),
+    ]
+    roles = ["sender", "receiver"] if sender_first else ["receiver", "sender"]
+    first, second = (channel.open(role) for channel, role in zip(channels, roles, strict=True))
+    sends, receives = (first, second) if sender_first else (second, first)
+    for number in range(20):
+        sends.send(np.full(1, number), timeout=0)  # it does not wait
+    assert [int(receives.receive(timeout=0)[0]) for _ in range(16)] == list(range(4, 20))
+    with pytest.raises(InvalidRequest, match=f"has on_slow drop_oldest, not block: the {roles[0]} '.*' .process {os.getpid()}."):
+        broker.channel("frames", mode="broadcast", on_slow="block").open("receiver")
+
+
+def test_a_second_run_is_told_that_the_first_ones_stream_has_ended(broker, address):
+    sends = broker.channel("frames").open("sender")
+    first = receiver_process(broker, address, "frames")
+    sends.send(np.full(1, 7))
+    first.kill()
+    first.wait()
+    first.stdout.close()
+    broker.channel("frames").open("receiver").abandon()
+    sends.close()
+    show = [CTL, "--address", address, "--namespace", broker.namespace, "channel", "show", "frames"]
+    shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert f"process {os.getpid()}, sent 1, ended" in shown and "will be told that stream 1 has ended" in shown, shown
+
+    with pytest.warns(RuntimeWarning, match=r"without an array: stream 1 .* ended before this receiver opened.*after 1 shares"):
+        assert [int(each[0]) for each in broker.channel("frames").receiver(timeout=10)] == []
+
+    async def loop(channel):
+        return [int(each[0]) async for each in channel.receiver(timeout=10)]
+
+    broker.channel("frames").open("sender").close()  # nobody receives
+    with pytest.warns(RuntimeWarning, match="call Channel.drain"):
+        assert asyncio.run(loop(broker.channel("frames"))) == []
+    broker.channel("frames").open("sender").close()
+    assert broker.channel("frames").drain() == 0  # the remedy
+    with pytest.raises(BrokerTimeout):
+        broker.channel("frames").receive(timeout=0)
 
 
 @pytest.mark.parametrize("direct", [True, False])

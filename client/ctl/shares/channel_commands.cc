@@ -33,14 +33,18 @@ Result<v1::ChannelInfo> Find(Connection& connection, const Options& options, con
 
 void AddEnds(Table& table, const v1::ChannelInfo& channel) {
   for (const auto& end : channel.ends()) {
-    const bool known = end.session() != 0;
-    std::string text = known ? Concat(end.client().empty() ? "a client" : end.client(), ", process ", end.process_id(),
-                                      ", session ", end.session())
+    const bool known = end.process_id() != 0 || end.session() != 0;
+    std::string text = known ? Concat(end.client().empty() ? "a client" : end.client(), ", process ", end.process_id())
                              : "another user's process";
+    if (end.session() != 0) text += Concat(", session ", end.session());
     text += Concat(end.sends() ? ", sent " : ", received ", end.shares());
     if (!end.sends()) text += Concat(", waiting ", end.waiting());
     if (end.dropped() > 0) text += Concat(", missed ", end.dropped());
+    if (end.closed_ms() > 0) text += Concat(", ended ", Cell::Age(end.closed_ms()).In(table), " ago");
     table.Add({end.sends() ? "sender" : "receiver", std::move(text)});
+  }
+  if (std::ranges::any_of(channel.ends(), [](const auto& end) { return end.closed_ms() > 0; })) {
+    table.Add({"awaits", Concat("a receiver, which will be told that stream ", channel.stream(), " has ended")});
   }
 }
 

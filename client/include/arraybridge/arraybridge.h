@@ -175,11 +175,13 @@ enum { AB_SENDER = 1, AB_RECEIVER = 2 };
 enum { AB_AS_IS = 0, AB_QUEUE = 1, AB_BROADCAST = 2, AB_LATEST = 3 };
 
 typedef struct ab_channel_options {
-  size_t size;           /* sizeof(ab_channel_options) */
-  uint64_t capacity;     /* the most queued arrays; 0: as other ends state it, else 16 */
-  int32_t mode;          /* AB_AS_IS, ... */
-  int32_t drop_oldest;   /* AB_BROADCAST: 1: a slow receiver misses the oldest; 0: senders wait for it */
-  uint64_t replay;       /* AB_BROADCAST: a new receiver gets so many of the last arrays */
+  size_t size;         /* sizeof(ab_channel_options) */
+  uint64_t capacity;   /* the most queued arrays; 0: as other ends state it, else 16 */
+  int32_t mode;        /* AB_AS_IS, ... */
+  int32_t drop_oldest; /* AB_BROADCAST: 1: a slow receiver misses the oldest; -1: senders wait for it; 0: as other ends
+                          state it, else senders wait */
+  uint64_t replay;     /* AB_BROADCAST: a new receiver gets so many of the last arrays; 0: as other ends state it, else
+                          none */
   int32_t wait_for_lost; /* 1: ab_send and ab_receive go on waiting when peers are lost; 0: AB_ABORTED, once */
 } ab_channel_options;
 

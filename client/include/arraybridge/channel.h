@@ -38,16 +38,17 @@ namespace arraybridge {
 // no sender waits. Senders of the last two are not told of their receivers' ends.
 enum class ChannelMode : uint8_t { kAsIs, kQueue, kBroadcast, kLatest };
 // If a receiver of a broadcast has `capacity` shares to receive: kBlock: senders wait. kDropOldest: it misses the
-// oldest.
-enum class OnSlow : uint8_t { kBlock, kDropOldest };
+// oldest. kAsIs: as other ends state it, or kBlock.
+enum class OnSlow : uint8_t { kAsIs, kBlock, kDropOldest };
 
-// How a channel is opened. The first end that states a capacity, or a mode, sets it. FAILED_PRECONDITION of other ends:
-// CHANNEL_CAPACITY, CHANNEL_MODE.
+// How a channel is opened. The first end that states one of these sets it for all. FAILED_PRECONDITION of ends that
+// state another value: CHANNEL_CAPACITY, CHANNEL_MODE.
 struct ChannelOptions {
   uint64_t capacity = 0;  // the maximum number of queued shares, in a broadcast for each receiver; 0: as it is, or 16
   ChannelMode mode = ChannelMode::kAsIs;  // kAsIs: as it is, or kQueue from the first share on
-  OnSlow on_slow = OnSlow::kBlock;        // with kBroadcast
-  uint64_t replay = 0;                    // with kBroadcast: a new receiver gets so many of the last shares
+  OnSlow on_slow = OnSlow::kAsIs;         // with kBroadcast
+  // With kBroadcast: a new receiver gets so many of the last shares. Nothing: as it is, or 0.
+  std::optional<uint64_t> replay{};
 };
 
 // An end of the other role is lost, by death or because it gave up: kTell ends the call with ABORTED, kWait goes on.

@@ -14,49 +14,52 @@ std::string_view NameOf(ChannelMode mode) {
   return mode == ChannelMode::kLatest ? "latest" : mode == ChannelMode::kBroadcast ? "broadcast" : "queue";
 }
 
-// "broadcast, drop_oldest, replay 3"
-std::string Named(const ChannelTerms& terms) {
-  std::string named(NameOf(terms.mode));
-  if (terms.mode != ChannelMode::kBroadcast) return named;
-  return named += Concat(terms.drop_oldest ? ", drop_oldest" : ", block", ", replay ", terms.replay);
-}
-
-bool SameMode(const ChannelTerms& one, const ChannelTerms& other) {
-  return one.mode == other.mode && one.drop_oldest == other.drop_oldest && one.replay == other.replay;
-}
+// Values of terms in messages.
+std::string_view ValueOf(ChannelMode mode) { return NameOf(mode); }
+std::string_view ValueOf(const std::optional<bool>& drops) { return *drops ? "drop_oldest" : "block"; }
+uint64_t ValueOf(const std::optional<uint64_t>& shares) { return *shares; }
+uint64_t ValueOf(uint64_t shares) { return shares; }
 
 }  // namespace
 
-Status Channel::Agree(const ChannelTerms& stated) {
+Status Channel::Agree(const ChannelTerms& stated, const std::string& by) {
   ChannelTerms agreed = past_.terms;
   agreed.mode = mode();
-  const bool says_mode = stated.mode != ChannelMode::kUnset;
-  if (says_mode && agreed.mode != ChannelMode::kUnset && !SameMode(agreed, stated)) {
-    return FailedPrecondition("channel '", name_, "' has mode ", Named(agreed), ", not ", Named(stated),
-                              agreed.mode == ChannelMode::kQueue
-                                  ? ": a channel whose ends state no mode is a queue from "
-                                    "its first array on"
-                                  : "")
-        .Because("CHANNEL_MODE")
-        .With("mode", std::string(NameOf(agreed.mode)));
-  }
-  if (stated.capacity != 0 && agreed.capacity != 0 && stated.capacity != agreed.capacity) {
-    const bool latest = stated.mode == ChannelMode::kLatest;
-    return FailedPrecondition("channel '", name_, "' was opened with a capacity of ", agreed.capacity, ", not ",
-                              stated.capacity, latest ? ", which mode latest has" : "")
-        .Because("CHANNEL_CAPACITY")
-        .With("capacity", std::to_string(agreed.capacity));
-  }
-  if (stated.capacity != 0) agreed.capacity = stated.capacity;
-  if (says_mode) agreed = {agreed.capacity, stated.mode, stated.drop_oldest, stated.replay};
+  std::array<std::string, 4> stated_by = stated_by_;
+  // FAILED_PRECONDITION if both are stated, and differ.
+  const auto agree = [&](Term term, auto wanted, auto& known, const auto& unset) {
+    if (wanted == unset || wanted == known) return Ok();
+    if (known == unset) {
+      known = wanted;
+      stated_by[term] = by;
+      return Ok();
+    }
+    constexpr std::array<std::string_view, 4> kNames{"mode", "on_slow", "replay", "capacity"};
+    const std::string& who = stated_by_[term];
+    std::string why = who.empty() ? "an end before it stated it" : Concat(who, " stated it");
+    if (term == kMode && past_.terms.mode == ChannelMode::kUnset) {
+      why = "a channel whose ends state no mode is a queue from its first array on";
+    }
+    return FailedPrecondition("channel '", name_, "' has ", kNames[term], " ", ValueOf(known), ", not ",
+                              ValueOf(wanted), ": ", why)
+        .Because(term == kCapacity ? "CHANNEL_CAPACITY" : "CHANNEL_MODE")
+        .With(term == kCapacity ? "capacity" : "mode",
+              term == kCapacity ? std::to_string(agreed.capacity) : std::string(NameOf(agreed.mode)));
+  };
+  AB_RETURN_IF_ERROR(agree(kMode, stated.mode, agreed.mode, ChannelMode::kUnset));
+  AB_RETURN_IF_ERROR(agree(kOnSlow, stated.drop_oldest, agreed.drop_oldest, std::nullopt));
+  AB_RETURN_IF_ERROR(agree(kReplay, stated.replay, agreed.replay, std::nullopt));
+  AB_RETURN_IF_ERROR(agree(kCapacity, stated.capacity, agreed.capacity, uint64_t{0}));
   const uint64_t capacity = agreed.capacity == 0 ? kChannelCapacityDefault : agreed.capacity;
-  if (agreed.replay > capacity) {
-    return FailedPrecondition("channel '", name_, "' cannot replay ", agreed.replay, " shares: its capacity is ",
+  if (agreed.replayed() > capacity) {
+    return FailedPrecondition("channel '", name_, "' cannot replay ", agreed.replayed(), " shares: its capacity is ",
                               capacity)
         .Because("CHANNEL_CAPACITY")
         .With("capacity", std::to_string(capacity));
   }
+  if (stated.mode == ChannelMode::kUnset) agreed.mode = past_.terms.mode;
   past_.terms = agreed;
+  stated_by_ = std::move(stated_by);
   return Ok();
 }
 
@@ -100,7 +103,7 @@ std::vector<Share*> Channel::RestoreQueue(const std::vector<Share*>& waiting) {
   }
   for (Member& each : members_) {
     if (!broadcasts() || each.role != ChannelRole::kReceiver) continue;
-    const uint64_t most = past_.terms.drop_oldest ? std::min<uint64_t>(capacity(), queue_.size()) : queue_.size();
+    const uint64_t most = past_.terms.drops() ? std::min<uint64_t>(capacity(), queue_.size()) : queue_.size();
     const uint64_t passed = std::max(each.passed, past_.sent - std::min(past_.sent, most));
     each.dropped += passed - each.passed;
     each.passed = passed;
@@ -118,10 +121,14 @@ void Channel::RestoreTotals(uint64_t received_by_open) {
 }
 
 uint64_t Channel::Open(Member member) {
-  member.passed = past_.sent - std::min<uint64_t>(past_.terms.replay, queue_.size());
+  member.passed = past_.sent - std::min<uint64_t>(past_.terms.replayed(), queue_.size());
+  if (senders_ == 0 && waiting(member) == 0) member.late = past_.to_receivers.last();
   members_.push_back(member);
   if (member.role == ChannelRole::kSender) {
-    if (senders_++ == 0) ++past_.stream;
+    if (senders_++ == 0) {
+      ++past_.stream;
+      past_.drained = false;
+    }
     return past_.to_senders.last();
   }
   ++receivers_;
@@ -131,7 +138,7 @@ uint64_t Channel::Open(Member member) {
   if (broadcasts() && senders_ > 0) return last;
   // The first notice whose shares wait here is this receiver's too. If none waits and no stream runs, a receiver that
   // came late still learns that the stream ended in order. It is not told of deaths before its time.
-  const uint64_t seen = last - (ended_in_order() ? 1 : 0);
+  const uint64_t seen = last - (ended_in_order() && !past_.drained ? 1 : 0);
   if (broadcasts()) return seen;
   for (const Notice* next = past_.to_receivers.After(0); next != nullptr;
        next = past_.to_receivers.After(next->number)) {
@@ -147,7 +154,7 @@ bool Channel::ended_in_order() const {
 
 // A receiver that died may have been told too late to act on it: it had not yet closed the next channel of a pipeline.
 bool Channel::end_is_untold() const {
-  if (!ended_in_order() || receivers_ > 0) return false;
+  if (!ended_in_order() || receivers_ > 0 || past_.drained) return false;
   if (!past_.had_receivers) return true;
   const Notice* const last = past_.to_senders.newest();
   return last->how == EndedHow::kDied ||
@@ -183,7 +190,7 @@ Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   const Notice* const next = past_.to_receivers.After(seen);
   if (next == nullptr || next->after > Passed(*member)) return Ok();
   past_.told_to_receiver = std::max(past_.told_to_receiver, next->number);
-  return ToReceiver(*next, name_);
+  return ToReceiver(*next, name_, next->number <= member->late);
 }
 
 Status Channel::CheckSend(bool from_direct) const {
@@ -191,7 +198,7 @@ Status Channel::CheckSend(bool from_direct) const {
   if (!broadcasts()) {
     // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
     most = queue_.size() / (from_direct ? 2 : 1);
-  } else if (!past_.terms.drop_oldest) {
+  } else if (!past_.terms.drops()) {
     for (const Member& each : members_) most = std::max(most, each.role == ChannelRole::kReceiver ? waiting(each) : 0);
   }
   if (most < capacity()) return Ok();
@@ -230,7 +237,7 @@ void Channel::Push(Share& share) {
   ++queued_in_namespace_;
   queued_bytes_ += share.size;
   queue_.push_back(&share);
-  if (!past_.terms.drop_oldest) return;
+  if (!past_.terms.drops()) return;
   for (Member& each : members_) {
     if (each.role != ChannelRole::kReceiver || waiting(each) <= capacity()) continue;
     ++each.passed;
@@ -267,7 +274,7 @@ void Channel::PutBack(ChannelEndId receiver, Share& share, uint64_t sequence) {
   const auto member = std::ranges::find(members_, receiver, &Member::end);
   if (member == members_.end()) return;
   const uint64_t later = past_.sent - sequence;
-  const bool has_room = !past_.terms.drop_oldest || later < capacity();
+  const bool has_room = !past_.terms.drops() || later < capacity();
   if (member->passed == sequence && later == queue_.size() && has_room) PushFront(share);  // no other waits for it
   if (member->passed == sequence && later < queue_.size()) {
     --member->passed;
@@ -287,7 +294,7 @@ void Channel::PushFront(Share& share) {
 std::deque<Share*> Channel::TakePassed() {
   std::deque<Share*> passed;
   if (!broadcasts()) return passed;
-  uint64_t keep = std::min<uint64_t>(past_.terms.replay, queue_.size());
+  uint64_t keep = std::min<uint64_t>(past_.terms.replayed(), queue_.size());
   for (const Member& each : members_) {
     if (each.role == ChannelRole::kReceiver) keep = std::max(keep, waiting(each));
   }
@@ -309,7 +316,7 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
     each.passed = past_.sent;
   }
   past_.taken = past_.sent;
-  past_.drained = past_.drained || drained;
+  past_.drained = past_.drained || (drained && senders_ == 0);
   queued_in_namespace_ -= queue_.size();
   queued_bytes_ = 0;
   return std::exchange(queue_, {});

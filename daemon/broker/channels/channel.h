@@ -65,6 +65,8 @@ class Channel {
     // Of a broadcast's receiver: the sequence of the last share that it received or missed, and how many it missed.
     uint64_t passed = 0;
     uint64_t dropped = 0;
+    // A receiver that opened when no stream ran and nothing waited for it: the last notice of that time.
+    uint64_t late = 0;
   };
   // Its open ends: at most limits.members_per_channel.
   const std::vector<Member>& members() const { return members_; }
@@ -73,7 +75,10 @@ class Channel {
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
-  bool awaits_receiver() const { return queued() > 0 || (end_is_untold() && !past_.drained); }
+  bool awaits_receiver() const { return queued() > 0 || end_is_untold(); }
+  // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so:
+  // the next one is told.
+  bool end_is_untold() const;
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return past_.stream; }
 
@@ -89,8 +94,8 @@ class Channel {
     ChannelEndId closed{};          // the end that was closed last
     uint64_t received = 0;          // shares, by calls, by ends that were closed
     bool had_receivers = false;
-    bool begun = false;  // a share was sent
-    bool drained = false;
+    bool begun = false;    // a share was sent
+    bool drained = false;  // since the last stream ended
     bool missing = false;  // shares were lost since the last notice to receivers
     Notices to_receivers;
     Notices to_senders;
@@ -107,9 +112,10 @@ class Channel {
   std::vector<Share*> RestoreQueue(const std::vector<Share*>& waiting);
   void RestoreTotals(uint64_t received_by_open);
 
-  // The first call that states the capacity, or the mode, sets it. FAILED_PRECONDITION: CHANNEL_CAPACITY, the capacity
-  // is set to another number; CHANNEL_MODE, the mode and what goes with it are others, or the first share was sent.
-  Status Agree(const ChannelTerms& stated);
+  // The first call that states one of the terms sets it; `by` names the end in refusals of later ones.
+  // FAILED_PRECONDITION: CHANNEL_CAPACITY, the capacity is set to another number; CHANNEL_MODE, the mode or what goes
+  // with it is another, or the first share was sent.
+  Status Agree(const ChannelTerms& stated, const std::string& by);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
   uint64_t Open(Member member);
   // An end closes that has received so many shares by calls. `end`: what the other ends are told of it, without its
@@ -148,7 +154,8 @@ class Channel {
   // Takes the shares that no receiver waits for and that are not kept for new ones. They count as queued until their
   // new owner changes that.
   std::deque<Share*> TakePassed();
-  // Takes all shares likewise; receivers miss them. `drained`: from now on the channel awaits no receiver.
+  // Takes all shares likewise; receivers miss them. `drained`: no later receiver is told that the last stream
+  // has ended.
   std::deque<Share*> TakeQueue(bool drained);
 
   // The direct channel on which the one sender and the one receiver pass shares without calls; null: there is none.
@@ -160,8 +167,6 @@ class Channel {
  private:
   // No stream runs, and the last one was closed by its senders.
   bool ended_in_order() const;
-  // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so.
-  bool end_is_untold() const;
   // Sequence of the last share that the receiver does not wait for.
   uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : past_.sent - queue_.size(); }
   void Drop(uint64_t more);
@@ -176,6 +181,9 @@ class Channel {
   uint64_t senders_ = 0;
   uint64_t receivers_ = 0;
   Past past_;
+  // The ends that have stated each of the terms in this life of the daemon, for errors.
+  enum Term : uint8_t { kMode, kOnSlow, kReplay, kCapacity };
+  std::array<std::string, 4> stated_by_;
   ChannelTotals totals_;
   std::deque<Share*> queue_;  // the last shares that were sent; the back of a broadcast's has the sequence past_.sent
   uint64_t queued_bytes_ = 0;

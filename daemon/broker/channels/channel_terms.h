@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace arraybridge {
 
@@ -12,8 +13,11 @@ enum class ChannelMode : uint8_t { kUnset, kQueue, kBroadcast, kLatest };
 struct ChannelTerms {
   uint64_t capacity = 0;                   // shares, in a broadcast of each receiver; 0: not stated
   ChannelMode mode = ChannelMode::kUnset;  // kUnset: not stated, nor what follows
-  bool drop_oldest = false;                // a broadcast: what a slow receiver misses; false: senders wait for it
-  uint64_t replay = 0;                     // a broadcast: shares that a new receiver gets of those sent before
+  std::optional<bool> drop_oldest{};       // a broadcast: what a slow receiver misses; false: senders wait for it
+  std::optional<uint64_t> replay{};        // a broadcast: shares that a new receiver gets of those sent before
+
+  bool drops() const { return drop_oldest.value_or(false); }
+  uint64_t replayed() const { return replay.value_or(0); }
 };
 
 // Shares since the start, of one channel or of all.

@@ -10,12 +10,12 @@ namespace {
 // The terms that an end states, with those that its mode implies.
 Result<ChannelTerms> CheckTerms(ChannelTerms terms, const Limits& limits) {
   const bool latest = terms.mode == ChannelMode::kLatest;
-  if (terms.capacity > limits.channel_capacity_max || terms.replay > limits.channel_capacity_max) {
-    return InvalidArgument("a channel of ", std::max(terms.capacity, terms.replay),
+  if (std::max(terms.capacity, terms.replayed()) > limits.channel_capacity_max) {
+    return InvalidArgument("a channel of ", std::max(terms.capacity, terms.replayed()),
                            " shares: limits.channel_capacity_max is ", limits.channel_capacity_max)
         .Because("CHANNEL_CAPACITY");
   }
-  if (terms.mode != ChannelMode::kBroadcast && (terms.drop_oldest || terms.replay > (latest ? 1 : 0))) {
+  if (terms.mode != ChannelMode::kBroadcast && (terms.drops() || terms.replayed() > (latest ? 1 : 0))) {
     return InvalidArgument("drop_oldest and replay are for channels of mode broadcast").Because("CHANNEL_MODE");
   }
   if (!latest) return terms;
@@ -56,7 +56,8 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   if (channel.members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
-  AB_RETURN_IF_ERROR(channel.Agree(*terms));
+  const std::string_view role = call.role == ChannelRole::kSender ? "sender" : "receiver";
+  AB_RETURN_IF_ERROR(channel.Agree(*terms, NameOfEnd(role, found->client.get(), found->peer.process_id)));
   const ChannelEndId end = state.channels.Open(*found, channel, call.role, call.request);
   return OpenedChannel{end, channel.id(), channel.capacity(), found->ends.at(end).seen, channel.mode()};
 }

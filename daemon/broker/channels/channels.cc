@@ -98,7 +98,8 @@ void Channels::Close(const Session& session, ChannelEndId id, const ChannelEnd& 
   Channel& channel = *end.channel;
   --session.account->channel_ends;
   channel.direct = nullptr;  // a session that ends has ended its direct channels before
-  Notice notice{.how = how, .process_id = session.peer.process_id, .client = session.client, .shares = end.shares};
+  Notice notice{
+      .how = how, .process_id = session.peer.process_id, .client = session.client, .shares = end.shares, .at = now};
   channel.Close(id, std::move(notice), end.received);
   // A receiver that died may come back for what is queued.
   const bool unwanted = end.role == ChannelRole::kReceiver && channel.receivers() == 0 && how == EndedHow::kClosed;

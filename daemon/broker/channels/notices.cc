@@ -6,12 +6,32 @@
 namespace arraybridge {
 namespace {
 
-// "the sender 'camera' (process 4711)"
 std::string Named(std::string_view role, const Notice& notice) {
-  std::string named = Concat("the ", role);
-  if (notice.client != nullptr && !notice.client->empty()) named += Concat(" '", *notice.client, "'");
-  if (notice.process_id != 0) named += Concat(" (process ", notice.process_id, ")");
-  return named;
+  return NameOfEnd(role, notice.client.get(), notice.process_id);
+}
+
+// "12 s"
+std::string AgeOf(const Notice& notice) {
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - notice.at);
+  return age.count() == 0 ? "less than a second" : Concat(age.count(), " s");
+}
+
+Status EndedInOrder(const Notice& notice, std::string_view channel, bool earlier) {
+  if (!earlier) {
+    return {Code::kOutOfRange,
+            Concat("stream ", notice.stream, " of channel '", channel,
+                   "' has ended: its senders have closed it. The next receive waits for the next stream"),
+            "CHANNEL_ENDED"};
+  }
+  const std::string when =
+      notice.at == std::chrono::steady_clock::time_point{} ? "" : Concat(", ", AgeOf(notice), " ago");
+  return Status(
+             Code::kOutOfRange,
+             Concat("stream ", notice.stream, " of channel '", channel, "' ended before this receiver opened", when,
+                    ", and none of its shares is left: ", Named("sender", notice), ", its last one, closed it after ",
+                    notice.shares, " shares. The next receive waits for the next stream"),
+             "CHANNEL_ENDED")
+      .With("earlier", "true");
 }
 
 Status WithFacts(Status told, const Notice& notice) {
@@ -42,13 +62,16 @@ const Notice* Notices::After(uint64_t number) const {
   return next == list_.end() ? nullptr : &*next;
 }
 
-Status ToReceiver(const Notice& notice, std::string_view channel) {
+std::string NameOfEnd(std::string_view role, const std::string* client, uint64_t process_id) {
+  std::string named = Concat("the ", role);
+  if (client != nullptr && !client->empty()) named += Concat(" '", *client, "'");
+  if (process_id != 0) named += Concat(" (process ", process_id, ")");
+  return named;
+}
+
+Status ToReceiver(const Notice& notice, std::string_view channel, bool earlier) {
   if (notice.how == EndedHow::kClosed && !notice.missing) {
-    Status ended(Code::kOutOfRange,
-                 Concat("stream ", notice.stream, " of channel '", channel,
-                        "' has ended: its senders have closed it. The next receive waits for the next stream"),
-                 "CHANNEL_ENDED");
-    return WithFacts(std::move(ended), notice);
+    return WithFacts(EndedInOrder(notice, channel, earlier), notice);
   }
   const bool died = notice.how != EndedHow::kAbandoned;
   std::string text = Concat(Named("sender", notice), " of channel '", channel, "' ",

@@ -4,6 +4,7 @@
 // gets the same answer.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,9 +25,10 @@ struct Notice {
   EndedHow how{};
   uint64_t stream = 0;
   uint64_t process_id = 0;
-  std::shared_ptr<const std::string> client;  // null: unknown
-  uint64_t shares = 0;                        // sent, or received, by the end that ended
-  bool missing = false;                       // shares that it sent are known to be lost
+  std::shared_ptr<const std::string> client;   // null: unknown
+  uint64_t shares = 0;                         // sent, or received, by the end that ended
+  bool missing = false;                        // shares that it sent are known to be lost
+  std::chrono::steady_clock::time_point at{};  // when the end ended; zero: before this was kept
 };
 
 // The newest notices for the ends of one role. A list is bounded, because channels are not charged for it: an end that
@@ -51,8 +53,12 @@ class Notices {
   uint64_t last_ = 0;
 };
 
-// The answer to a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED or SENDER_ABANDONED.
-Status ToReceiver(const Notice& notice, std::string_view channel);
+// "the sender 'camera' (process 4711)"; what is unknown is left out. `client` may be null.
+std::string NameOfEnd(std::string_view role, const std::string* client, uint64_t process_id);
+
+// The answer to a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED or SENDER_ABANDONED. `earlier`: the
+// stream had ended before the receiver opened, and nothing waited for it.
+Status ToReceiver(const Notice& notice, std::string_view channel, bool earlier);
 // The answer to a sender: FAILED_PRECONDITION, NO_RECEIVER; ABORTED, RECEIVER_DIED or RECEIVER_ABANDONED.
 Status ToSender(const Notice& notice, std::string_view channel);
 

@@ -10,10 +10,14 @@
 namespace arraybridge {
 namespace {
 
-Channel::Past PastOf(const record::Channel& its, std::string_view notices) {
+// `times`: when the ends of the notices ended; earlier daemons wrote none.
+Channel::Past PastOf(const record::Channel& its, std::string_view notices, std::string_view times) {
   const auto has = [&](record::ChannelFlag flag) { return (its.flags & flag) != 0; };
   Channel::Past past;
-  past.terms = {its.capacity, ChannelMode(its.mode), has(record::kDropOldest), its.replay};
+  past.terms = {.capacity = its.capacity, .mode = ChannelMode(its.mode)};
+  // Earlier daemons wrote no flags of what was stated.
+  if (has(record::kDropOldest) || has(record::kStatesOnSlow)) past.terms.drop_oldest = has(record::kDropOldest);
+  if (its.replay != 0 || has(record::kStatesReplay)) past.terms.replay = its.replay;
   past.stream = its.stream;
   past.sent = its.sent;
   past.taken = its.taken;
@@ -31,6 +35,11 @@ Channel::Past PastOf(const record::Channel& its, std::string_view notices) {
     Notice notice{each->number,     each->after, EndedHow(each->how), each->stream,
                   each->process_id, {},          each->shares,        each->missing != 0};
     notice.client = std::make_shared<const std::string>(each.Text(each->client_bytes));
+    if (int64_t at = 0; times.size() >= sizeof at) {
+      std::memcpy(&at, times.data(), sizeof at);
+      times.remove_prefix(sizeof at);
+      notice.at = TimeOf(at);
+    }
     (each->to_senders != 0 ? to_senders : to_receivers).push_back(std::move(notice));
     notices = each.rest();
   }
@@ -116,7 +125,8 @@ void Broker::ChannelRecovery::RestoreChannel(State& state, const Records::Entry&
   Channel& channel = state.channels.Restore(ChannelId{its->id}, **owner, std::move(name));
   channel.record = entry.place;
   if (its->lingers_until != 0) channel.lingers_until = TimeOf(its->lingers_until);
-  channel.Restore(PastOf(*its, its.Text(its->notices_bytes)), its->dropped);
+  const std::string notices = its.Text(its->notices_bytes);
+  channel.Restore(PastOf(*its, notices, its.rest()), its->dropped);
 }
 
 // An end that is in the record of its channel as closed was being closed.
@@ -142,6 +152,7 @@ void Broker::ChannelRecovery::RestoreEnd(State& state, const Records::Entry& ent
     end.received = more.received;
     member.passed = more.passed;
     member.dropped = more.dropped;
+    member.late = more.late;
   }
   state.channels.RestoreEnd(*session, member, end);
   ends_.emplace(its->id, &session->ends.at(member.end));

@@ -36,7 +36,7 @@ std::string_view Fit(std::string_view text, Size& size) {
   return text;
 }
 
-void AddNotices(const Notices& notices, bool to_senders, std::string* to) {
+void AddNotices(const Notices& notices, bool to_senders, std::string* to, std::string* times) {
   for (const Notice& each : notices.list()) {
     record::Notice fixed{};
     fixed.number = each.number;
@@ -49,6 +49,8 @@ void AddNotices(const Notices& notices, bool to_senders, std::string* to) {
     fixed.to_senders = to_senders ? 1 : 0;
     const std::string_view client = Fit(each.client == nullptr ? std::string_view() : *each.client, fixed.client_bytes);
     to->append(BytesOf(fixed)).append(client);
+    const int64_t at = NsOf(each.at);
+    times->append(BytesOf(at));
   }
 }
 
@@ -186,7 +188,7 @@ void Journal::Put(Channel& channel) {
   record::Channel fixed{};
   fixed.id = Number(channel.id());
   fixed.capacity = past.terms.capacity;
-  fixed.replay = past.terms.replay;
+  fixed.replay = past.terms.replayed();
   fixed.stream = past.stream;
   fixed.sent = past.sent;
   fixed.taken = past.taken;
@@ -206,14 +208,17 @@ void Journal::Put(Channel& channel) {
   flag(past.begun, record::kBegun);
   flag(past.drained, record::kDrained);
   flag(past.missing, record::kMissing);
-  flag(past.terms.drop_oldest, record::kDropOldest);
+  flag(past.terms.drops(), record::kDropOldest);
+  flag(past.terms.drop_oldest.has_value(), record::kStatesOnSlow);
+  flag(past.terms.replay.has_value(), record::kStatesReplay);
   std::string notices;
-  AddNotices(past.to_receivers, false, &notices);
-  AddNotices(past.to_senders, true, &notices);
+  std::string times;
+  AddNotices(past.to_receivers, false, &notices, &times);
+  AddNotices(past.to_senders, true, &notices, &times);
   const std::string_view ns = Fit(channel.ns()->name(), fixed.ns_bytes);
   const std::string_view name = Fit(channel.name(), fixed.name_bytes);
   const std::string_view told = Fit(notices, fixed.notices_bytes);
-  channel.record = file_->Replace(channel.record, record::kChannel, {BytesOf(fixed), ns, name, told});
+  channel.record = file_->Replace(channel.record, record::kChannel, {BytesOf(fixed), ns, name, told, times});
 }
 
 void Journal::Erase(Channel& channel) { Erase(std::exchange(channel.record, 0)); }
@@ -230,7 +235,7 @@ void Journal::Put(ChannelEndId id, ChannelEnd& end) {
                                  end.shares,
                                  end.counted};
   const record::Sender sender{end.sends};
-  const record::Receiver receiver{end.received, member.passed, member.dropped};
+  const record::Receiver receiver{end.received, member.passed, member.dropped, member.late};
   const std::string_view more = end.role == ChannelRole::kSender ? BytesOf(sender) : BytesOf(receiver);
   end.record = file_->Replace(end.record, record::kChannelEnd, {BytesOf(fixed), more});
 }

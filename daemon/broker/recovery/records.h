@@ -172,7 +172,15 @@ struct Quota {
   uint16_t reserved;
 };
 
-enum ChannelFlag : uint8_t { kHadReceivers = 1, kBegun = 2, kDrained = 4, kMissing = 8, kDropOldest = 16 };
+enum ChannelFlag : uint8_t {
+  kHadReceivers = 1,
+  kBegun = 2,
+  kDrained = 4,
+  kMissing = 8,
+  kDropOldest = 16,
+  kStatesOnSlow = 32,  // an end has stated whether it drops the oldest
+  kStatesReplay = 64
+};
 
 // The shares of the channel and its ends say what happened since the record was written.
 struct Channel {
@@ -196,6 +204,7 @@ struct Channel {
   uint16_t name_bytes;
   uint16_t reserved;
   uint32_t notices_bytes;  // each a Notice, and the client's name
+  // Behind the texts: for each notice an int64_t, when its end ended.
 };
 
 struct Notice {
@@ -229,6 +238,7 @@ struct Receiver {
   uint64_t received;
   uint64_t passed;
   uint64_t dropped;
+  uint64_t late;
 };
 
 // The pages say whether it is open, and whether it has ended.

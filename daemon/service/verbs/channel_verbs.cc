@@ -30,8 +30,9 @@ Result<Answer<v1::OpenChannelResponse>> ChannelVerbs::OpenChannel(const Caller& 
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckOpenChannel(config_.limits, request));
   const auto role = request.role() == v1::OpenChannelRequest::SENDER ? ChannelRole::kSender : ChannelRole::kReceiver;
-  const ChannelTerms terms{request.capacity(), static_cast<ChannelMode>(request.mode()), request.drop_oldest(),
-                           request.replay()};
+  ChannelTerms terms{.capacity = request.capacity(), .mode = static_cast<ChannelMode>(request.mode())};
+  if (request.has_drop_oldest()) terms.drop_oldest = request.drop_oldest();
+  if (request.has_replay()) terms.replay = request.replay();
   const OpenChannelCall call{request.namespace_(), request.name(), role, terms, caller.request};
   auto opened = broker_.OpenChannel(caller.session, call);
   while (!opened.ok() && IsDirectRefusal(opened.status())) {

@@ -178,8 +178,8 @@ void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
   message->set_stream(row.stream);
   message->set_oldest_ms(Milliseconds(row.oldest));
   message->set_mode(static_cast<v1::ChannelMode>(row.terms.mode));
-  message->set_drop_oldest(row.terms.drop_oldest);
-  message->set_replay(row.terms.replay);
+  message->set_drop_oldest(row.terms.drops());
+  message->set_replay(row.terms.replayed());
   message->set_sent(row.totals.sent);
   message->set_received(row.totals.received);
   message->set_dropped(row.totals.dropped);
@@ -192,6 +192,7 @@ void Fill(v1::ChannelInfo* message, const ChannelRow& row) {
     its->set_shares(end.shares);
     its->set_waiting(end.waiting);
     its->set_dropped(end.dropped);
+    its->set_closed_ms(Milliseconds(end.closed));
   }
 }
 

@@ -574,7 +574,7 @@ class Broker(Session):
         """A queue of arrays between processes, in the order of sending.
 
         Does not connect: the first `send` or `receive` does. Channels and shares have separate names. The first process
-        that states a capacity, or a mode, determines it for all; None: as stated by others.
+        that states a capacity, a mode, `on_slow` or `replay` determines it for all; None: as stated by others.
 
         Args:
             capacity: maximum number of queued arrays, or trees of arrays, in a broadcast for each receiver; a sender
@@ -582,9 +582,10 @@ class Broker(Session):
             mode: "queue": one receiver gets each array; "broadcast": each receiver that is open when it is sent; there is
                 one copy of the bytes. "latest": each receiver gets the newest array, also one that comes late, and a
                 sender never waits. None, and no other process states one: "queue".
-            on_slow: in a broadcast: "block", a sender waits for the slowest receiver (default); "drop_oldest", a receiver
-                with `capacity` arrays to receive misses the oldest.
-            replay: in a broadcast: a receiver that opens gets so many of the last arrays first; default 0.
+            on_slow: in a broadcast: "block", a sender waits for the slowest receiver; "drop_oldest", a receiver with
+                `capacity` arrays to receive misses the oldest. None, and no other process states one: "block".
+            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and no other process
+                states one: 0.
             on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
                 waiting for the peers that are left or come back, until the timeout of the call.
 

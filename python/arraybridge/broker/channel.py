@@ -26,6 +26,7 @@ from arraybridge.broker.due import Due
 from arraybridge.broker.facts import table_of
 from arraybridge.broker.message import Message, freeze_alike
 from arraybridge.broker.worker import Worker, told
+from arraybridge.callers import warn
 from arraybridge.convert import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
 from arraybridge.planner import Plan
@@ -93,8 +94,8 @@ class Terms(NamedTuple):
             raise InvalidRequest(f"mode='latest' keeps one array: leave capacity={self.capacity} out")
 
     def open(self, core: _core.Core, name: str, sends: bool) -> _core.ChannelEnd:
-        drops = self.on_slow == "drop_oldest"
-        return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay or 0)
+        drops = None if self.on_slow is None else self.on_slow == "drop_oldest"
+        return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay)
 
 
 class Channel(_core.ChannelBase):
@@ -484,7 +485,8 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
                 return self._channel.receive(self._bare, timeout=self._timeout)
             short = None if self._info else delivery.short_for(self._wanted, None)
             result, plan = self._channel._received(short or (self._wanted.private, _NO_PLANS), Due.after(self._timeout))
-        except ChannelClosed:
+        except ChannelClosed as ended:
+            _warn_of_earlier(ended)
             raise StopIteration from None
         if plan is None:
             return self._channel._result_of(result, self._wanted, self._info)
@@ -494,9 +496,17 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
     async def __anext__(self) -> Any:
         try:
             received = await self._channel._areceived(self._wanted.private, Due.after(self._timeout))
-        except ChannelClosed:
+        except ChannelClosed as ended:
+            _warn_of_earlier(ended)
             raise StopAsyncIteration from None
         return self._channel._result_of(received, self._wanted, self._info)
+
+
+def _warn_of_earlier(ended: ChannelClosed) -> None:
+    """For a loop that ends without an array: it may belong to a second run, which is told of the end of the first."""
+    if ended.earlier:
+        remedy = "if that was an earlier run, start the loop again, or call Channel.drain() before the first receiver opens"
+        warn(f"the loop ends without an array: {ended.message}; {remedy}", RuntimeWarning)
 
 
 def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:

@@ -228,6 +228,37 @@ TEST_F(BroadcastTest, TermsAreAgreedOnByAllEnds) {
   EXPECT_TRUE(open({.mode = ChannelMode::kQueue}, "plain").ok());
 }
 
+TEST_F(BroadcastTest, WhatAnEndDoesNotStateIsAsOthersStateIt) {
+  const auto camera = broker().OpenSession({.uid = 1000, .process_id = 4711, .client = "camera"})->session;
+  const auto viewer = broker().OpenSession({.uid = 1000, .process_id = 4712, .client = "viewer"})->session;
+  const ChannelTerms all{.capacity = 4, .mode = ChannelMode::kBroadcast, .drop_oldest = true, .replay = 2};
+  for (const bool stated_first : {true, false}) {
+    const std::string name = stated_first ? "first" : "later";
+    const auto open = [&](SessionId session, ChannelRole role, const ChannelTerms& terms) {
+      return broker().OpenChannel(session, {"", name, role, terms});
+    };
+    ASSERT_TRUE(open(camera, kSender, stated_first ? all : kBroadcast).ok());
+    ASSERT_TRUE(open(viewer, kReceiver, stated_first ? kBroadcast : all).ok());
+    const ChannelRow row =
+        broker().ListChannels({}, {.everybody = true, .name_prefix = name, .page_size = 9})->rows.at(0);
+    EXPECT_TRUE(row.terms.drops());
+    EXPECT_EQ(row.terms.replayed(), 2u);
+    EXPECT_EQ(row.capacity, 4u);
+    const std::string who =
+        stated_first ? "the sender 'camera' (process 4711)" : "the receiver 'viewer' (process 4712)";
+    const auto refused = [&](const ChannelTerms& terms, const std::string& what) {
+      const Status status = open(viewer, kReceiver, terms).status();
+      EXPECT_EQ(status.message(), "channel '" + name + "' has " + what + ": " + who + " stated it");
+    };
+    refused({.mode = ChannelMode::kBroadcast, .drop_oldest = false}, "on_slow drop_oldest, not block");
+    refused({.mode = ChannelMode::kBroadcast, .replay = 0}, "replay 2, not 0");
+    refused({.capacity = 3}, "capacity 4, not 3");
+    const std::string sender = "the sender 'camera' (process 4711)";
+    EXPECT_EQ(open(viewer, kReceiver, kLatest).status().message(),
+              "channel '" + name + "' has mode broadcast, not latest: " + sender + " stated it");
+  }
+}
+
 TEST_F(BroadcastTest, EachShareSaysHowItCameIntoTheChannel) {
   const auto maker = broker().OpenSession({.uid = 1000, .process_id = 4711, .client = "camera"})->session;
   const auto arena = Arena(maker);

@@ -40,7 +40,7 @@ class Model {
     if (role == kReceiver) {
       had_receivers_ = true;
       bool behind_a_share = false;
-      uint64_t before = Sent() - std::min(Sent(), terms_.replay);
+      uint64_t before = Sent() - std::min(Sent(), terms_.replayed());
       for (const Entry& each : log_) {
         if (broadcasts() && each.notice.empty() && before > 0) --before, seen.insert(&each);
         behind_a_share = behind_a_share || (each.notice.empty() && !each.received && !seen.contains(&each));
@@ -62,7 +62,7 @@ class Model {
     if (!broadcasts() && Queued() == kSlots) return "CHANNEL_FULL";
     for (const auto& [number, each] : open_) {
       const bool full = broadcasts() && each.role == kReceiver && Unseen(each).size() == terms_.capacity;
-      if (full && !terms_.drop_oldest) return "CHANNEL_FULL";
+      if (full && !terms_.drops()) return "CHANNEL_FULL";
     }
     log_.push_back({"", share});
     for (auto& [number, each] : open_) {
@@ -102,7 +102,7 @@ class Model {
     const std::string lost_last = to_senders_.empty() ? "" : to_senders_.back().notice;
     const bool untold =
         lost_last == "RECEIVER_DIED" || (lost_last == "RECEIVER_ABANDONED" && !told_.contains(Newest()));
-    const uint64_t kept = broadcasts() ? std::min(Sent(), terms_.replay) : Queued();
+    const uint64_t kept = broadcasts() ? std::min(Sent(), terms_.replayed()) : Queued();
     const bool awaited = kept > 0 || (over && (untold || !had_receivers_));
     if (open_.empty() && !awaited) *this = Model(terms_);
   }

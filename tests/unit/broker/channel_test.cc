@@ -300,6 +300,7 @@ TEST_F(ChannelTest, WaitsForItsFirstReceiverUntilTheGraceIsOver) {
   const auto receives = End(reader, kReceiver);
   EXPECT_EQ(*Receive(reader, receives), 256u);
   EXPECT_THAT(Receive(reader, receives), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+  EXPECT_EQ(Fact("earlier"), "") << "its array waited";
   Close(reader, receives);
   EXPECT_EQ(Now().channels, 0u);
 
@@ -323,10 +324,21 @@ TEST_F(ChannelTest, AReceiverThatComesBackAfterTheLastShareIsToldThatTheStreamHa
     broker().EndSession(reader);
     if (!sender_closes_first) Close(maker, sends);
     EXPECT_EQ(Now().channels, 1u);
+    const ChannelRow row = broker().ListChannels({}, {.everybody = true, .ends = true, .page_size = 9})->rows.at(0);
+    ASSERT_EQ(row.ends.size(), 2u);
+    EXPECT_EQ(row.ends.at(0).role, kSender);
+    EXPECT_EQ(row.ends.at(1).role, kReceiver);
+    for (const ChannelRow::End& end : row.ends) {
+      EXPECT_EQ(end.shares, 1u);
+      EXPECT_GT(end.closed.count(), 0);
+    }
 
     const auto again = Open();
     const auto resumes = End(again, kReceiver);
-    EXPECT_THAT(Receive(again, resumes), FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+    const Status told = Receive(again, resumes).status();
+    EXPECT_THAT(told, FailsWith(Code::kOutOfRange, "CHANNEL_ENDED"));
+    EXPECT_THAT(told.message(), testing::HasSubstr("ended before this receiver opened, less than a second ago"));
+    EXPECT_EQ(Fact("earlier"), "true");
     Close(again, resumes);
     EXPECT_EQ(Now().channels, 0u) << "a receiver that closes in order is not awaited";
     ExpectEmptyAfter({maker, again});

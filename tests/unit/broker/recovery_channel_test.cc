@@ -185,6 +185,33 @@ TEST_F(RecoveryChannelTest, EachReceiverOfABroadcastKeepsItsPosition) {
   ExpectNothingIsLeft();
 }
 
+TEST_F(RecoveryChannelTest, WhatWasStatedStaysStated) {
+  const ChannelTerms states{.mode = ChannelMode::kBroadcast, .drop_oldest = false, .replay = 0};
+  const ChannelTerms other{.mode = ChannelMode::kBroadcast, .drop_oldest = true};
+  const ChannelTerms open{.mode = ChannelMode::kBroadcast};
+  auto sends = OpenEnd(Open(), kSender, states, 0, "stated");
+  OpenEnd(Open(), kSender, open, 0, "open");
+  Restart();
+  const auto refused = broker().OpenChannel(sends.session, {"default", "stated", kReceiver, other}).status();
+  EXPECT_EQ(refused.message(), "channel 'stated' has on_slow block, not drop_oldest: an end before it stated it");
+  EXPECT_TRUE(broker().OpenChannel(sends.session, {"default", "open", kReceiver, other}).ok());
+}
+
+TEST_F(RecoveryChannelTest, AnEarlierEndIsToldAsOne) {
+  auto sends = OpenEnd(Open(), kSender);
+  ASSERT_TRUE(Send(sends).ok());
+  auto dies = OpenEnd(Open(), kReceiver);
+  EXPECT_EQ(Next(dies), 1u);
+  ASSERT_TRUE(broker().CloseChannel(sends.session, sends.id, EndedHow::kClosed).ok());
+  broker().EndSession(dies.session);
+  Die(dies.session);
+  Restart();
+  auto again = OpenEnd(Open(), kReceiver);
+  Restart();
+  EXPECT_THAT(Receive(again).message(),
+              testing::HasSubstr("ended before this receiver opened, less than a second ago"));
+}
+
 TEST_F(RecoveryChannelTest, AnUnansweredReceiveOfABroadcastIsRepeated) {
   const ChannelTerms terms{.capacity = 8, .mode = ChannelMode::kBroadcast};
   auto sends = OpenEnd(Open(), kSender, terms);

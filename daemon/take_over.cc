@@ -10,6 +10,7 @@
 
 #include "daemon/broker/recovery/journal.h"
 #include "daemon/memory/cuda/device_nodes.h"
+#include "daemon/service/system/closer.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -80,6 +81,7 @@ Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<S
     for (const auto& [session, connection] : taken.lifelines) {
       store->Remove(StoredName(kStoredLifeline, Number(session)));
     }
+    for (auto& [session, connection] : taken.lifelines) CloseAside(std::move(connection.socket));
     taken.lifelines.clear();
     log::Error("if this daemon ends, everything that it holds is lost: {}", recovered.status().message());
     return taken;
@@ -87,8 +89,9 @@ Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<S
   if (!recovered.ok()) return recovered.status();
   taken.recovered = *std::move(recovered);
   const std::set<SessionId> sessions(taken.recovered.sessions.begin(), taken.recovered.sessions.end());
-  std::erase_if(taken.lifelines, [&](const auto& each) {
+  std::erase_if(taken.lifelines, [&](auto& each) {
     if (sessions.contains(each.first)) return false;
+    CloseAside(std::move(each.second.socket));
     store->Remove(StoredName(kStoredLifeline, Number(each.first)));
     return true;
   });

@@ -34,8 +34,8 @@ bool IsSameFile(int one, int other) {
 }  // namespace
 
 HeldDescriptors::Outcome HeldDescriptors::Add(std::string_view name, int fd, bool drops_on_hangup, bool is_passed) {
-  const auto refused = [fd](Outcome outcome) {
-    ::close(fd);
+  const auto refused = [&](Outcome outcome) {
+    Close(fd, drops_on_hangup);
     return outcome;
   };
   if (!IsName(name)) return refused(Outcome::kBadName);
@@ -71,10 +71,19 @@ void HeldDescriptors::RemoveAt(size_t index) {
   const Entry& removed = entries_[index];
   // Closing does not end the watch while the daemon has the same file open.
   if (removed.is_watched) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, removed.fd, nullptr);
-  ::close(removed.fd);
+  Close(removed.fd, removed.is_watched);
   names_bytes_ -= removed.name_bytes + 1u;
   std::move(entries_.begin() + index + 1, entries_.begin() + count_, entries_.begin() + index);
   --count_;
+}
+
+// Only clients' connections are watched.
+void HeldDescriptors::Close(int fd, bool is_watched) {
+  if (is_watched) {
+    closing_.CloseSocket(fd);
+  } else {
+    closing_.Close(fd);
+  }
 }
 
 const char* HeldDescriptors::JoinedNames() {

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "daemon/keeper/closing.h"
+
 namespace arraybridge {
 
 class HeldDescriptors {
@@ -29,8 +31,8 @@ class HeldDescriptors {
   };
   enum class Outcome { kHeld, kMerged, kBadName, kFull };
 
-  // `epoll`: reports entries whose other end has closed, with their ids.
-  explicit HeldDescriptors(int epoll) : epoll_(epoll) {}
+  // `epoll`: reports entries whose other end has closed, with their ids. `closing` outlives the object.
+  HeldDescriptors(int epoll, Closing& closing) : epoll_(epoll), closing_(closing) {}
 
   // Takes the descriptor; closes it unless it is held. A descriptor of the same open file under the same name is merged
   // with the earlier one. `drops_on_hangup`: only for descriptors that can be polled.
@@ -45,8 +47,10 @@ class HeldDescriptors {
 
  private:
   void RemoveAt(size_t index);
+  void Close(int fd, bool is_watched);
 
   const int epoll_;
+  Closing& closing_;
   size_t count_ = 0;
   size_t names_bytes_ = 0;
   uint64_t last_id_ = 0;

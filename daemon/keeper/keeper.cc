@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "daemon/keeper/child.h"
+#include "daemon/keeper/closing.h"
 #include "daemon/keeper/held_descriptors.h"
 #include "daemon/keeper/notice.h"
 #include "daemon/keeper/restart_policy.h"
@@ -106,6 +107,7 @@ class Keeper {
   void OnNotices();
   void OnNotice();
   void Hold();
+  void CloseNoticed();
   void Reap();
   void OnDeath(int status);
   void OnCrash(const char* how, int number);
@@ -117,7 +119,8 @@ class Keeper {
   const unsigned long entries_max_ = EntriesMax();
   UniqueFd notices_;
   UniqueFd daemons_end_;  // what is sent here comes to `notices_`
-  HeldDescriptors held_{epoll_.get()};
+  Closing closing_;
+  HeldDescriptors held_{epoll_.get(), closing_};
   Notice notice_;
   Child child_;
   RestartPolicy policy_{TimeFrom("KEEPER_SHORT_LIFE_MS", kShortLife), TimeFrom("KEEPER_DELAY_MS", kFirstDelay)};
@@ -150,6 +153,7 @@ int Keeper::Run() {
     std::array<epoll_event, 64> events;
     const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), MsUntilStart());
     for (int i = 0; i < count && !exit_status_; ++i) OnEvent(events[static_cast<size_t>(i)].data.u64);
+    closing_.Start();
   }
   return *exit_status_;
 }
@@ -257,9 +261,12 @@ void Keeper::OnNotice() {
   if (daemon_ == 0 || notice_.sender() != daemon_) {
     if (!said_foreign_) Say("a datagram of process %d is ignored: it is not the daemon", notice_.sender());
     said_foreign_ = true;
-    return;
+    return CloseNoticed();
   }
-  if (notice_.is_cut()) return Say("a datagram of the daemon is ignored: it is too long or descriptors are missing");
+  if (notice_.is_cut()) {
+    Say("a datagram of the daemon is ignored: it is too long or descriptors are missing");
+    return CloseNoticed();
+  }
   if (notice_.Has("BARRIER=1")) return;  // the next notice closes its descriptor, which is the answer
   if (notice_.Has("FDSTORE=1")) return Hold();
   if (notice_.Has("FDSTOREREMOVE=1")) return held_.Remove(notice_.ValueOf("FDNAME"));
@@ -270,6 +277,12 @@ void Keeper::OnNotice() {
     was_ready_ = true;
   }
   NotifyManager(notice_.text());
+}
+
+// A client's socket may be among them.
+void Keeper::CloseNoticed() {
+  for (const int fd : notice_.descriptors()) closing_.CloseSocket(fd);
+  notice_.Release();
 }
 
 void Keeper::Hold() {
@@ -296,6 +309,7 @@ void Keeper::Reap() {
     int status = 0;
     ::waitpid(ended.si_pid, &status, 0);
     if (is_daemon) OnDeath(status);
+    if (!is_daemon) closing_.Ended(ended.si_pid);
   }
 }
 

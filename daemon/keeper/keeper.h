@@ -3,8 +3,8 @@
 // systemd's descriptor store, with the same datagrams, where there is no systemd: as the first process of a container,
 // or below a program that starts a broker of its own.
 //
-// Everything is lost with the keeper, so it does nothing else: it has one thread, and allocates no memory once the
-// first daemon has been started.
+// Everything is lost with the keeper, so it does nothing else: it has one thread, allocates no memory once the first
+// daemon has been started, and leaves what may sleep to processes of their own (closing.h).
 #pragma once
 
 namespace arraybridge {

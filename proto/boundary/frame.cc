@@ -6,6 +6,10 @@
 #include <cerrno>
 #include <cstring>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83  // Linux 6.16
+#endif
+
 namespace arraybridge {
 
 std::string_view NameOf(Verb verb) {
@@ -113,6 +117,17 @@ SendOutcome SendInOnePiece(int socket, const FrameHeader& header, std::string_vi
 }
 
 }  // namespace
+
+bool TakeNoDescriptors(int socket) {
+  const int pass = 0;
+  return ::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof pass) == 0;
+}
+
+bool TakesNoDescriptors(int socket) {
+  int pass = 1;
+  socklen_t size = sizeof pass;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &pass, &size) == 0 && pass == 0;
+}
 
 ReceiveOutcome ReceivePlainFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame) {
   *frame = Frame{};

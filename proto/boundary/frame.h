@@ -106,7 +106,13 @@ enum class ReceiveOutcome {
 // owned before anything is checked. Never blocks if `wait` is false.
 ReceiveOutcome ReceiveFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
 
-// Makes one call of recv, which is cheaper: for a socket that accepts no descriptors (SO_PASSRIGHTS off).
+// Makes the kernel refuse descriptors that the peer sends, with EPERM. Accepted sockets inherit this. False: Linux
+// before 6.16, or no Unix socket.
+bool TakeNoDescriptors(int socket);
+// Whether that has been done.
+bool TakesNoDescriptors(int socket);
+
+// Makes one call of recv, which is cheaper: for a socket that takes no descriptors.
 ReceiveOutcome ReceivePlainFrame(int socket, std::span<std::byte> buffer, bool wait, Frame* frame);
 
 enum class SendOutcome {

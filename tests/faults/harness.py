@@ -205,6 +205,20 @@ def child_of(pid: int) -> int:
     return int(children[0]) if children else pid
 
 
+def is_fork(pid: int) -> bool:
+    """Of a keeper: it closes descriptors, or is not a daemon yet."""
+    try:
+        return b"--keeper" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return True
+
+
+def daemon_of(keeper: int) -> int:
+    """The daemon of a keeper, which may be dead; the keeper itself if there is none."""
+    children = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
+    return next((child for child in children if not is_fork(child)), keeper)
+
+
 class Daemon:
     """A real arraybridged in its own directory. `warden` is a client that reads its numbers.
 
@@ -256,7 +270,7 @@ class Daemon:
     def pid(self) -> int:
         """The daemon's, or a dead one's while the keeper starts the next one."""
         pid = child_of(self.process.pid) if self.prefix else self.process.pid
-        return child_of(pid) if self.has_keeper else pid
+        return daemon_of(pid) if self.has_keeper else pid
 
     def kill(self) -> int:
         """Kills the daemon. REQUIRES: it has a keeper. Returns the process id of the next daemon, which may be starting."""
@@ -480,3 +494,22 @@ def stopped(daemon: Daemon) -> Iterator[None]:
         yield
     finally:
         daemon.process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def lingering_socket() -> Iterator[socket.socket]:
+    """A socket whose last close() blocks until the other end, which is not read, has accepted all data."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = socket.create_connection(server.getsockname())
+        far_end, _ = server.accept()
+        with far_end:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection.send(bytes(65536))
+            connection.setblocking(True)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 65535))
+            yield connection
+            if connection.fileno() >= 0:  # it was not accepted
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()

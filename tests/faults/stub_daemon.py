@@ -38,7 +38,7 @@ def barrier() -> None:
 
 
 def obey(word: str, *values: str) -> None:
-    assert word in ("wait", "await", "die", "fill", "store", "lines", "remove", "adopt"), word
+    assert word in ("wait", "await", "die", "fill", "store", "lines", "connect", "remove", "adopt"), word
     if word == "await":
         while not (FOLDER / values[0]).exists():
             time.sleep(0.01)
@@ -69,6 +69,11 @@ def obey(word: str, *values: str) -> None:
             other_ends.append(other)
             tell(f"FDSTORE=1\nFDNAME={name}{extra}", one.fileno())
             barrier()
+    if word == "connect":  # stores a connection to the test's socket, as that of a client
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.connect(str(FOLDER / "peer"))
+        tell(f"FDSTORE=1\nFDNAME={values[0]}", line.fileno())
+        barrier()
     if word == "remove":
         for name in values:
             tell(f"FDSTOREREMOVE=1\nFDNAME={name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
@@ -11,7 +10,6 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from harness import (
     Refused,
     daemon_in,
     eventually,
+    lingering_socket,
     raw_lifeline,
 )
 
@@ -163,24 +162,6 @@ def test_hostile_descriptors(daemon: Daemon, ledger: Ledger, messages: Any) -> N
         os.close(fd)
     eventually("every foreign descriptor is closed", lambda: len(daemon.links()) <= descriptors)
     ledger.settle()
-
-
-@contextlib.contextmanager
-def lingering_socket() -> Iterator[socket.socket]:
-    """A socket whose last close() blocks until the other end, which is not read, has accepted all data."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        connection = socket.create_connection(server.getsockname())
-        far_end, _ = server.accept()
-        with far_end:
-            connection.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    connection.send(bytes(65536))
-            connection.setblocking(True)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 65535))
-            yield connection
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # in case it was not accepted
-            connection.close()
 
 
 @pytest.mark.parametrize("door", ["the frame is read", "the frame is never read", "gRPC"])

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BUILD, CLIENT, DAEMON, PATIENCE_S, ROOT, Client, Refused, eventually
+from harness import BUILD, CLIENT, DAEMON, PATIENCE_S, ROOT, Client, Refused, eventually, is_fork, lingering_socket
 from holder import Holder
 
 GUARD = BUILD / "tests/faults/libmalloc_guard.so"
@@ -71,7 +71,7 @@ class Keeper:
     @property
     def daemon(self) -> int:
         """The process id of the daemon; 0 if none runs."""
-        running = [child for child in children_of(self.pid) if state_of(child) != "Z"]
+        running = [child for child in children_of(self.pid) if state_of(child) != "Z" and not is_fork(child)]
         return running[0] if running else 0
 
     def next_daemon(self, last: int) -> int:
@@ -407,6 +407,41 @@ def test_lifelines_of_clients_that_die_during_the_outage_are_dropped(keeper: Kee
     assert keeper.lives(2)[1]["names"][4:] in (["q1"], ["l1", "q1"])  # type: ignore[index]
     keeper.kill_daemon()  # at the latest now
     assert keeper.lives(3)[2]["names"][4:] == ["q1"]  # type: ignore[index]
+
+
+@pytest.fixture
+def client(keeper: Keeper) -> Iterator[socket.socket]:
+    """The other end of lifeline l4711, of which only the keeper has the daemon's end. A socket whose close sleeps is unread in it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(str(keeper.folder / "peer"))
+        door.listen()
+        keeper.run_stub("connect l4711", "wait")  # as a session that no journal knows
+        client, _ = door.accept()
+    keeper.lives(1)
+    with client, lingering_socket() as lingers:
+        socket.send_fds(client, [b"unread"], [lingers.fileno()])
+        os.close(lingers.detach())  # what is unread has the last reference
+        yield client
+
+
+def test_a_dead_client_whose_socket_sleeps_when_it_is_closed_stops_nobody(keeper: Keeper, client: socket.socket) -> None:
+    """Before Linux 6.16 a lifeline takes descriptors, as this one does everywhere."""
+    client.close()
+    keeper.replace_program(DAEMON)
+    keeper.kill_daemon()
+    put_and_get(keeper.directory)
+    eventually("the process that has closed it has ended", lambda: children_of(keeper.pid) == [keeper.daemon])
+
+
+def test_a_lifeline_that_the_next_daemon_does_not_know_stops_nobody(keeper: Keeper, client: socket.socket) -> None:
+    keeper.replace_program(DAEMON)
+    keeper.kill_daemon()
+    put_and_get(keeper.directory)
+    client.settimeout(PATIENCE_S)
+    with contextlib.suppress(ConnectionResetError):  # with something unread
+        assert client.recv(1) == b"", "both have closed it"
+    put_and_get(keeper.directory)
+    eventually("the process that has closed it has ended", lambda: children_of(keeper.pid) == [keeper.daemon])
 
 
 def test_the_daemon_removes_what_it_does_not_know(keeper: Keeper) -> None:

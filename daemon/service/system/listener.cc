@@ -30,9 +30,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5
 #endif
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83  // Linux 6.16
-#endif
 
 namespace arraybridge {
 
@@ -170,13 +167,6 @@ bool TakesFromTheReserve(int fd) {
   return static_cast<rlim_t>(fd) >= limit.rlim_cur - reserve;
 }
 
-// Clients have no reason to send descriptors, and closing one could block the closing thread. With this option the
-// sender gets EPERM. Accepted sockets inherit the option.
-bool TakeNoDescriptors(int socket) {
-  const int pass = 0;
-  return ::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof pass) == 0;
-}
-
 void CloseAccepted(UniqueFd socket, bool takes_no_descriptors) {
   if (!takes_no_descriptors) CloseAside(std::move(socket));
 }
@@ -196,10 +186,8 @@ void TellLack(int socket, Door kind) {
 
 Connection IdentifyLifeline(UniqueFd socket) {
   pollfd look{socket.get(), 0, 0};  // POLLHUP and POLLERR only
-  if (::poll(&look, 1, 0) != 0) return {};
-  int pass = 1;
-  socklen_t size = sizeof pass;
-  const bool takes_none = ::getsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &pass, &size) == 0 && pass == 0;
+  if (::poll(&look, 1, 0) != 0) return CloseAside(std::move(socket)), Connection{};
+  const bool takes_none = TakesNoDescriptors(socket.get());
   Connection connection = Identify(std::move(socket), Door::kLifeline);
   connection.takes_no_descriptors = takes_none;
   return connection;

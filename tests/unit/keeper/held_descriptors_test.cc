@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,8 +25,9 @@ class HeldDescriptorsTest : public ::testing::Test {
   static int Memory() { return ::memfd_create("test", MFD_CLOEXEC); }
   static bool IsOpen(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
+  Closing closing_;
   UniqueFd epoll_{::epoll_create1(EPOLL_CLOEXEC)};
-  std::unique_ptr<HeldDescriptors> held_ = std::make_unique<HeldDescriptors>(epoll_.get());
+  std::unique_ptr<HeldDescriptors> held_ = std::make_unique<HeldDescriptors>(epoll_.get(), closing_);
 };
 
 TEST_F(HeldDescriptorsTest, KeepsTheOrderAndRemovesByName) {
@@ -103,6 +105,36 @@ TEST_F(HeldDescriptorsTest, ALifelineWhoseClientHasClosedIsReported) {
   held_->RemoveHungUp(events[0].data.u64);
   EXPECT_STREQ(held_->JoinedNames(), "l2:a1");
   EXPECT_EQ(::epoll_wait(epoll_.get(), events.data(), events.size(), 0), 0);
+}
+
+// This process must not have the last descriptor: it would sleep in close() if a client wants that.
+TEST_F(HeldDescriptorsTest, AnotherProcessClosesWhatMaySleep) {
+  std::array<int, 2> lifeline{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline.data()), 0);
+  held_->Add("l1", lifeline[0], true);
+  held_->Remove("l1");
+  EXPECT_TRUE(IsOpen(lifeline[0])) << "others may follow, which the same process closes";
+  closing_.Start();
+  EXPECT_FALSE(IsOpen(lifeline[0]));
+  char byte = 0;
+  EXPECT_EQ(::read(lifeline[1], &byte, 1), 0) << "the other process has closed it";
+  ::close(lifeline[1]);
+  const int large = Memory();
+  ASSERT_EQ(::ftruncate(large, 17 << 20), 0);
+  held_->Add("a1", large, false);
+  held_->Remove("a1");
+  EXPECT_FALSE(IsOpen(large));
+  for (int i = 0; i < 2; ++i) {
+    const pid_t ended = ::waitpid(-1, nullptr, 0);
+    ASSERT_GT(ended, 0);
+    EXPECT_TRUE(closing_.Ended(ended));
+    EXPECT_FALSE(closing_.Ended(ended));
+  }
+  const int small = Memory();
+  held_->Add("a2", small, false);
+  held_->Remove("a2");
+  EXPECT_FALSE(IsOpen(small));
+  EXPECT_EQ(::waitpid(-1, nullptr, 0), -1) << "no process was needed";
 }
 
 }  // namespace

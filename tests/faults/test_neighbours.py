@@ -6,13 +6,18 @@ delayed it by 7 to 58 s. The benchmark has the numbers (tests/bench/run, rows ne
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from harness import DAEMON
-from neighbour import ATTACKS, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
+from harness import ACQUIRE, DAEMON, GET_STATS, OPEN_SESSION, RawLifeline, Refused, daemon_in
+from neighbour import ATTACKER, ATTACKS, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
+from test_hazards import HandMade
 
 WORST_MS = 5000.0
 MISDESCRIBED = Attack(10, "misdescribed", {})
@@ -58,3 +63,77 @@ def test_waiting_requests_are_charged_to_their_user(place: Neighbourhood) -> Non
     got = stage(place.attacker(attack, False), attack)
     assert got["refused"].get("QUEUED_BYTES", 0) > 0, got
     assert got["waiting"] + sum(got["refused"].values()) == attack.full["sessions"] * attack.full["requests"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """That every user may enter."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be other users")
+    with tempfile.TemporaryDirectory(prefix="arraybridge-neighbours-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def open_to_all(directory: Path) -> None:
+    directory.chmod(0o755)
+    (directory / "lifeline.sock").chmod(0o666)
+
+
+@contextlib.contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """For connecting: the daemon asks the kernel who has connected."""
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def line_of(uid: int, directory: Path, messages: Any) -> RawLifeline:
+    with as_user(uid):
+        line = RawLifeline(directory, messages)
+    line.call(OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw", resumes=True), messages.OpenSessionResponse)
+    return line
+
+
+@pytest.mark.parametrize("keep", ["leases", "slots"])
+def test_a_reader_does_not_stop_its_producer(folder: Path, messages: Any, keep: str) -> None:
+    """Three sessions of a user who may only read keep every frame, each less than half of the quota."""
+    configuration = folder / "arraybridged.toml"
+    configuration.write_text('[namespace.team]\nquota = "64MiB"\naccess = ["uid:0", "anyone:ro"]\n')
+    directory = folder / "run"
+    with daemon_in(directory, "--config", str(configuration), keeper=False) as daemon:
+        open_to_all(directory)
+        producer = daemon.client("team")
+        producer.ask("put frame 1048576 0")
+
+        def leases() -> Callable[[], object]:
+            line = line_of(ATTACKER, directory, messages)
+            request = messages.AcquireRequest(namespace="team", shares=[{"name": "frame"}])
+            return lambda: [os.close(each) for each in line.call(ACQUIRE, request, messages.AcquireResponse)[1]]
+
+        def slots() -> Callable[[], object]:
+            with as_user(ATTACKER):
+                page = HandMade(daemon, messages, "team")
+            held: list[int] = []
+
+            def hold() -> None:
+                held.extend(page.words())
+                page.write(held)
+                page.line.call(GET_STATS, messages.GetStatsRequest(), messages.GetStatsResponse)
+
+            return hold
+
+        attack = {"leases": leases, "slots": slots}[keep]
+        sessions = [attack() for _ in range(3)]
+        cuts = 0
+        for frame in range(1, 150):
+            producer.ask(f"put frame 1048576 {frame} replace")
+            try:
+                sessions[frame % 3]()
+            except (EOFError, ConnectionError, Refused):
+                cuts += 1
+                sessions[frame % 3] = attack()
+        assert cuts > 0
+        assert daemon.stats()["sessions_cut_total"] >= cuts

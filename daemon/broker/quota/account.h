@@ -7,6 +7,7 @@
 
 #include "daemon/broker/quota/charge.h"
 #include "daemon/broker/quota/look_budget.h"
+#include "daemon/broker/quota/pins.h"
 
 namespace arraybridge {
 
@@ -28,6 +29,8 @@ struct Account {
   uint64_t unmapped_hazard_pages = 0;  // of these; the daemon keeps a descriptor of each
   uint64_t queues = 0;
   uint64_t catalogues = 0;  // of its own namespaces
+  Pins pinned;              // bytes of other users that its sessions keep, each share once
+  uint64_t over_limit = 0;  // sessions that must end because of it, until they hold nothing any more
   // The bytes and number of its arenas. The limit is checked where they are allocated.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
   // For looks through its own namespaces; outlives them.
@@ -36,7 +39,8 @@ struct Account {
 
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
-           hazard_pages == 0 && queues == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
+           hazard_pages == 0 && queues == 0 && catalogues == 0 && pinned.empty() && over_limit == 0 &&
+           memory->used() == 0 && looks->is_full();
   }
 };
 

@@ -111,6 +111,9 @@ Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
 }
 
 bool Broker::hazards_waiting() const { return state_->flags.hazards_waiting.load(std::memory_order_relaxed); }
+bool Broker::look_wanted() const {
+  return hazards_waiting() || state_->flags.pins_over_limit.load(std::memory_order_relaxed);
+}
 
 Broker::Looked Broker::PollHazards() {
   {
@@ -125,7 +128,7 @@ Broker::Looked Broker::LookOn() {
   Looked looked;
   const MutexLock lock(state.mutex);
   looked.freed = state.shares.LookFor(kLookNs);
-  looked.over_limit = state.hazards.TakeOverLimit();
+  looked.over_limit = state.hazards.pins.Take(state.sessions.all());
   looked.more = state.hazards.wants_look();
   return looked;
 }

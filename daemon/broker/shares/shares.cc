@@ -66,8 +66,10 @@ void Shares::NoteRead(Share& share) {
 void Shares::TakeName(Share& share) {
   NoteRead(share);
   if (share.expires.has_value()) expiring_.erase({*std::exchange(share.expires, std::nullopt), &share});
-  share.unnoted = share.unnoted || !share.withdrawn;
+  if (share.withdrawn) return;
+  share.unnoted = true;
   share.ns->TakeName(share);
+  hazards_.pins.Withdrawn(share);
 }
 
 void Shares::Note(Share& share) {

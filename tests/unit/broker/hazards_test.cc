@@ -212,7 +212,7 @@ TEST_F(PinnedTest, EachHolderIsChargedForWhatItPins) {
   EXPECT_TRUE(broker().PollHazards().over_limit.empty());
   ASSERT_TRUE(greedy.Hold("3", 3));
   WithdrawOne("3");
-  EXPECT_EQ(broker().PollHazards().over_limit, std::vector{greedy.session});
+  EXPECT_EQ(broker().PollHazards().over_limit, std::vector({OverLimit{greedy.session, "pinned_bytes_per_session"}}));
   broker().EndSession(greedy.session);
   EXPECT_EQ(Now().pinned_bytes, 256u) << "only the bytes that the modest reader holds";
   EXPECT_TRUE(broker().PollHazards().over_limit.empty());
@@ -247,6 +247,162 @@ TEST_F(PinnedTest, WhatAloneIsTooMuchToPinIsAcquiredByCalls) {
   EXPECT_FALSE(reader.Find("more")) << "a lease does not insert it either";
   WithdrawOne("more");
   EXPECT_TRUE(broker().PollHazards().over_limit.empty());
+}
+
+// Alice publishes in a namespace of four pages, where Bob may read. She replaces her arrays, so that Bob, who keeps
+// them, takes her quota.
+class OthersBytesTest : public HazardsTest {
+ protected:
+  static constexpr uint64_t kQuota = 4 * kPage;
+  static constexpr uint64_t kFrame = 1024;
+
+  OthersBytesTest() {
+    using Who = AccessEntry::Who;
+    config_.namespaces["team"] = {
+        .quota_bytes = kQuota,
+        .access = {{Who::kUser, kAlice, {}, Right::kWrite}, {Who::kAnyone, 0, {}, Right::kRead}}};
+    maker_ = Open(kAlice);
+    arena_ = Arena(maker_, kQuota, "team");
+  }
+  // The share lies at its number.
+  void Put(uint64_t number, uint64_t size = kFrame) {
+    ASSERT_TRUE(broker().Publish(maker_, Call(arena_, std::to_string(number), number * kFrame, size, "team")).ok());
+  }
+  LeaseId LeaseOf(SessionId session, uint64_t number) {
+    const auto acquired = Acquire(session, {{.name = std::to_string(number)}}, "team");
+    EXPECT_TRUE(acquired.ok()) << acquired.status().ToString();
+    return acquired.ok() ? acquired->shares.at(0).lease : LeaseId{};
+  }
+  void Withdraw(uint64_t number) {
+    ASSERT_TRUE(BrokerTest::Withdraw(maker_, {{.name = std::to_string(number)}}, "team").ok());
+  }
+  // What the service does with sessions over a limit.
+  std::vector<OverLimit> End() {
+    std::vector<OverLimit> ended;
+    if (broker().look_wanted()) ended = broker().PollHazards().over_limit;
+    for (const OverLimit& over : ended) broker().EndSession(over.session);
+    return ended;
+  }
+
+  SessionId maker_{};
+  Handle arena_;
+};
+
+TEST_F(OthersBytesTest, AReaderKeepsHalfOfTheQuotaAtMost) {
+  const auto reader = Open(kBob);
+  for (const uint64_t i : {0, 1, 2, 3, 4, 5, 6, 7, 8}) Put(i);
+  for (const uint64_t i : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    LeaseOf(reader, i);
+    LeaseOf(reader, i);  // counts once
+    Withdraw(i);
+    EXPECT_TRUE(End().empty()) << i;
+  }
+  LeaseOf(reader, 8);
+  EXPECT_TRUE(End().empty()) << "it has its name";
+  Withdraw(8);
+  EXPECT_EQ(End(), std::vector({OverLimit{reader, "pinned_bytes_per_uid"}}));
+  EXPECT_EQ(broker().TakeReturned(maker_, 99).size(), 9u) << "the maker has its bytes back";
+  EXPECT_TRUE(End().empty());
+}
+
+TEST_F(OthersBytesTest, TheSessionsOfAUserCountTogether) {
+  const auto one = Open(kBob);
+  const auto two = Open(kBob);
+  const auto other = Open(kBob + 1);
+  for (uint64_t i = 0; i < 10; ++i) Put(i);
+  for (uint64_t i = 0; i < 5; ++i) LeaseOf(one, i);
+  for (uint64_t i = 4; i < 8; ++i) LeaseOf(two, i);  // one of them twice: it counts once
+  for (uint64_t i = 0; i < 8; ++i) LeaseOf(other, i);
+  for (uint64_t i = 0; i < 8; ++i) Withdraw(i);
+  EXPECT_TRUE(End().empty()) << "the user keeps 8 of 16 frames, and so does the other one";
+  LeaseOf(two, 8);
+  Withdraw(8);
+  EXPECT_EQ(End(), std::vector({OverLimit{one, "pinned_bytes_per_uid"}})) << "or the other one, which keeps as much";
+  LeaseOf(two, 9);
+  Withdraw(9);
+  EXPECT_TRUE(End().empty()) << "the user keeps 6 now";
+}
+
+TEST_F(OthersBytesTest, WhatWasGivenBackCountsNoLonger) {
+  const auto reader = Open(kBob);
+  const auto second = Open(kBob);
+  std::vector<LeaseId> leases;
+  for (uint64_t i = 0; i < 8; ++i) {
+    Put(i);
+    leases.push_back(LeaseOf(reader, i));
+    LeaseOf(second, i);
+    Withdraw(i);
+  }
+  broker().EndSession(second);
+  for (const LeaseId lease : leases) Release(reader, lease);
+  for (uint64_t i = 8; i < 16; ++i) {
+    Put(i);
+    LeaseOf(reader, i);
+    Withdraw(i);
+    EXPECT_TRUE(End().empty()) << i;
+  }
+}
+
+TEST_F(OthersBytesTest, OneShareOfAnySizeMayBeKept) {
+  const auto reader = Open(kBob);
+  Put(0, kQuota - kFrame);
+  LeaseOf(reader, 0);
+  Withdraw(0);
+  EXPECT_TRUE(End().empty());
+  Put(15);
+  LeaseOf(reader, 15);
+  Withdraw(15);
+  EXPECT_EQ(End().size(), 1u);
+}
+
+TEST_F(OthersBytesTest, OnesOwnLeasesAreNotCounted) {
+  for (uint64_t i = 0; i < 16; ++i) {
+    Put(i);
+    LeaseOf(maker_, i);
+    Withdraw(i);
+  }
+  EXPECT_TRUE(End().empty());
+}
+
+TEST_F(OthersBytesTest, SlotsOfSeveralSessionsCountTogether) {
+  const auto first = Open(kAlice);
+  Reader one(broker(), first, "team");  // the catalogue is older than the shares
+  Reader two(broker(), Open(kBob), "team");
+  Reader three(broker(), Open(kBob), "team");
+  Reader four(broker(), Open(kBob), "team");
+  for (uint64_t i = 0; i < 9; ++i) Put(i);
+  for (uint32_t i = 0; i < 4; ++i) ASSERT_TRUE(two.Hold(std::to_string(i), i));
+  for (uint32_t i = 3; i < 6; ++i) ASSERT_TRUE(three.Hold(std::to_string(i), i));  // 3 counts once
+  for (uint32_t i = 6; i < 8; ++i) ASSERT_TRUE(four.Hold(std::to_string(i), i));
+  for (uint64_t i = 0; i < 8; ++i) Withdraw(i);
+  EXPECT_TRUE(End().empty());
+  LeaseOf(four.session, 8);  // leases and slots count together
+  Withdraw(8);
+  EXPECT_EQ(End(), std::vector({OverLimit{two.session, "pinned_bytes_per_uid"}}));
+  EXPECT_TRUE(End().empty()) << "the others keep 6";
+  EXPECT_EQ(Now().sessions, 4u);
+}
+
+TEST_F(OthersBytesTest, AChosenLimitHoldsInstead) {
+  config_.limits.pinned_bytes_per_uid = 2 * kFrame;
+  const auto reader = Open(kBob);
+  for (uint64_t i = 0; i < 3; ++i) {
+    Put(i);
+    LeaseOf(reader, i);
+    Withdraw(i);
+    EXPECT_EQ(End().size(), i == 2 ? 1u : 0u);
+  }
+}
+
+TEST_F(OthersBytesTest, NoMoreThanHalfOfTheMakersOwnLimit) {
+  config_.limits.bytes_per_uid = kQuota / 2;  // she has more already
+  const auto reader = Open(kBob);
+  for (uint64_t i = 0; i < 5; ++i) {
+    Put(i);
+    LeaseOf(reader, i);
+    Withdraw(i);
+    EXPECT_EQ(End().size(), i == 4 ? 1u : 0u);
+  }
 }
 
 TEST_F(HazardsTest, ASessionHasOnePageHoweverOftenItAsks) {

@@ -56,8 +56,13 @@ struct Broker::State {
   Result<Backends::Served> ServedFor(SessionId session, const AllocateCall& call) const AB_EXCLUDES(mutex);
   struct Reserved {
     Charge charge;
-    Namespace* ns = nullptr;  // lives as long as the Charge does
+    Namespace* ns = nullptr;        // lives as long as the Charge does
+    std::optional<Charge> entry{};  // in the store of descriptors; nullopt: the arena is not stored
   };
+  // Stores the memory for the next daemon if `entry` has a charge for it. Otherwise, or if the store is full, `entry`
+  // becomes one of the arenas that are not stored.
+  Result<StoreGuard> StoreArena(ArenaId id, const MemoryBlock& block, std::optional<Charge>& entry) const
+      AB_EXCLUDES(mutex);
   Result<Reserved> Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) AB_REQUIRES(mutex);
 
   // Publishing (publish.cc).
@@ -120,7 +125,8 @@ struct Broker::State {
   DeferredRelease released AB_GUARDED_BY(mutex);
   DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
   Counter direct_channel_ids AB_GUARDED_BY(mutex);
-  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels};
+  const std::shared_ptr<Quota> unstored_arenas = std::make_shared<Quota>(UINT64_MAX);  // that could be stored
+  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels, journal};
   Rights rights AB_GUARDED_BY(mutex){config};
   Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released, journal};
   Arenas arenas AB_GUARDED_BY(mutex){backends, flags, journal};

@@ -88,7 +88,8 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(arenas_per_session), kPositive, "arenas that one session writes"),
       Number(AB_LIMIT(arenas_per_uid), kPositive, "arenas of one user, those of ended sessions included"),
       Number(AB_LIMIT(descriptors_per_uid), kAny,
-             "descriptors that the daemon keeps open for one user; 0 = a quarter of those that it may open"),
+             "descriptors that the daemon keeps open, or in the store, for one user; 0 = a quarter of those that it "
+             "may have there"),
       Number(AB_LIMIT(shares_per_namespace), kPositive, "published arrays under one namespace"),
       Number(AB_LIMIT(shares_per_uid), kPositive, "published arrays of one user, over all namespaces"),
       Number(AB_LIMIT(channels_per_namespace), kAny, "open channels of one namespace"),

@@ -10,13 +10,15 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ACQUIRE, DAEMON, GET_STATS, OPEN_SESSION, RawLifeline, Refused, daemon_in
-from neighbour import ATTACKER, ATTACKS, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
+from harness import ACQUIRE, ALLOCATE, DAEMON, GET_STATS, MAPPED, OPEN_SESSION, PUBLISH, RawLifeline, Refused, daemon_in
+from holder import Holder
+from neighbour import ATTACKER, ATTACKS, VICTIM, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
 from test_hazards import HandMade
 
 WORST_MS = 5000.0
@@ -95,6 +97,60 @@ def line_of(uid: int, directory: Path, messages: Any) -> RawLifeline:
         line = RawLifeline(directory, messages)
     line.call(OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw", resumes=True), messages.OpenSessionResponse)
     return line
+
+
+def arena_of(line: RawLifeline, messages: Any) -> Any:
+    request = messages.AllocateRequest(namespace="default", device={"type": 1}, size=4096, timeout_ms=5000)
+    answer, descriptors = line.call(ALLOCATE, request, messages.AllocateResponse)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return answer.handle
+
+
+def test_one_user_does_not_fill_the_store_of_descriptors(folder: Path, messages: Any) -> None:
+    """8 sessions of the attacker allocate 800 small arenas, where 200 descriptors can be kept for the next daemon."""
+    directory = folder / "run"
+    holder = Holder(folder, [str(DAEMON), "--directory", str(directory), "--backend", "host", "--host-capacity", "64MiB", "--cache", "0"], entries_max=200)
+    holder.start()
+    open_to_all(directory)
+    kept: list[RawLifeline] = []
+
+    def fill() -> None:
+        for _ in range(8):
+            kept.append(line_of(ATTACKER, directory, messages))
+            for _ in range(100):
+                arena_of(kept[-1], messages)
+
+    def work() -> None:
+        line = line_of(VICTIM, directory, messages)
+        kept.append(line)
+        arena = arena_of(line, messages)
+        line.call(MAPPED, messages.MappedRequest(arena=arena.arena), messages.MappedResponse)
+        spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [256], "size": 256}
+        request = messages.PublishRequest(
+            namespace="default", name="frame", arena=arena.arena, arena_generation=arena.generation, size=256, specs={"arrays": [spec]}
+        )
+        line.call(PUBLISH, request, messages.PublishResponse)
+
+    def read() -> None:
+        line = line_of(VICTIM, directory, messages)
+        kept.append(line)
+        line.call(ACQUIRE, messages.AcquireRequest(namespace="default", shares=[{"name": "frame"}]), messages.AcquireResponse)
+
+    try:
+        holder.during(fill)
+        stats, _ = kept[0].call(GET_STATS, messages.GetStatsRequest(), messages.GetStatsResponse)
+        stored = Counter(name[0] for name in holder.names() if "." not in name)  # a socket that listens has a dot
+        assert stored["a"] + stored["l"] <= 200 // 4 and stored["l"] == 8, stored
+        assert stats.arenas == 800 and stats.unstored_arenas == 800 - stored["a"]
+        holder.during(work)
+        holder.kill()
+        holder.start()
+        holder.during(read)  # it was kept
+    finally:
+        for line in kept:
+            line.close()
+        holder.close()
 
 
 @pytest.mark.parametrize("keep", ["leases", "slots"])

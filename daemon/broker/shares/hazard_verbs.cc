@@ -29,6 +29,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->hazards.catalogue == nullptr) {
         AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
+        AB_RETURN_IF_ERROR(state.accounts.CheckEntries(*found, 1));
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         if (fresh != nullptr) {
           ++state.accounts.Of(key->uid)->catalogues;

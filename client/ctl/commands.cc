@@ -91,7 +91,7 @@ Status Version(const Options& options, std::ostream& out) {
     table.Add({"arraybridged", info->version(), Concat(info->protocol_min(), " to ", info->protocol_max())});
   if (!IsJson(options)) {
     table.Print(out, options.header);
-    if (!info.ok()) out << "the broker does not answer: " << Printable(info.status().message()) << '\n';
+    if (!info.ok()) out << "the broker does not answer: " << info.status().message() << '\n';
     return Ok();
   }
   google::protobuf::Struct told;

@@ -10,7 +10,6 @@
 #include "client/ctl/commands.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/standard_descriptors.h"
-#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -88,7 +87,7 @@ int Main(int argc, char** argv) {
   std::cout.flush();
   if (status.ok() && !std::cout) status = Internal("the output could not be written");
   if (!status.ok()) {
-    std::cerr << "arraybridgectl: " << Printable(status.message()) << Advice(status, said.chosen()) << '\n';
+    std::cerr << "arraybridgectl: " << status.message() << Advice(status, said.chosen()) << '\n';
   }
   return ExitCodeOf(status);
 }

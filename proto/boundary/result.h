@@ -1,6 +1,7 @@
 // A Status is success, or a failure of the environment; a Result<T> is a T or such a failure.
 // Codes are gRPC's canonical numbers, so that a status means the same at both doors and in Python.
-// Messages carry names and numbers, never paths, pointers or tokens.
+// Messages carry names and numbers, never paths, pointers or tokens. The names may be other users', so the constructor
+// makes a message Printable.
 #pragma once
 
 #include <array>
@@ -16,6 +17,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 
@@ -57,7 +60,7 @@ class [[nodiscard]] Status {
 
   Status() = default;
   Status(Code code, std::string message, std::string reason = {}) {
-    if (code != Code::kOk) failure_.reset(new Failure{code, std::move(message), std::move(reason), {}});
+    if (code != Code::kOk) failure_.reset(new Failure{code, Printable(std::move(message)), std::move(reason), {}});
   }
   Status(const Status& other) : failure_(other.ok() ? nullptr : new Failure(*other.failure_)) {}
   Status& operator=(const Status& other) { return *this = Status(other); }

@@ -29,7 +29,7 @@ Status CheckBytes(std::string_view what, uint64_t bytes, std::string_view limit,
 
 Status CheckText(std::string_view what, std::string_view text) {
   if (IsUtf8(text)) return Ok();
-  return InvalidArgument(what, " must be UTF-8, not '", Printable(text), "'").Because("BAD_NAME");
+  return InvalidArgument(what, " must be UTF-8, not '", text, "'").Because("BAD_NAME");
 }
 
 Status CheckCount(std::string_view what, uint64_t count, std::string_view limit, uint64_t most) {

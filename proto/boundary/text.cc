@@ -28,15 +28,17 @@ struct Range {
 };
 // Unicode's control characters, the format characters that change the display of other characters, and its line and
 // paragraph separators.
-constexpr std::array<Range, 9> kActing = {{{0x00, 0x1F},
-                                           {0x7F, 0x9F},
-                                           {0xAD, 0xAD},
-                                           {0x61C, 0x61C},
-                                           {0x200B, 0x200F},
-                                           {0x2028, 0x202E},
-                                           {0x2060, 0x206F},
-                                           {0xFEFF, 0xFEFF},
-                                           {0xFFF9, 0xFFFB}}};
+constexpr std::array<Range, 11> kActing = {{{0x00, 0x1F},
+                                            {0x7F, 0x9F},
+                                            {0xAD, 0xAD},
+                                            {0x61C, 0x61C},
+                                            {0x180E, 0x180E},
+                                            {0x200B, 0x200F},
+                                            {0x2028, 0x202E},
+                                            {0x2060, 0x206F},
+                                            {0xFEFF, 0xFEFF},
+                                            {0xFFF9, 0xFFFB},
+                                            {0xE0000, 0xE0FFF}}};
 
 bool IsPrintable(char32_t character) {
   for (const Range& range : kActing) {
@@ -72,8 +74,13 @@ std::string Escaped(std::string_view text, bool in_json) {
       out += before.substr(0, before.size() - text.size());
     } else if (character < 0x100 && !in_json) {
       AppendHex("\\x", character, 2, &out);
-    } else {
+    } else if (character < 0x10000) {
       AppendHex("\\u", character, 4, &out);
+    } else if (in_json) {  // a surrogate pair
+      AppendHex("\\u", 0xD7C0 + (character >> 10), 4, &out);
+      AppendHex("\\u", 0xDC00 + (character & 0x3FF), 4, &out);
+    } else {
+      AppendHex("\\U", character, 8, &out);
     }
   }
   return out;
@@ -81,11 +88,11 @@ std::string Escaped(std::string_view text, bool in_json) {
 
 }  // namespace
 
-std::string Printable(std::string_view text) {
+std::string Printable(std::string text) {
   for (const char byte : text) {
     if (!IsPlain(byte)) return Escaped(text, false);
   }
-  return std::string(text);
+  return text;
 }
 
 std::string PrintableJson(std::string_view json) { return Escaped(json, true); }

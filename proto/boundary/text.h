@@ -24,9 +24,9 @@ char32_t TakeCharacter(std::string_view* text);
 bool IsUtf8(std::string_view text);
 
 // Replaces everything that a terminal would act on by escapes: control characters (\x1b), characters that change the
-// direction of writing or have no width (\u202e), and bytes that are not UTF-8. Text from other processes is printed
-// only in this form.
-std::string Printable(std::string_view text);
+// direction of writing or have no width (\u202e), and bytes that are not UTF-8. Text from other processes reaches
+// terminals, logs, pages and metrics only in this form. The message of a Status (result.h) always has it.
+std::string Printable(std::string text);
 // The same for a JSON document, in which quotes and control characters are already escaped: the rest becomes \u.... and
 // the value stays the same.
 std::string PrintableJson(std::string_view json);

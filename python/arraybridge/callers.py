@@ -7,6 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Final
 
+from arraybridge.errors import printable
+
 _PACKAGE: Final = str(Path(__file__).parent) + "/"
 
 
@@ -16,4 +18,4 @@ def warn(text: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(printable(text), category, stacklevel=level)

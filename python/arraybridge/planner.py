@@ -21,6 +21,7 @@ from arraybridge.errors import (
     UnsupportedArray,
     UnsupportedDtype,
     ZeroCopyUnavailable,
+    printable,
 )
 
 Code = tuple[int, int, int]  # DLPack: code, bits, lanes
@@ -164,7 +165,8 @@ class Plan:
         counted = f"{self.copies} {'copy' if self.copies == 1 else 'copies'}, {self.copied_bytes} bytes"
         cost = counted if self.copies else "no copy"
         why = "; ".join((*self.reasons, *self.notes))
-        return f"{self.source} to {self.target} by {self.route}: {cost}{f' ({why})' if why else ''}"
+        # A reason may name a dtype that another process chose.
+        return printable(f"{self.source} to {self.target} by {self.route}: {cost}{f' ({why})' if why else ''}")
 
 
 class Converted(NamedTuple):

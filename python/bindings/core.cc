@@ -24,7 +24,7 @@ PyObject* g_status_error = nullptr;  // set once, under the import lock
 constexpr char kRequest[] = "request";  // key in a Status's metadata
 
 py::object ErrorOf(const Status& status) {
-  const std::string message = Printable(status.message());  // it may quote text of another client
+  const std::string& message = status.message();
   py::object error = py::reinterpret_borrow<py::object>(g_status_error)(message);
   error.attr("code") = static_cast<uint32_t>(status.code());
   error.attr("message") = message;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 
+#include "proto/boundary/text.h"
 #include "python/bindings/python_owner.h"
 
 namespace arraybridge::python {
@@ -193,9 +194,9 @@ PyObject* Repr(PyObject* self) {
   if (shape == nullptr || device == nullptr) return nullptr;
   const char* const holder = HolderOf(view);
   return PyUnicode_FromFormat("<View %s %R on %U, %llu bytes, %s%s%s>",
-                              view.dtype.empty() ? "unnamed dtype" : view.dtype.c_str(), shape.get(), device.get(),
-                              static_cast<unsigned long long>(view.nbytes()), view.read_only ? "read-only" : "writable",
-                              *holder == '\0' ? "" : ", memory of ", holder);
+                              view.dtype.empty() ? "unnamed dtype" : ShownDtype(view).c_str(), shape.get(),
+                              device.get(), static_cast<unsigned long long>(view.nbytes()),
+                              view.read_only ? "read-only" : "writable", *holder == '\0' ? "" : ", memory of ", holder);
 }
 
 PyObject* ReprHtml(PyObject* self, PyObject*) {
@@ -323,6 +324,8 @@ const View* ViewOf(PyObject* object) {
   PyErr_Format(PyExc_TypeError, "expected a View, not %.100s", Py_TYPE(object)->tp_name);
   return nullptr;
 }
+
+std::string ShownDtype(const View& view) { return Printable(view.dtype); }
 
 std::optional<uint64_t> TraitsOf(const View& view) {
   if (view.device.type != kDeviceCpu || !view.compact() || !DlpackSays(view)) return std::nullopt;

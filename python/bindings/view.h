@@ -22,6 +22,8 @@ PyObject* NewView(View&& view);
 bool IsView(PyObject* object);
 // nullptr with a TypeError if it is not a View. Borrowed.
 const View* ViewOf(PyObject* object);
+// The name of its dtype for people, which another process may have chosen.
+std::string ShownDtype(const View& view);
 
 // The key of a plan for compact host memory; nothing for other memory, and for dtypes with a name of their own.
 std::optional<uint64_t> TraitsOf(const View& view);

@@ -127,7 +127,7 @@ const char* Check(const View& view) {
     return nullptr;
   }
   const char* const format = DlpackSays(view) ? FormatOf(view.type) : nullptr;
-  if (format == nullptr) PyErr_Format(PyExc_BufferError, "Arrow has no arrays of %.100s", view.dtype.c_str());
+  if (format == nullptr) PyErr_Format(PyExc_BufferError, "Arrow has no arrays of %.100s", ShownDtype(view).c_str());
   return format;
 }
 

@@ -79,7 +79,7 @@ Ref Interface(PyObject* self, const char* name) {
   const View& view = Self(self);
   const Word* word = WordOf(view.type);
   if (word == nullptr) {
-    PyErr_Format(PyExc_AttributeError, "%s has no type string for dtype '%s'", name, view.dtype.c_str());
+    PyErr_Format(PyExc_AttributeError, "%s has no type string for dtype '%s'", name, ShownDtype(view).c_str());
     return nullptr;
   }
   Ref strides(view.compact() ? Py_NewRef(Py_None) : TupleOf(ByteStrides(view)));
@@ -98,7 +98,7 @@ int ViewGetBuffer(PyObject* self, Py_buffer* buffer, int flags) {
   if (view.device.type != kDeviceCpu) return Refuse(buffer, "memory of a GPU is no buffer: copy it to the host first");
   const Word* word = WordOf(view.type);
   if (word == nullptr) {
-    PyErr_Format(PyExc_BufferError, "the buffer protocol has no format for dtype '%s'", view.dtype.c_str());
+    PyErr_Format(PyExc_BufferError, "the buffer protocol has no format for dtype '%s'", ShownDtype(view).c_str());
     return -1;
   }
   if ((flags & PyBUF_WRITABLE) != 0 && view.read_only) return Refuse(buffer, "memory is read-only");
@@ -153,7 +153,7 @@ PyObject* ViewArray(PyObject* self, PyObject* arguments, PyObject* keywords) {
   if (view.device.type != kDeviceCpu)
     return PyErr_Format(PyExc_TypeError, "memory of a GPU is no ndarray: copy it to the host first");
   if (WordOf(view.type) == nullptr)
-    return PyErr_Format(PyExc_TypeError, "an ndarray cannot hold dtype '%s'", view.dtype.c_str());
+    return PyErr_Format(PyExc_TypeError, "an ndarray cannot hold dtype '%s'", ShownDtype(view).c_str());
   const Ref memory(PyMemoryView_FromObject(self));
   const Ref numpy(PyImport_ImportModule("numpy"));
   if (memory == nullptr || numpy == nullptr) return nullptr;

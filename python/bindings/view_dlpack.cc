@@ -230,7 +230,7 @@ bool DlpackSays(const View& view) { return view.dtype.empty() || IsNameOf(view.d
 
 bool CheckDlpackSays(const View& view) {
   if (DlpackSays(view)) return true;
-  PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", view.dtype.c_str());
+  PyErr_Format(PyExc_BufferError, "DLPack has no dtype '%.100s'", ShownDtype(view).c_str());
   return false;
 }
 

@@ -1,11 +1,13 @@
 """Every error is also the builtin a user would guess, says what it means, and pickles."""
 
 import pickle
+import traceback
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from arraybridge import errors, planner
+from arraybridge import Broker, _core, callers, errors, planner
 from arraybridge.commands.tables import markdown
 
 BROKER = {
@@ -82,3 +84,43 @@ def test_what_others_wrote_cannot_speak_to_the_terminal() -> None:
     assert error.message == "share '\x1b[31mred\u202e' is there\nlook again"
     assert errors.printable("größe 日本") == "größe 日本"
     assert "\x1b" not in markdown(["dtype"], [["\x1b[2J"]])
+    plan = planner.Plan("share", "torch", "cpu", "place", "host", 1, 8, False, "d\u2066", ("dtype: d\x1b\u2066 by value only",))
+    assert str(plan).endswith("(dtype: d\\x1b\\u2066 by value only)") and str(plan).isprintable()
+    with pytest.warns(errors.CopyWarning, match=r"^d\\x1b\\u2066$"):
+        callers.warn("d\x1b\u2066", errors.CopyWarning)
+
+
+TURNS = "\u202e\u2066\u2069\u061c\u200f"
+
+
+def test_errors_of_the_broker_cannot_speak_to_the_terminal(broker: Broker) -> None:
+    """The broker takes names that turn the direction of writing: each error that names one shows escapes."""
+    name = f"n{TURNS}"
+    broker.put(np.zeros(3), name)
+    channel = broker.channel(name, 4).open("sender")
+    calls = {
+        errors.ShareExists: lambda: broker.put(np.zeros(3), name),
+        errors.ShareNotFound: lambda: broker.get(f"other{TURNS}"),
+        errors.BrokerTimeout: lambda: broker.get(f"other{TURNS}", wait=0.01),
+        errors.InvalidRequest: lambda: broker.channel(name, 7).open("receiver"),
+        KeyError: lambda: broker.bundle(None, {name: np.zeros(3)}).fill()[f"other{TURNS}"],
+    }
+    for kind, call in calls.items():
+        with pytest.raises(kind) as caught:
+            call()
+        for shown in (str(caught.value), repr(caught.value), "".join(traceback.format_exception_only(caught.value)).rstrip("\n")):
+            assert "\\u202e" in shown and shown.isprintable(), shown
+    channel.close()
+
+
+def test_a_dtype_of_another_process_cannot_speak_to_the_terminal(broker: Broker) -> None:
+    broker._connection.core().put("d", [_core.wrap(np.zeros(3, "u1")).named(f"d\x1b[2J{TURNS}")], _core.PutOptions())
+    share = broker.list()[0].share
+    view = share.view()
+    shown = [repr(share), repr(view), share._repr_html_(), view._repr_html_()]
+    for call in (lambda: np.from_dlpack(view), view.__arrow_c_array__, lambda: broker.get("d"), lambda: broker.get("d", "torch")):
+        with pytest.raises((BufferError, errors.UnsupportedDtype)) as caught:
+            call()
+        shown.append(str(caught.value))
+    for text in shown:
+        assert "\\u202e" in text and text.isprintable(), text

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "proto/boundary/result.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -140,12 +141,13 @@ class JsonLayout::Writing {
       Put(text);
       return Put('"');
     }
-    // Which characters are escaped, and how invalid UTF-8 is shown, is protobuf's decision.
+    // How invalid UTF-8 is shown is protobuf's decision. It escapes control characters, but not all that change the
+    // direction of writing.
     google::protobuf::Value value;
     value.set_string_value(text);
     std::string json;
     AB_CHECK(google::protobuf::util::MessageToJsonString(value, &json).ok());
-    Put(json);
+    Put(PrintableJson(json));
   }
 
   // Base64 with padding, RFC 4648.

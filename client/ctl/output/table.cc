@@ -48,7 +48,7 @@ void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
 void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
-    cell = Printable(cell);
+    cell = Printable(std::move(cell));
     if (cell.empty() && style_.form == Form::kPeople) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));

@@ -1,5 +1,7 @@
 #include "daemon/service/http/overview.h"
 
+#include "proto/boundary/text.h"
+
 namespace arraybridge {
 namespace {
 
@@ -51,7 +53,7 @@ std::span<const Counter> Counters() { return kCounters; }
 std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, bool names) {
   std::map<Owner, NamespaceRow> sums;
   for (const NamespaceRow& row : rows) {
-    NamespaceRow& sum = sums[{row.uid, names ? row.ns : std::string()}];
+    NamespaceRow& sum = sums[{row.uid, names ? Printable(row.ns) : std::string()}];
     sum.quota_bytes += row.quota_bytes;
     sum.charged_bytes += row.charged_bytes;
     sum.shares += row.shares;

@@ -25,8 +25,9 @@ struct Counter {
 std::span<const Counter> Counters();
 
 // The sums of each user or, with `names`, of each namespace of a user. The default is by user, because otherwise every
-// reader of these pages would learn the names of other users' namespaces.
-using Owner = std::pair<uint32_t, std::string>;  // uid; namespace, empty without `names`
+// reader of these pages would learn the names of other users' namespaces. Two names that are Printable as the same text
+// are one, since a scraper refuses a page with two samples of the same labels.
+using Owner = std::pair<uint32_t, std::string>;  // uid; namespace, Printable, empty without `names`
 std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, bool names);
 
 // The user's number, or "shared".

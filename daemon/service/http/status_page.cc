@@ -8,6 +8,7 @@
 
 #include "daemon/service/http/overview.h"
 #include "daemon/service/telemetry/size_text.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
@@ -28,7 +29,7 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; padd
 
 std::string EscapedHtml(std::string_view text) {
   std::string out;
-  for (const char letter : text) {
+  for (const char letter : Printable(std::string(text))) {
     switch (letter) {
       case '&':
         out += "&amp;";

@@ -51,7 +51,7 @@ class AboutFields final : public spdlog::custom_flag_formatter {
  private:
   static void Append(std::string_view name, std::string_view value, spdlog::memory_buf_t& out) {
     fmt::format_to(std::back_inserter(out), "\"{}\":\"", name);
-    AppendEscaped(Printable(value), out);
+    AppendEscaped(Printable(std::string(value)), out);
     fmt::format_to(std::back_inserter(out), "\",");
   }
 };

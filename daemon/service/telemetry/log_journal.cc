@@ -1,5 +1,4 @@
-// A field is NAME=value and a newline. A field whose value contains a newline is NAME, a newline, the value's length as
-// 64 bits little-endian, the value, and a newline (https://systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// A field is NAME=value and a newline (https://systemd.io/JOURNAL_NATIVE_PROTOCOL). A Printable value has no newline.
 #include "daemon/service/telemetry/log_journal.h"
 
 #include <sys/socket.h>
@@ -13,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/boundary/text.h"
+
 namespace arraybridge::log {
 namespace {
 
@@ -22,12 +23,7 @@ constexpr int kWarning = 4;
 
 void Add(std::string* datagram, std::string_view name, std::string_view value) {
   *datagram += name;
-  if (value.find('\n') == std::string_view::npos) {
-    *datagram += '=';
-  } else {
-    *datagram += '\n';
-    for (unsigned shift = 0; shift < 64; shift += 8) *datagram += static_cast<char>(value.size() >> shift & 0xff);
-  }
+  *datagram += '=';
   *datagram += value;
   *datagram += '\n';
 }
@@ -85,7 +81,7 @@ bool Journal::Send(int priority, std::string_view message, const About& about) {
   Add(&datagram, "SYSLOG_IDENTIFIER", "arraybridged");
   if (!topic.message_id.empty()) Add(&datagram, "MESSAGE_ID", topic.message_id);
   if (!topic.name.empty()) Add(&datagram, "ARRAYBRIDGE_EVENT", topic.name);
-  for (const auto& [name, value] : about.fields) Add(&datagram, Upper(name), value);
+  for (const auto& [name, value] : about.fields) Add(&datagram, Upper(name), Printable(value));
   return ::send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) >= 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "daemon/service/http/overview.h"
 #include "daemon/service/telemetry/log.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
@@ -48,12 +49,8 @@ class Page {
 
 std::string EscapedLabel(std::string_view value) {
   std::string out;
-  for (const char letter : value) {
+  for (const char letter : Printable(std::string(value))) {
     if (letter == '\\' || letter == '"') out += '\\';
-    if (letter == '\n') {
-      out += "\\n";
-      continue;
-    }
     out += letter;
   }
   return out;

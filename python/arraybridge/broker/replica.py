@@ -19,7 +19,7 @@ from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
-from arraybridge.errors import InvalidRequest, UnsupportedArray
+from arraybridge.errors import InvalidRequest, UnsupportedArray, printable
 
 _lock = lock_of(globals(), threading.Lock)
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
@@ -113,7 +113,7 @@ class FarShare(ABC):
 
     def _arrays_text(self) -> str:
         """The dtypes and shapes of the first arrays."""
-        shown = ", ".join(f"{spec.dtype} {spec.shape}" for spec in self.specs[:3])
+        shown = ", ".join(f"{printable(spec.dtype)} {spec.shape}" for spec in self.specs[:3])
         more = len(self._record.arrays) - 3
         return f"{shown} and {more} more" if more > 0 else shown
 

@@ -18,12 +18,15 @@ TEST(PrintableTest, TerminalControlCharactersAreEscaped) {
                       "31m"),
             "\\x9b31m")
       << "a C1 character also begins an escape sequence";
+  EXPECT_EQ(Printable("\u061c\u180e\U000e0041"), "\\u061c\\u180e\\U000e0041");
+  EXPECT_EQ(Printable("\U0001f600"), "\U0001f600");
   EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3") << "not UTF-8";
   EXPECT_EQ(Printable(""), "");
 }
 
 TEST(PrintableTest, JsonKeepsItsValue) {
   EXPECT_EQ(PrintableJson("{\n \"a\": \"\\u001b \xe2\x80\xae\x7f\"\n}"), "{\n \"a\": \"\\u001b \\u202e\\u007f\"\n}");
+  EXPECT_EQ(PrintableJson("\U000e0041\U000e0fff"), "\\udb40\\udc41\\udb43\\udfff");
 }
 
 }  // namespace

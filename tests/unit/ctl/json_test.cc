@@ -1,4 +1,5 @@
-// JsonLayout beside protobuf's own printer: the same characters for every message of the protocol.
+// JsonLayout beside protobuf's own printer: the same characters for every message of the protocol, except for those
+// that a terminal would act on.
 #include "client/ctl/output/json.h"
 
 #include <google/protobuf/struct.pb.h>
@@ -10,6 +11,7 @@
 
 #include "arraybridge/v1/admin.pb.h"
 #include "arraybridge/v1/broker.pb.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -26,7 +28,7 @@ std::string Theirs(const Message& message, bool whitespace) {
   options.preserve_proto_field_names = true;
   std::string json;
   EXPECT_TRUE(google::protobuf::util::MessageToJsonString(message, &json, options).ok());
-  return json;
+  return PrintableJson(json);
 }
 
 std::string Ours(const Message& message, bool whitespace) {
@@ -66,7 +68,7 @@ class Filler {
                                          "</script>",
                                          "\x1b[31m\n\t\b\f\r\x7f",
                                          "größe",
-                                         "\u202e\u200b\u2028\ufeff",
+                                         "\u202e\u200b\u2028\ufeff\u2066\u2069\u061c",
                                          "\U0001f600 \U000e0041",
                                          std::string("\0x", 2)};
     if (!bytes) return kTexts[random_() % std::size(kTexts)];

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 
+#include <arraybridge/bundle.h>
 #include <arraybridge/device.h>
 
 #include "client/arenas/placement_range.h"
@@ -199,6 +200,7 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
 
 Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a share's name", options.name));
+  AB_RETURN_IF_ERROR(Bundle::CheckContent(options.structure, placement.described()));
   const Deadline deadline = core_->Timeout();
   const auto connection = core_->connection();
   if (!options.wait) {
@@ -221,6 +223,7 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
 
 Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a share's name", options.name));
+  AB_RETURN_IF_ERROR(Bundle::CheckContent(options.structure, sources));
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (session && !session->lifeline().lost()) {

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "client/bundles/manifest.h"
@@ -28,7 +27,7 @@ Status Malformed(const auto&... parts) {
 }
 
 // An array's name, quoted in an error.
-std::string Quoted(std::string_view name) { return Concat("'", name.substr(0, 200), "'"); }
+std::string Quoted(std::string_view name) { return Concat("'", FirstBytes(name, 200), "'"); }
 
 template <class Value>
 Value ReadAt(const View& bytes, uint64_t offset) {
@@ -46,24 +45,50 @@ bool IsIn(const View& bytes, uint64_t offset, uint64_t count) {
   return offset <= all && count <= all - offset;
 }
 
-Result<std::string_view> NameOf(const View& bytes, const Entry& entry) {
+// REQUIRES: CheckName.
+std::string_view NameOf(const View& bytes, const Entry& entry) {
+  return {static_cast<const char*>(bytes.data) + entry.name.offset, entry.name.bytes};
+}
+
+Status CheckName(const View& bytes, const Entry& entry) {
   if (entry.name.bytes == 0 || entry.name.bytes > Bundle::kNameBytesMax ||
       !IsIn(bytes, entry.name.offset, entry.name.bytes)) {
     return Malformed("a name lies outside it, is empty or is too long");
   }
-  return std::string_view(static_cast<const char*>(bytes.data) + entry.name.offset, entry.name.bytes);
+  const std::string_view name = NameOf(bytes, entry);
+  if (IsUtf8(name) && name.find('\0') == std::string_view::npos) return Ok();
+  return Malformed("a name is not UTF-8 without NUL");
 }
 
-Result<std::vector<int64_t>> ShapeOf(const View& bytes, const Entry& entry) {
+Status ReadShape(const View& bytes, const Entry& entry, std::vector<int64_t>* shape) {
   if (entry.dimensions > layout::kRankMax || !IsIn(bytes, entry.shape, sizeof(int64_t) * entry.dimensions)) {
     return Malformed("a shape lies outside it, or has more than ", layout::kRankMax, " dimensions");
   }
-  std::vector<int64_t> shape(entry.dimensions);
+  shape->resize(entry.dimensions);
   // memcpy must not get the null pointer of an empty vector
-  if (!shape.empty()) {
-    std::memcpy(shape.data(), static_cast<const std::byte*>(bytes.data) + entry.shape, sizeof(int64_t) * shape.size());
+  if (!shape->empty()) {
+    std::memcpy(shape->data(), static_cast<const std::byte*>(bytes.data) + entry.shape,
+                sizeof(int64_t) * shape->size());
   }
-  return shape;
+  return Ok();
+}
+
+// The bytes of an entry in the slab.
+struct Span {
+  uint64_t begin;
+  uint64_t end;
+  uint64_t entry;
+};
+
+// Empty for an entry without bytes of its own, or one that At refuses. `shape` is for use by this function.
+Span SpanOf(const View& bytes, const Entry& entry, uint64_t index, std::vector<int64_t>* shape) {
+  const Span none{0, 0, index};
+  if (entry.tie != index || entry.slab != 0 || !ReadShape(bytes, entry, shape).ok()) return none;
+  const auto elements = layout::Elements(*shape);
+  if (!elements.ok()) return none;
+  const auto count = layout::CompactBytes(*elements, {entry.code, entry.bits, entry.lanes});
+  if (!count.ok() || *count > std::numeric_limits<uint64_t>::max() - entry.offset) return none;
+  return {entry.offset, entry.offset + *count, index};
 }
 
 bool IsBytes(const View& view) {
@@ -71,11 +96,12 @@ bool IsBytes(const View& view) {
   return view.type == kByte && view.shape.size() == 1 && is_reachable && view.compact();
 }
 
-// The manifest in host memory.
-Result<View> OnHost(const View& bytes) {
-  if (bytes.device.type == kDeviceCpu) return bytes;
-  if (bytes.nbytes() > Bundle::kGpuManifestBytesMax) {
-    return Malformed("it has ", bytes.nbytes(), " bytes; on a GPU it may have ", Bundle::kGpuManifestBytesMax);
+// The manifest in memory of this process, which no other process changes after it was checked.
+Result<View> OwnCopy(const View& bytes) {
+  const bool on_gpu = bytes.device.type != kDeviceCpu;
+  const uint64_t most = on_gpu ? Bundle::kGpuManifestBytesMax : manifest::kBytesMax;
+  if (bytes.nbytes() > most) {
+    return Malformed("it has ", bytes.nbytes(), " bytes; ", on_gpu ? "on a GPU it" : "it", " may have ", most);
   }
   return CopyToHeap(bytes);
 }
@@ -91,9 +117,13 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
     return refused("its two arrays lie on two devices");
   }
   if (!IsIn(views[0], 0, sizeof(Header))) return refused("its first array is too small for a manifest");
-  auto on_host = OnHost(views[0]);
-  if (!on_host.ok()) return on_host.status();
-  const View& bytes = *on_host;
+  // Nothing is copied of an array that is no manifest.
+  if (views[0].device.type == kDeviceCpu && ReadAt<Header>(views[0], 0).magic != manifest::kMagic) {
+    return refused("its first array is no manifest");
+  }
+  auto own = OwnCopy(views[0]);
+  if (!own.ok()) return own.status();
+  const View& bytes = *own;
   const auto header = ReadAt<Header>(bytes, 0);
   if (header.magic != manifest::kMagic) return refused("its first array is no manifest");
   if (header.major != manifest::kMajor) {
@@ -105,11 +135,70 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
   if (header.entries > (bytes.nbytes() - sizeof(Header)) / header.entry_bytes) {
     return Malformed(header.entries, " entries do not fit into it");
   }
-  return Bundle(std::move(views), *std::move(on_host), header.entries, header.entry_bytes);
+  Bundle bundle(std::move(views), *std::move(own), header.entries, header.entry_bytes);
+  AB_RETURN_IF_ERROR(bundle.CheckNames());
+  AB_RETURN_IF_ERROR(bundle.CheckSpans());
+  return bundle;
+}
+
+Status Bundle::CheckContent(std::string_view structure, std::span<const View> views) {
+  const bool is_bundle = structure == kStructure && views.size() == 2 && views[0].device.type == kDeviceCpu;
+  if (!is_bundle) return Ok();
+  auto bundle = Of({views.begin(), views.end()});
+  // Without a manifest it is a tree with a bundle's two keys.
+  return !bundle.ok() && bundle.status().reason() == "MALFORMED_BUNDLE" ? bundle.status() : Ok();
+}
+
+// Checks what all entries have together. A reader's memory is bounded by that of the manifest, since no two entries use
+// the same bytes of it, and Find finds every name.
+Status Bundle::CheckNames() const {
+  const auto header = ReadAt<Header>(manifest_, 0);
+  uint64_t used = sizeof(Header) + size_ * entry_bytes_;
+  for (const Range& range : {header.fingerprint, header.metadata}) {
+    if (!IsIn(manifest_, range.offset, range.bytes)) return Malformed("its fingerprint or metadata lies outside it");
+    used += range.bytes;
+  }
+  std::string_view before;
+  for (uint64_t i = 0; i < size_; ++i) {
+    const Entry entry = EntryAt(manifest_, i, entry_bytes_);
+    AB_RETURN_IF_ERROR(CheckName(manifest_, entry));
+    const std::string_view name = NameOf(manifest_, entry);
+    if (name == before) return Malformed("two arrays are named ", Quoted(name));
+    if (name < before) return Malformed("its names are not sorted: ", Quoted(name), " follows ", Quoted(before));
+    before = name;
+    used += name.size() + sizeof(int64_t) * entry.dimensions;
+  }
+  if (used <= manifest_.nbytes()) return Ok();
+  return Malformed("names or shapes share bytes: together they need ", used, " of ", manifest_.nbytes());
+}
+
+// Arrays that share bytes are tied, so that a reader who copies the arrays copies at most the slab.
+Status Bundle::CheckSpans() const {
+  std::vector<Span> spans;
+  spans.reserve(size_);
+  std::vector<int64_t> shape;
+  for (uint64_t i = 0; i < size_; ++i) {
+    const Span span = SpanOf(manifest_, EntryAt(manifest_, i, entry_bytes_), i, &shape);
+    if (span.begin < span.end) spans.push_back(span);
+  }
+  // BundlePlan places arrays in the order of their names.
+  if (!std::ranges::is_sorted(spans, {}, &Span::begin)) std::ranges::sort(spans, {}, &Span::begin);
+  const auto shared =
+      std::ranges::adjacent_find(spans, [](const Span& one, const Span& next) { return next.begin < one.end; });
+  if (shared == spans.end()) return Ok();
+  const auto name = [this](uint64_t index) {
+    return Quoted(NameOf(manifest_, EntryAt(manifest_, index, entry_bytes_)));
+  };
+  return Malformed(name(shared->entry), " and ", name(std::next(shared)->entry), " share bytes and are not tied");
+}
+
+Bundle Bundle::Over(View slab) const {
+  Bundle other(*this);
+  other.views_[1] = std::move(slab);
+  return other;
 }
 
 std::string Bundle::Text(uint32_t offset, uint32_t bytes) const {
-  if (!IsIn(manifest_, offset, bytes)) return {};
   return {static_cast<const char*>(manifest_.data) + offset, bytes};
 }
 
@@ -128,9 +217,7 @@ std::string Bundle::metadata() const {
 Result<uint64_t> Bundle::Find(std::string_view name) const {
   for (uint64_t low = 0, high = size_; low < high;) {
     const uint64_t middle = low + (high - low) / 2;
-    const auto found = NameOf(manifest_, EntryAt(manifest_, middle, entry_bytes_));
-    if (!found.ok()) return found.status();
-    const int order = found->compare(name);
+    const int order = NameOf(manifest_, EntryAt(manifest_, middle, entry_bytes_)).compare(name);
     if (order == 0) return middle;
     (order < 0 ? low : high) = order < 0 ? middle + 1 : middle;
   }
@@ -139,11 +226,7 @@ Result<uint64_t> Bundle::Find(std::string_view name) const {
 
 Result<std::string> Bundle::NameAt(uint64_t index) const {
   if (index >= size_) return Status(Code::kOutOfRange, Concat("the bundle has ", size_, " arrays, and no ", index));
-  const auto found = NameOf(manifest_, EntryAt(manifest_, index, entry_bytes_));
-  if (!found.ok()) return found.status();
-  std::string name(*found);
-  if (!IsUtf8(name)) return Malformed("a name is not UTF-8");
-  return name;
+  return std::string(NameOf(manifest_, EntryAt(manifest_, index, entry_bytes_)));
 }
 
 Result<Bundle::Array> Bundle::At(uint64_t index) const {
@@ -159,9 +242,8 @@ Result<Bundle::Array> Bundle::At(uint64_t index) const {
   if (entry.slab != 0) return broken("lies in the unknown slab ", entry.slab);
   const DataType type{entry.code, entry.bits, entry.lanes};
   if (!layout::CheckType(type).ok()) return broken("has no type of DLPack");
-  auto shape = ShapeOf(bytes, entry);
-  if (!shape.ok()) return shape.status();
-  const ArraySpec spec{type, arraybridge::NameOf(type), *std::move(shape), {}, entry.offset};
+  ArraySpec spec{type, arraybridge::NameOf(type), {}, {}, entry.offset};
+  AB_RETURN_IF_ERROR(ReadShape(bytes, entry, &spec.shape));
   if (const Status inside = spec.CheckInside(slab.nbytes()); !inside.ok())
     return broken("does not fit: ", inside.message());
   if (entry.offset % manifest::kAlignment != 0) return broken("is not aligned to ", manifest::kAlignment, " bytes");
@@ -170,8 +252,9 @@ Result<Bundle::Array> Bundle::At(uint64_t index) const {
     const Entry other = EntryAt(bytes, entry.tie, entry_bytes_);
     if (other.tie != entry.tie || other.offset != entry.offset) return broken("is tied to an array with other bytes");
     const bool alike = other.code == entry.code && other.bits == entry.bits && other.lanes == entry.lanes;
-    const auto others = ShapeOf(bytes, other);
-    if (!alike || !others.ok() || *others != spec.shape) return broken("is tied to an array of another type or shape");
+    std::vector<int64_t> shape;
+    if (!alike || !ReadShape(bytes, other, &shape).ok() || shape != spec.shape)
+      return broken("is tied to an array of another type or shape");
   }
   array.view = slab;
   array.view.type = type;

@@ -2,9 +2,10 @@
 // and is read in place, on a GPU from one copy in host memory: a header, entries that are sorted by name, and what they
 // refer to. Numbers are little-endian; offsets are bytes from the start of the manifest, unless said otherwise.
 //
-// The process that wrote it is not trusted, and may write it while it is read. So a reader copies an entry, checks the
-// copy, and uses nothing else. A reader takes every minor version of its major version: a later one may have longer
-// entries.
+// The process that wrote it is not trusted, and may write it while it is read. So a reader copies it, checks the copy,
+// and uses nothing else. No two of these parts use the same bytes, and no two arrays the same bytes of the slab unless
+// they are tied; names are unique. A reader takes every minor version of its major version: a later one may have longer
+// entries, and entries that this one refuses when they are used.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +46,9 @@ struct Entry {
   uint16_t lanes;
   uint8_t code;
   uint8_t bits;
-  uint8_t dimensions;
-  uint8_t kind;   // ArrayKind
-  uint16_t slab;  // an index; 0 in this version
+  uint8_t dimensions;  // at most 64
+  uint8_t kind;        // ArrayKind
+  uint16_t slab;       // an index; 0 in this version
 };
 static_assert(sizeof(Entry) == 32 && offsetof(Entry, lanes) == 24);
 

@@ -2,6 +2,8 @@
 // interrupted or ran out of time is kept here, and the next call returns it.
 #include "client/channels/channel.h"
 
+#include <arraybridge/bundle.h>
+
 #include <algorithm>
 #include <charconv>
 #include <system_error>
@@ -227,11 +229,14 @@ Status Channel::End::Close(bool complete) {
 const std::string& Channel::name() const { return end_->name(); }
 uint64_t Channel::capacity() const { return end_->capacity(); }
 ChannelMode Channel::mode() const { return end_->mode(); }
-Status Channel::Send(const Placement& placement, const SendOptions& options) { return end_->Send(placement, options); }
+Status Channel::Send(const Placement& placement, const SendOptions& options) {
+  AB_RETURN_IF_ERROR(Bundle::CheckContent(options.structure, placement.described()));
+  return end_->Send(placement, options);
+}
 uint64_t Channel::seen_notice() const { return end_->seen_notice(); }
 Status Channel::Check(PeerDeath on_peer_death, uint64_t* seen) { return end_->Check(on_peer_death, seen); }
 bool Channel::TrySend(std::span<const View> sources, const SendOptions& options) {
-  return end_->TrySend(sources, options);
+  return Bundle::CheckContent(options.structure, sources).ok() && end_->TrySend(sources, options);
 }
 Result<Acquired> Channel::Receive(const ReceiveOptions& options) { return end_->Receive(options); }
 std::optional<Result<Acquired>> Channel::TryReceive(MapMode mode) { return end_->TryReceive(mode); }

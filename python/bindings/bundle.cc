@@ -87,7 +87,7 @@ void AddBundle(py::module_& module) {
   using py::arg;
   py::class_<Bundle>(module, "Bundle", py::is_final())
       .def(py::init([](const py::sequence& objects) {
-             // A manifest on a GPU is copied, after the work of its producer.
+             // The manifest is copied, on a GPU after the work of its producer.
              return ValueOf(WithoutGil([views = ViewsOf(objects)]() mutable { return Bundle::Of(std::move(views)); }));
            }),
            arg("views"))
@@ -104,12 +104,11 @@ void AddBundle(py::module_& module) {
       .def("arrays", &ArraysOf, arg("first"), arg("count"))
       // Another mapping of the same bytes, which this process may write without changing the share.
       .def("copy_on_write", [](const Bundle& bundle) -> std::optional<Bundle> {
-        std::vector<View> views = bundle.views();
-        if (views[1].copy_on_write == nullptr || views[1].elements() == 0) return std::nullopt;
-        auto own = OwnMapping(views[1]);
+        const View& slab = bundle.views()[1];
+        if (slab.copy_on_write == nullptr || slab.elements() == 0) return std::nullopt;
+        auto own = OwnMapping(slab);
         if (!own) throw py::error_already_set();
-        views[1] = *std::move(own);
-        return ValueOf(Bundle::Of(std::move(views)));
+        return bundle.Over(*std::move(own));
       });
   py::class_<BundlePlan>(module, "BundlePlan", py::is_final())
       .def(py::init(&PlanOf), arg("arrays"), arg("fingerprint"), arg("metadata"))

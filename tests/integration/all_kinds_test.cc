@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include <arraybridge/arraybridge.h>
 #include <arraybridge/broker.h>
 #include <arraybridge/bundle.h>
 #include <arraybridge/device.h>
@@ -368,6 +369,45 @@ TEST_P(AllKindsTest, ABundleIsReadByNameInAnotherClient) {
   EXPECT_EQ(array->view.device.type, device().type);
   EXPECT_TRUE(array->view.read_only);
   EXPECT_TRUE(IsFilled(array->view, 5000, 7));
+}
+
+// Publish checks a manifest, but its maker may write it afterwards.
+TEST_P(AllKindsTest, ABundleThatItsMakerSpoilsIsRefusedWhenItIsOpened) {
+  Broker writer(options());
+  const auto plan = BundlePlan::For(std::vector<BundleArray>{{"a", {1, 8, 1}, {9}}, {"b", {1, 8, 1}, {9}}});
+  auto placed = writer.Empty(plan->specs(), {.device = device()});
+  ASSERT_TRUE(placed.ok() && plan->WriteTo(*placed).ok());
+  const Broker::PublishOptions as_bundle{.name = "m", .structure = std::string(Bundle::kStructure)};
+  ASSERT_TRUE(writer.Publish(*placed, as_bundle).ok());
+  const View& manifest = placed->views()[0];
+  auto spoilt = CopyToHeap(manifest);
+  ASSERT_TRUE(spoilt.ok());
+  // The name of the second entry becomes that of the first one.
+  auto* const entries = static_cast<char*>(spoilt->data) + 64;
+  std::copy(entries + 8, entries + 16, entries + 32 + 8);
+  if (device().type == kDeviceCpu) {
+    CopyCompact(*spoilt, manifest.data);
+  } else {
+    ASSERT_TRUE(CopyToGpus({&*spoilt, 1}, {&manifest, 1}).ok());
+  }
+
+  Broker reader(options());
+  const auto acquired = reader.Acquire({.name = "m"});
+  ASSERT_TRUE(acquired.ok()) << acquired.status().ToString();
+  const auto bundle = Bundle::Of(acquired->views);
+  EXPECT_EQ(bundle.status().reason(), "MALFORMED_BUNDLE");
+  EXPECT_EQ(bundle.status().message(), "the bundle's manifest is malformed: two arrays are named 'a'");
+  if (device().type != kDeviceCpu) return;
+  EXPECT_EQ(reader.Put(acquired->views, as_bundle).status().reason(), "MALFORMED_BUNDLE");
+  ab_options to{};
+  to.size = sizeof to;
+  to.address = directory_.c_str();
+  ab_broker* broker = nullptr;
+  ab_array* array = nullptr;
+  ASSERT_EQ(ab_connect(&to, &broker), AB_OK) << ab_message();
+  EXPECT_EQ(ab_open_bundle(broker, "m", 0, &array), AB_INVALID_ARGUMENT);
+  EXPECT_STREQ(ab_reason(), "MALFORMED_BUNDLE");
+  ab_disconnect(broker);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AllKindsTest,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import struct
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from harness import eventually
 
 import arraybridge
-from arraybridge import Broker, BundleSpec, InvalidRequest, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype
+from arraybridge import Broker, BundleSpec, InvalidRequest, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype, _core
 
 
 def weights(count: int = 50) -> dict[str, Any]:
@@ -235,7 +237,89 @@ def test_other_shares_are_no_bundles(broker: Broker) -> None:
     assert broker.open("m").numpy() == {}
 
 
-def test_a_hostile_manifest_costs_one_array(broker: Broker) -> None:
+HEADER = struct.Struct("<8sHHIQIIII24x")
+ENTRY = struct.Struct("<QIIIIHBBBBH")  # offset, name, shape, tie, DLPack's type, dimensions, kind, slab
+COUNT = 300_000
+
+
+def manifest(entries: bytes, rest: bytes = b"") -> bytes:
+    return HEADER.pack(b"ABMANIF1", 1, 0, ENTRY.size, len(entries) // ENTRY.size, 0, 0, 0, 0) + entries + rest
+
+
+def one_name_for_all() -> bytes:
+    entries = b"".join(ENTRY.pack(0, HEADER.size + COUNT * ENTRY.size, 4096, 0, each, 1, 0, 8, 0, 2, 0) for each in range(COUNT))
+    return manifest(entries, b"n" * 4096)
+
+
+def one_shape_for_all() -> bytes:
+    """Of 64 dimensions and one element."""
+    shape = HEADER.size + COUNT * ENTRY.size
+    entries = b"".join(ENTRY.pack(0, shape + 512 + 6 * each, 6, shape, 0, 1, 0, 8, 64, 2, 0) for each in range(COUNT))
+    return manifest(entries, struct.pack("<64q", *[1] * 64) + b"".join(b"%06d" % each for each in range(COUNT)))
+
+
+def one_place_for_all() -> bytes:
+    """A thousand arrays that are all of the slab."""
+    shape = HEADER.size + 1000 * ENTRY.size
+    entries = b"".join(ENTRY.pack(0, shape + 8000 + 3 * each, 3, shape + 8 * each, each, 1, 0, 8, 1, 2, 0) for each in range(1000))
+    return manifest(entries, struct.pack("<q", 1 << 20) * 1000 + b"".join(b"%03d" % each for each in range(1000)))
+
+
+def publish_spoilt(broker: Broker, name: str, spoilt: bytes) -> None:
+    """As a client that checks nothing: the bytes become a manifest after they were published."""
+    core = broker._connection.core()
+    specs = [("uint8", (1, 8, 1), (size,)) for size in (len(spoilt), 1 << 20)]
+    options = _core.PutOptions(structure=_core.BUNDLE_STRUCTURE)
+    placement = core.empty(specs, name, options)
+    core.publish(placement, name, options)
+    np.from_dlpack(placement.views[0])[:] = np.frombuffer(spoilt, "uint8")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (one_name_for_all, "two arrays are named"),
+        (one_shape_for_all, "names or shapes share bytes"),
+        (one_place_for_all, "'000' and '001' share bytes and are not tied"),
+    ],
+)
+def test_a_reader_pays_at_most_a_few_times_the_manifest(address: str, broker: Broker, make: Callable[[], bytes], why: str) -> None:
+    publish_spoilt(broker, "hostile", make())
+    broker.bundle("honest", {"a": np.ones(3)}).fill().publish()
+    program = """if True:
+        import re, sys
+        from arraybridge import Broker, InvalidRequest
+
+        def peak():
+            return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
+
+        broker = Broker(sys.argv[1], namespace=sys.argv[2], start="never")
+        broker.open("honest").numpy(), broker.get("honest")
+        before = peak()
+        for read in (lambda: broker.open("hostile").numpy(), lambda: broker.get("hostile")):
+            try:
+                read()
+            except InvalidRequest as error:
+                print(error)
+        print(peak() - before)
+        """
+    done = subprocess.run([sys.executable, "-c", program, address, broker.namespace], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *refusals, cost = done.stdout.splitlines()
+    assert len(refusals) == 2 and all(why in each for each in refusals), (refusals, cost)
+    assert int(cost) < 4 * max(len(make()), 1 << 20)
+
+
+def test_a_manifest_that_is_no_index_is_not_published(broker: Broker) -> None:
+    contents = {"arraybridge.manifest": np.frombuffer(one_place_for_all(), "uint8"), "arraybridge.bytes": np.zeros(1 << 20, "uint8")}
+    channel = broker.channel("c").open("receiver")
+    for publish in (lambda: broker.put(contents, "bad"), lambda: broker.put(contents, "bad", wait=False), lambda: channel.send(contents)):
+        with pytest.raises(InvalidRequest, match="'000' and '001' share bytes and are not tied"):
+            publish()
+    assert broker.list() == []
+
+
+def test_a_broken_entry_costs_one_array(broker: Broker) -> None:
     broker.bundle("good", {"a": np.ones(3), "b": np.ones(3)}).fill().publish()
     copy = {name: array.copy() for name, array in broker.get("good").items()}
     copy["arraybridge.manifest"][64 + 24 + 1] = 200  # the code of the type of `a`, after 64 bytes of header

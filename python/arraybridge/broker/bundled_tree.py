@@ -52,8 +52,10 @@ def unpacked(structure: bytes, views: Sequence[_core.View]) -> tuple[bytes, Sequ
         return structure, views
     try:
         bundle = _core.Bundle(views)
-    except _core.StatusError:  # a tree with these two keys, or a bundle of a later version
-        return structure, views
+    except _core.StatusError as status:
+        if status.reason == "MALFORMED_BUNDLE":
+            raise from_status(status) from None
+        return structure, views  # a tree with these two keys, or a bundle of a later version
     if bundle.metadata_bytes > len(_METADATA) + _STRUCTURE_BYTES_MAX or not (metadata := bundle.metadata).startswith(_METADATA):
         return structure, views
     if len(bundle) > len(metadata):

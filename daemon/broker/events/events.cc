@@ -101,11 +101,12 @@ bool Events::Watcher::Sees(const Event& event) const {
 
 Result<WatcherId> Events::Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter) {
   const MutexLock lock(mutex_);
-  if (watchers_.size() >= limits_.watchers) return AtLimit("TOO_MANY_WATCHERS", "watchers", limits_.watchers);
-  const auto own = of_uid_.find(uid);
-  if (own != of_uid_.end() && own->second >= limits_.watchers_per_uid) {
+  const auto found = of_uid_.find(uid);
+  const uint64_t own = found == of_uid_.end() ? 0 : found->second;
+  if (own >= limits_.watchers_per_uid) {
     return AtLimit("TOO_MANY_WATCHERS", "watchers_per_uid", limits_.watchers_per_uid);
   }
+  AB_RETURN_IF_ERROR(CheckSharedLimit({"TOO_MANY_WATCHERS", "watchers", limits_.watchers, watchers_.size()}, uid, own));
   const WatcherId id{++last_watcher_};
   Watcher watcher;
   watcher.session = session;

@@ -28,12 +28,13 @@ Status Namespaces::CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const 
   if (key.uid == kSharedByUsers) return Ok();
   const auto first = all_.lower_bound({maker_uid, {}});
   const auto last = std::find_if(first, all_.end(), [&](const auto& each) { return each.first.uid != maker_uid; });
-  if (static_cast<uint64_t>(std::distance(first, last)) >= limits.namespaces_per_uid) {
+  const auto own = static_cast<uint64_t>(std::distance(first, last));
+  if (own >= limits.namespaces_per_uid) {
     return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
   }
-  const auto shared = std::distance(all_.lower_bound({kSharedByUsers, {}}), all_.end());
-  if (all_.size() - static_cast<uint64_t>(shared) < limits.namespaces) return Ok();
-  return AtLimit("TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
+  const auto shared = static_cast<uint64_t>(std::distance(all_.lower_bound({kSharedByUsers, {}}), all_.end()));
+  return CheckSharedLimit({"TOO_MANY_NAMESPACES", "namespaces", limits.namespaces, all_.size() - shared}, maker_uid,
+                          own);
 }
 
 Result<Namespace*> Namespaces::FindOrMake(const NamespaceKey& key, uint32_t maker_uid) {

@@ -23,11 +23,12 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   const MutexLock lock(state.mutex);
   AB_RETURN_IF_ERROR(state.rights.CheckMayCome(session->peer));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom());
-  if (state.sessions.all().size() >= limits.sessions) return AtLimit("TOO_MANY_SESSIONS", "sessions", limits.sessions);
   session->account = state.accounts.Of(session->peer.uid);
   if (session->account->sessions >= limits.sessions_per_uid) {
     return AtLimit("TOO_MANY_SESSIONS", "sessions_per_uid", limits.sessions_per_uid);
   }
+  const SharedLimit all{"TOO_MANY_SESSIONS", "sessions", limits.sessions, state.sessions.all().size()};
+  AB_RETURN_IF_ERROR(CheckSharedLimit(all, session->peer.uid, session->account->sessions));
   const Session& added = *session;
   const OpenedSession opened = state.sessions.Add(std::move(session));
   state.events.EmitSession(EventKind::kSessionBegin, added);

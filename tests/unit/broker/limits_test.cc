@@ -1,4 +1,7 @@
 // Limits of one user's use of the daemon's resources. Each is reached, and another user is not affected.
+#include <map>
+#include <string>
+
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {
@@ -16,6 +19,59 @@ class LimitsTest : public BrokerTest {
   }
   using BrokerTest::Open;
 };
+
+// Four users take what they can get, then others do; root still gets one. `take`: one more for this user.
+template <class Take>
+void FillWithUsers(uint64_t in_all, uint64_t of_one, Take take) {
+  uint64_t taken = 0;
+  uint64_t first = 0;
+  for (uint32_t uid = 1000; uid < 1004; ++uid) {
+    while (take(uid)) ++taken;
+    if (uid == 1000) first = taken;
+  }
+  EXPECT_EQ(first, of_one) << "one user gets all that a user may have";
+  EXPECT_LE(taken, in_all - in_all / 16);
+  EXPECT_TRUE(take(2000)) << "a fifth user";
+  EXPECT_TRUE(take(2000)) << "it may have some, too";
+  for (uint32_t uid = 3000; uid < 3100; ++uid) {
+    while (take(uid)) ++taken;
+  }
+  EXPECT_FALSE(take(4000));
+  EXPECT_TRUE(take(0)) << "root";
+}
+
+TEST_F(LimitsTest, FourUsersDoNotTakeAllSessions) {
+  FillWithUsers(1024, 256, [this](uint32_t uid) {
+    const auto opened = broker().OpenSession({.uid = uid});
+    EXPECT_TRUE(opened.ok() || opened.status().reason() == "TOO_MANY_SESSIONS");
+    return opened.ok();
+  });
+  EXPECT_EQ(broker().OpenSession({.uid = 1000}).status().message(), "limit sessions_per_uid (256) is reached");
+  EXPECT_THAT(broker().OpenSession({.uid = 2000}).status().message(),
+              testing::HasSubstr("limit sessions (1024) is almost reached: what is left is for users with fewer than"));
+}
+
+TEST_F(LimitsTest, FourUsersDoNotTakeAllWatches) {
+  std::map<uint32_t, SessionId> sessions;
+  FillWithUsers(64, 16, [&](uint32_t uid) {
+    if (!sessions.contains(uid)) sessions[uid] = Open(uid);
+    const auto watch = broker().OpenWatch(sessions[uid], {});
+    EXPECT_TRUE(watch.ok() || watch.status().reason() == "TOO_MANY_WATCHERS");
+    return watch.ok();
+  });
+}
+
+TEST_F(LimitsTest, FourUsersDoNotTakeAllNamespaces) {
+  std::map<uint32_t, SessionId> sessions;
+  uint64_t number = 0;
+  FillWithUsers(256, 64, [&](uint32_t uid) {
+    if (!sessions.contains(uid)) sessions[uid] = Open(uid);
+    const std::string ns = std::to_string(number++);
+    const auto allocated = broker().Allocate(sessions[uid], {ns, kHost, 1});
+    EXPECT_TRUE(allocated.ok() || allocated.status().reason() == "TOO_MANY_NAMESPACES");
+    return allocated.ok();
+  });
+}
 
 TEST_F(LimitsTest, PagesOfHolds) {
   config_.limits.hazard_pages_per_uid = 2;

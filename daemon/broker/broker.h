@@ -71,6 +71,8 @@ class Broker {
   bool StopAwaiting(SessionId session);
   // The number of a peer over TCP is the same in all lives. RESOURCE_EXHAUSTED, SYSTEM_MEMORY.
   Status KeepSubject(uint32_t number, std::span<const std::string> names);
+  // Forgets the first of these of which nothing is here: no session, share, or byte.
+  std::optional<uint32_t> ForgetSubject(std::span<const uint32_t> numbers);
   // Whether the next daemon takes this one's memory over.
   bool is_stored() const;
 

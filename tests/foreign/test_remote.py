@@ -281,17 +281,22 @@ def test_limits_per_user_apply_to_subjects(start_remote: Start, pki: Pki, open_s
 
 
 def test_subjects_and_their_names_are_limited(
-    start_remote: Start, pki: Pki, generated: tuple[Any, Any]
+    start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open
 ) -> None:
     remote = start_remote(subjects="1", subject_bytes_max="16")
     with refused(EXHAUSTED, "limits.subject_bytes_max"):
         info(remote, pki.reader, generated)
     with refused(DENIED):
         info(remote, pki.nobody, generated)  # it is not stored
-    assert info(remote, pki.alice, generated).version
+    alice = open_session(remote.over_tcp(pki.alice))
+    publish(alice, "frame", "lab")
     with refused(EXHAUSTED, "limit subjects (1)"):
         info(remote, pki.bob, generated)
     assert info(remote, pki.alice, generated).version
+    alice.call("Withdraw", namespace="lab", shares=[{"name": "frame"}])
+    alice.close()
+    eventually("nothing of it is left, and it makes room", lambda: _gets_in(remote, pki.bob, generated))
+    assert info(remote, pki.alice, generated).version, "and back"
 
 
 def test_the_message_size_limit_is_that_of_the_other_door(remote: RemoteDaemon, pki: Pki, open_session: Open) -> None:

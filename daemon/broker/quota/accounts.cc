@@ -29,6 +29,11 @@ const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
   return account;
 }
 
+bool Accounts::InUse(uint32_t uid) const {
+  const auto found = accounts_.find(uid);
+  return found != accounts_.end() && (found->second.use_count() > 1 || !found->second->unused());
+}
+
 void Accounts::DropUnused() {
   std::erase_if(accounts_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->unused(); });
 }

@@ -31,6 +31,8 @@ class Accounts {
   Status CheckEntries(const Session& session, uint64_t more) const;
   // Whether the session's user may have another arena in the store: a part of its entries is for sessions and pages.
   bool MayStoreArena(const Session& session) const;
+  // Whether anything is counted for the user.
+  bool InUse(uint32_t uid) const;
   void DropUnused();
 
  private:

@@ -48,6 +48,7 @@ void Broker::Recovery::Subjects() {
   for (const Records::Entry& entry : Of(record::kSubject)) {
     Reading<record::Subject> its(entry.content);
     recovered_.subjects.push_back({static_cast<uint32_t>(entry.id), LinesOf(its.Text(its->names_bytes))});
+    state_.subjects.emplace(static_cast<uint32_t>(entry.id), entry.place);
   }
   // A number whose record was damaged is not given to another subject.
   const auto last = static_cast<uint32_t>(journal().word(record::kLastSubject));
@@ -217,9 +218,18 @@ Status Broker::KeepSubject(uint32_t number, std::span<const std::string> names) 
   uint64_t bytes = 0;
   for (const std::string& name : names) bytes += name.size() + 1;
   AB_RETURN_IF_ERROR(state_->journal.CheckRoom(bytes));
-  state_->journal.PutSubject(number, names);
+  state_->subjects[number] = state_->journal.PutSubject(number, names);
   if (state_->journal.keeps()) state_->journal.word(record::kLastSubject) = number;
   return Ok();
+}
+
+std::optional<uint32_t> Broker::ForgetSubject(std::span<const uint32_t> numbers) {
+  const MutexLock lock(state_->mutex);
+  const auto unused = std::ranges::find_if(
+      numbers, [this](uint32_t number) AB_REQUIRES(state_->mutex) { return !state_->accounts.InUse(number); });
+  if (unused == numbers.end()) return std::nullopt;
+  if (const auto record = state_->subjects.extract(*unused)) state_->journal.Erase(record.mapped());
+  return *unused;
 }
 
 void Broker::Resumed(SessionId session) {

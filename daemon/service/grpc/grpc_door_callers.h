@@ -50,8 +50,9 @@ class RemoteCallers final : public GrpcCallers {
   RemoteCallers(const Limits& limits, Broker& broker, RemoteConnections& connections, const std::vector<Subject>& known)
       : broker_(broker),
         connections_(connections),
-        subjects_(limits, known,
-                  [&broker](uint32_t number, const auto& names) { return broker.KeepSubject(number, names); }) {}
+        subjects_(
+            limits, known, [&broker](uint32_t number, const auto& names) { return broker.KeepSubject(number, names); },
+            [&broker](std::span<const uint32_t> numbers) { return broker.ForgetSubject(numbers); }) {}
 
   Result<Peer> PeerOf(const grpc::CallbackServerContext& context) override;
   Result<uint32_t> UserOf(const grpc::CallbackServerContext& context) override;

@@ -33,27 +33,39 @@ Result<std::vector<std::string>> Subjects::NamesOf(const CertificateNames& names
   return subject;
 }
 
-Subjects::Subjects(const Limits& limits, const std::vector<Subject>& known, Keep keep)
-    : limits_(limits), keep_(std::move(keep)) {
+Subjects::Subjects(const Limits& limits, const std::vector<Subject>& known, Keep keep, Forget forget)
+    : limits_(limits), keep_(std::move(keep)), forget_(std::move(forget)) {
   for (const Subject& each : known) {
-    numbers_.emplace(each.names, each.number);
+    known_.emplace(each.names, Known{each.number, 0});
     next_ = std::max(next_, each.number + 1);
   }
 }
 
+bool Subjects::ForgetOne() {
+  if (!forget_) return false;
+  std::vector<Known> all;
+  for (const auto& [names, known] : known_) all.push_back(known);
+  std::ranges::sort(all, {}, &Known::last_call);
+  std::vector<uint32_t> numbers;
+  for (const Known& known : all) numbers.push_back(known.number);
+  const auto forgotten = forget_(numbers);
+  return forgotten && std::erase_if(known_, [&](const auto& each) { return each.second.number == *forgotten; }) > 0;
+}
+
 Result<uint32_t> Subjects::NumberOf(const std::vector<std::string>& subject) {
   const MutexLock lock(mutex_);
-  const auto found = numbers_.find(subject);
-  if (found != numbers_.end()) return found->second;
-  if (numbers_.size() >= limits_.subjects || next_ == kSharedByUsers) {
+  const auto found = known_.find(subject);
+  ++calls_;
+  if (found != known_.end()) return found->second.last_call = calls_, found->second.number;
+  if (next_ == kSharedByUsers || (known_.size() >= limits_.subjects && !ForgetOne())) {
     return ResourceExhausted("limit subjects (", limits_.subjects,
-                             ") is reached: that many subjects have connected since the first start")
+                             ") is reached: that many subjects have sessions or shares here")
         .Because("TOO_MANY_SUBJECTS")
         .With("limit", "subjects")
         .With("value", std::to_string(limits_.subjects));
   }
   if (keep_) AB_RETURN_IF_ERROR(keep_(next_, subject));
-  numbers_.emplace(subject, next_);
+  known_.emplace(subject, Known{next_, calls_});
   return next_++;
 }
 

@@ -232,6 +232,20 @@ TEST_F(RecoveryTest, APeerOverTcpKeepsItsNumber) {
   EXPECT_EQ(recovered.subjects[0].names, names);
 }
 
+TEST_F(RecoveryTest, ASubjectOfWhichNothingIsHereIsForgotten) {
+  for (const uint32_t number : {kFirstSubject, kFirstSubject + 1, kFirstSubject + 2}) {
+    ASSERT_TRUE(broker().KeepSubject(number, std::vector<std::string>{std::to_string(number)}).ok());
+  }
+  Start();
+  ASSERT_TRUE(broker().OpenSession({.uid = kFirstSubject, .client = "test"}).ok());
+  const std::vector<uint32_t> numbers{kFirstSubject, kFirstSubject + 1, kFirstSubject + 2};
+  EXPECT_EQ(broker().ForgetSubject(numbers), kFirstSubject + 1);
+  EXPECT_EQ(broker().ForgetSubject(std::span(numbers).first(1)), std::nullopt);
+  const Recovered recovered = Start();
+  EXPECT_THAT(recovered.subjects, testing::UnorderedElementsAre(testing::Field(&Subject::number, kFirstSubject),
+                                                                testing::Field(&Subject::number, kFirstSubject + 2)));
+}
+
 TEST_F(RecoveryTest, TheLastPublishOfANameKeepsIt) {
   const auto maker = Open();
   const auto arena = Filled(maker, 1);

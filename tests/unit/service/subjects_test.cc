@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <span>
+
 #include "daemon/broker/snapshot.h"
 
 namespace arraybridge {
@@ -46,6 +51,25 @@ TEST_F(SubjectsTest, EachKeepsItsNumberAndThereAreSoMany) {
   EXPECT_NE(*second, kSharedByUsers);
   EXPECT_THAT(subjects_.NumberOf({"c"}).status().message(), HasSubstr("limit subjects (2)"));
   EXPECT_EQ(*subjects_.NumberOf({"a"}), *first);
+}
+
+TEST_F(SubjectsTest, AnUnusedOneMakesRoom) {
+  limits_.subjects = 3;
+  std::set<uint32_t> used;
+  Subjects subjects(limits_, {}, {}, [&](std::span<const uint32_t> numbers) -> std::optional<uint32_t> {
+    const auto unused = std::ranges::find_if(numbers, [&](uint32_t number) { return !used.contains(number); });
+    return unused == numbers.end() ? std::nullopt : std::optional(*unused);
+  });
+  const uint32_t a = *subjects.NumberOf({"a"}), b = *subjects.NumberOf({"b"}), c = *subjects.NumberOf({"c"});
+  used = {b};
+  EXPECT_EQ(*subjects.NumberOf({"a"}), a) << "its last call is later than that of c";
+  const uint32_t d = *subjects.NumberOf({"d"});
+  EXPECT_EQ(d, kFirstSubject + 3);
+  EXPECT_EQ(*subjects.NumberOf({"b"}), b);
+  EXPECT_EQ(*subjects.NumberOf({"a"}), a);
+  EXPECT_NE(*subjects.NumberOf({"c"}), c) << "it was forgotten, and its number belongs to no subject any more";
+  used = {a, b, *subjects.NumberOf({"c"})};
+  EXPECT_THAT(subjects.NumberOf({"e"}).status().message(), HasSubstr("limit subjects (3) is reached"));
 }
 
 TEST_F(SubjectsTest, ThoseOfAnEarlierDaemonKeepTheirNumbersAndNewOnesAreKept) {

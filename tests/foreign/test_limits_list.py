@@ -18,6 +18,14 @@ def documented() -> dict[str, str]:
     return dict(rows)
 
 
+def files_of(name: str) -> list[str]:
+    """The files with tests that set this limit, or use its value."""
+    used = re.compile(rf"imits_?(?:\(\))?\.{name}\b|\b{name}=|\"{name}\": ")
+    files = [path for path in (ROOT / "tests").rglob("*_test.cc") if path.parent.name != "config"]
+    files += [path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_limits_list.py"]
+    return [path.name for path in files if used.search(path.read_text())]
+
+
 def in_code() -> dict[str, int]:
     struct = (ROOT / "daemon/config/config.h").read_text().split("struct Limits {")[1].split("\n};")[0]
     field = re.compile(r"^  (?:Reloadable<)?[\w:]+>? (\w+)(?: = |\{)(.+?)\}?;", re.MULTILINE)
@@ -33,6 +41,20 @@ def test_every_limit_is_in_the_list() -> None:
     listed, limits = documented(), in_code()
     assert len(limits) > 40, "the fields of Limits were not read"
     assert set(listed) == set(limits)
+
+
+def test_every_limit_has_a_test() -> None:
+    assert {name for name in documented() if not files_of(name)} == set()
+    assert files_of("no_such_limit") == []
+
+
+def test_what_a_reader_holds_has_the_tests_that_the_list_names() -> None:
+    section = (ROOT / "docs/security.md").read_text().split("| What grows in a reader |")[1].split("\n\n")[0]
+    named = re.findall(r"`(\w+\.\w+)` (\w+)", section)
+    assert len(named) >= len(section.splitlines()) - 2
+    for file, test in named:
+        (path,) = (ROOT / "tests").rglob(file)
+        assert re.search(rf"^(?:TEST(?:_F)?\(\w+, {test}\)|def {test}\()", path.read_text(), re.MULTILINE), (file, test)
 
 
 def test_the_list_has_the_defaults() -> None:

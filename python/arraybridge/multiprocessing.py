@@ -243,6 +243,10 @@ def _lokys() -> list[Any]:
 
 def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
     settings = _settings
+    if framework == "cupy" and threading.current_thread() is not threading.main_thread():
+        # Queue and Pool pickle in threads of their own, whose current stream is not that of the sender.
+        with sys.modules["cupy"].cuda.Device(array.device.id) as gpu:
+            gpu.synchronize()
     if settings is not None and _travels(framework, array, settings.threshold):
         order = _order_of(framework, array)
         laid = array if order is None else _turned(framework, array, order)

@@ -2,12 +2,14 @@
 
 import ctypes
 import gc
+import multiprocessing
 import sys
 import warnings
 import weakref
 from typing import Any
 
 import arraybridge
+import arraybridge.multiprocessing
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
@@ -223,6 +225,21 @@ def numba_speaks_its_interface_alone(broker: arraybridge.Broker) -> None:
         assert "different_device" in str(error)
     else:
         raise AssertionError("it lies on a GPU")
+
+
+def a_pickle_comes_after_the_stream_of_the_thread_that_sent_it(broker: arraybridge.Broker) -> None:
+    """A Queue pickles in a thread of its own, in which CuPy has another current stream."""
+    driver, side = ctypes.CDLL("libcuda.so.1"), gpu.stream()
+    array = frameworks.CupyArray.of(np.zeros(1 << 15, np.uint8))
+    arraybridge.multiprocessing.install(broker, threshold=1)
+    queue: Any = multiprocessing.Queue()
+    sys.modules["cupy"].__dict__["streams"].current = side
+    gpu.checked(driver.cuMemsetD8Async(ctypes.c_uint64(array.address), ctypes.c_ubyte(7), ctypes.c_size_t(1 << 15), ctypes.c_void_p(side)))
+    queue.put(array)
+    got = queue.get(timeout=60)  # what raises in that thread is dropped
+    arraybridge.multiprocessing.uninstall()
+    assert isinstance(got, frameworks.CupyArray)
+    assert set(got.values().tolist()) == {7}, set(got.values().tolist())
 
 
 warnings.simplefilter("ignore")

@@ -28,6 +28,7 @@ GPU_CASES = [
     "the_prototypes_arrays_are_uploaded_as_they_are",
     "one_share_lies_on_one_device",
     "numba_speaks_its_interface_alone",
+    "a_pickle_comes_after_the_stream_of_the_thread_that_sent_it",
 ]
 
 

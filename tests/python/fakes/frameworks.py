@@ -5,6 +5,7 @@ in which capsule, who refuses what, and how.
 """
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -15,7 +16,7 @@ from arraybridge import _core
 from arraybridge.planner import layout_of
 
 from fakes.gpu import (
-    LEGACY, VERSIONED, Held, abort, consumed, current, enter, labelled, ordinal, read, relabel, taken, write,
+    LEGACY, VERSIONED, Held, abort, consumed, current, enter, labelled, ordinal, order, read, relabel, synchronize, taken, wait, write,
 )  # fmt: skip
 
 BOTH = (LEGACY, VERSIONED)
@@ -31,6 +32,7 @@ class CupyArray(Held):
     flags = property(lambda self: SimpleNamespace(c_contiguous=self.held.compact))
 
     size = property(lambda self: self.held.size)
+    nbytes = property(lambda self: self.held.nbytes)
 
     def astype(self, dtype: str, copy: bool = True) -> "CupyArray":
         return self if self.dtype == dtype and not copy else CupyArray.of(self.values().astype(dtype))
@@ -43,6 +45,9 @@ class CupyArray(Held):
             raise BufferError("copy=True is not supported on a device")
         # It orders the current stream of its current device, whichever that is.
         assert sys.modules["cupy"].__dict__["current"] == self.held.device[1], "exported in its device"
+        streams = sys.modules["cupy"].__dict__["streams"]
+        if (producer := getattr(streams, "current", None)) is not None and stream not in (None, -1):
+            order(stream, producer)
         return self.exported(VERSIONED if max_version and max_version[0] >= 1 else LEGACY, stream=stream)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
@@ -53,14 +58,15 @@ class LikeCupy(ModuleType):
     def __init__(self) -> None:
         super().__init__("cupy")
         self.__version__, self.ndarray, self.current = "14.0.0", CupyArray, 0
-        idle = SimpleNamespace(synchronize=lambda: None)
-        self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: idle)
+        self.streams = threading.local()  # its `current`: the stream that this thread has chosen, if any
+        legacy = SimpleNamespace(synchronize=wait)
+        self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: legacy)
 
     @contextmanager
-    def device(self, number: int) -> Iterator[None]:
+    def device(self, number: int) -> Iterator[SimpleNamespace]:
         before, self.current = self.current, number
         try:
-            yield
+            yield SimpleNamespace(synchronize=lambda: synchronize(number))
         finally:
             self.current = before
 
@@ -157,8 +163,8 @@ class LikeTorch(ModuleType):
         self.__version__, self.Tensor, self.strided = "2.13.0", TorchTensor, "strided"
         wrapped = SimpleNamespace(is_functorch_wrapped_tensor=lambda tensor: False)
         self._C = SimpleNamespace(_functorch=wrapped)
-        idle = SimpleNamespace(synchronize=lambda: None)
-        self.cuda = SimpleNamespace(current_stream=lambda device: idle)
+        legacy = SimpleNamespace(synchronize=wait)
+        self.cuda = SimpleNamespace(current_stream=lambda device: legacy)
         self.current = 1  # its current stream: the legacy one
         self.sparse_csr_tensor = lambda starts, indices, values, shape, check_invariants: (starts, indices, values, shape)
 

@@ -43,6 +43,26 @@ def stream(*, blocking: bool = False) -> int:
     return made.value
 
 
+def order(later: int, first: int) -> None:
+    """Work that is queued on stream `later` from now on comes after what is queued on `first`."""
+    event = ctypes.c_void_p()
+    checked(_driver.cuEventCreate(ctypes.byref(event), 2))
+    checked(_driver.cuEventRecord(event, ctypes.c_void_p(first)))
+    checked(_driver.cuStreamWaitEvent(ctypes.c_void_p(later), event, 0))
+    checked(_driver.cuEventDestroy_v2(event))
+
+
+def wait() -> None:
+    """For the legacy default stream, the current one of the fakes."""
+    checked(_driver.cuStreamSynchronize(None))
+
+
+def synchronize(number: int) -> None:
+    """Waits for all work of GPU `number`."""
+    enter(number)
+    checked(_driver.cuCtxSynchronize())
+
+
 def checked(result: int) -> None:
     assert result == 0, result
 
@@ -60,6 +80,7 @@ class Block:
 
 
 def write(address: int, values: np.ndarray[Any, Any]) -> None:
+    """Queues it on the legacy stream."""
     data = np.ascontiguousarray(values)
     if data.nbytes:
         checked(_driver.cuMemcpyHtoD_v2(_u64(address), data.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(data.nbytes)))
@@ -105,6 +126,7 @@ class Held:
             lying = np.zeros(max(4 * values.nbytes, 256), np.uint8)
             np.ndarray(values.shape, values.dtype, lying, offset, strides)[...] = values
             write(block.address, lying)
+        wait()  # the interface says that it is complete
         if not values.size:
             interface["data"] = (0, False)
         made = cls(_core.wrap_cuda_array_interface(interface, block))

@@ -62,11 +62,9 @@ CUresult Execute(Process& process, const Copy& copy) {
   return CUDA_SUCCESS;
 }
 
-}  // namespace
+enum class Host : uint8_t { kGoesOn, kWaits };
 
-CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
-  Call call(copy.symbol, Needs::kContext);
-  if (call.refused()) return call.refused();
+CUresult Enqueue(Call& call, Copy copy, CUstream stream, Host host) {
   Process& process = call.process;
   const auto found = process.FindStream(copy.symbol, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -84,36 +82,53 @@ CUresult EnqueueCopy(Copy copy, CUstream stream, bool wait) {
   const uint64_t to = ToDevice(copy.kind) ? copy.to : 0;
   const uint64_t from = FromDevice(copy.kind) ? copy.from : 0;
   Work work{.symbol = copy.symbol, .run = {}, .to = to, .from = from, .size = copy.bytes};
-  // Hardware copies pageable sources before it returns; in strict mode no caller may rely on that.
+  const bool pageable = copy.kind == CopyKind::kHostToDevice && !process.IsPinned(copy.from);
+  if (pageable && host == Host::kWaits) {
+    if (const CUresult before = found->Run(call.lock, found->tail(), process.changed)) return before;
+  }
+  // Hardware reads pageable sources before it returns; in strict mode no caller may rely on that with Async.
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (process.config.guest && copy.kind == CopyKind::kHostToDevice && !process.IsPinned(copy.from)) {
+  if (pageable && (process.config.guest || host == Host::kWaits)) {
     const auto* source = reinterpret_cast<const std::byte*>(copy.from);
     staged = std::make_shared<std::vector<std::byte>>(source, source + copy.bytes);
     copy.from = reinterpret_cast<uint64_t>(staged->data());
   }
   work.run = [&process, copy, staged](Lock&) { return Execute(process, copy); };
   process.Enqueue(found, std::move(work));
-  return wait ? found->Run(call.lock, found->tail(), process.changed) : CUDA_SUCCESS;
+  const bool on_host = copy.kind == CopyKind::kDeviceToHost || (copy.kind == CopyKind::kHostToDevice && !pageable);
+  return host == Host::kWaits && on_host ? found->Run(call.lock, found->tail(), process.changed) : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult EnqueueCopy(Copy copy, CUstream stream) {
+  Call call(copy.symbol, Needs::kContext);
+  return call.refused() ? call.refused() : Enqueue(call, copy, stream, Host::kGoesOn);
+}
+
+CUresult CopyNow(const Copy& copy) {
+  Call call(copy.symbol, Needs::kContext);
+  return call.refused() ? call.refused() : Enqueue(call, copy, nullptr, Host::kWaits);
 }
 
 SIM_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  return EnqueueCopy({__func__, CopyKind::kHostToDevice, to, reinterpret_cast<uint64_t>(from), bytes}, stream, false);
+  return EnqueueCopy({__func__, CopyKind::kHostToDevice, to, reinterpret_cast<uint64_t>(from), bytes}, stream);
 }
 
 SIM_API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return EnqueueCopy({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes}, stream, false);
+  return EnqueueCopy({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes}, stream);
 }
 
 SIM_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, stream, false);
+  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, stream);
 }
 
 SIM_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return EnqueueCopy({__func__, CopyKind::kByAddress, to, from, bytes}, stream, false);
+  return EnqueueCopy({__func__, CopyKind::kByAddress, to, from, bytes}, stream);
 }
 
 SIM_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
-  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, stream, false);
+  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, stream);
 }
 
 }  // namespace arraybridge::simulated

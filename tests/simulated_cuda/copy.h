@@ -19,7 +19,12 @@ struct Copy {
   int32_t ordinal = 0;  // ordinal of the copying device
 };
 
-// Enqueues the copy to `stream`; `wait`: also runs the stream up to the copy.
-cuda::CUresult EnqueueCopy(Copy copy, cuda::CUstream stream, bool wait);
+// Enqueues the copy to `stream`.
+cuda::CUresult EnqueueCopy(Copy copy, cuda::CUstream stream);
+
+// A copy or fill on the legacy stream by a call without Async in its name. As on hardware, the host waits for copies to
+// it and from pinned memory. It waits neither for work on the device, nor for the last part of a copy from pageable
+// memory, whose bytes it has read when it returns.
+cuda::CUresult CopyNow(const Copy& copy);
 
 }  // namespace arraybridge::simulated

@@ -138,24 +138,23 @@ SIM_API cuStreamGetFlags(CUstream stream, unsigned int* flags) {
 SIM_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int) { return cuEventRecord(event, stream); }
 
 SIM_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kByAddress, to, from, bytes}, nullptr, true);
+  return CopyNow({__func__, CopyKind::kByAddress, to, from, bytes});
 }
 
 SIM_API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kHostToDevice, to, reinterpret_cast<uint64_t>(from), bytes}, nullptr, true);
+  return CopyNow({__func__, CopyKind::kHostToDevice, to, reinterpret_cast<uint64_t>(from), bytes});
 }
 
 SIM_API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes}, nullptr, true);
+  return CopyNow({__func__, CopyKind::kDeviceToHost, reinterpret_cast<uint64_t>(to), from, bytes});
 }
 
-// The device does this and a fill later: as on hardware, the host waits for neither.
 SIM_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kDeviceToDevice, to, from, bytes}, nullptr, false);
+  return CopyNow({__func__, CopyKind::kDeviceToDevice, to, from, bytes});
 }
 
 SIM_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes) {
-  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, bytes, value}, nullptr, false);
+  return CopyNow({__func__, CopyKind::kFill, to, 0, bytes, value});
 }
 
 SIM_API cuMemAllocHost_v2(void** address, size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }

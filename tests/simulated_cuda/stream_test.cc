@@ -76,6 +76,32 @@ TEST_F(StreamTest, FillsAndCopiesOnTheDeviceRunLateWithoutAsyncInTheirNames) {
   EXPECT_EQ(Seen(second_), 3);
 }
 
+// Nor for the last part of a copy from pageable memory, and for copies on the device by address.
+TEST_F(StreamTest, TheHostWaitsForCopiesToItAndFromPinnedMemoryAlone) {
+  void* const library = ::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto copy = reinterpret_cast<CUresult (*)(CUdeviceptr, CUdeviceptr, size_t)>(::dlsym(library, "cuMemcpy"));
+  const auto to_device =
+      reinterpret_cast<CUresult (*)(CUdeviceptr, const void*, size_t)>(::dlsym(library, "cuMemcpyHtoD_v2"));
+  uint8_t byte = 1;
+  ASSERT_CUDA(to_device(memory_ + kBlock - 1, &byte, 1));
+  byte = 9;
+  EXPECT_EQ(Seen(second_), 0xCD);
+  ASSERT_CUDA(driver_->CtxSynchronize());
+  EXPECT_EQ(Seen(second_), 1) << "the source was read before the call returned";
+  byte = 2;
+  ASSERT_CUDA(copy(memory_, reinterpret_cast<CUdeviceptr>(&byte), 1));
+  ASSERT_CUDA(copy(memory_ + kBlock - 1, memory_, 1));
+  EXPECT_EQ(Seen(second_), 1);
+  ASSERT_CUDA(copy(reinterpret_cast<CUdeviceptr>(&byte), memory_ + kBlock - 1, 1));
+  EXPECT_EQ(Seen(second_), 2) << "the copy to the host was waited for, and all before it on its stream";
+  void* pinned = nullptr;
+  ASSERT_CUDA(driver_->MemHostAlloc(&pinned, 1, 0));
+  *static_cast<uint8_t*>(pinned) = 3;
+  ASSERT_CUDA(to_device(memory_ + kBlock - 1, pinned, 1));
+  EXPECT_EQ(Seen(second_), 3);
+  ASSERT_CUDA(driver_->MemFreeHost(pinned));
+}
+
 TEST_F(StreamTest, AWaitCapturesTheLatestRecord) {
   Fill(1, first_);
   ASSERT_CUDA(driver_->EventRecord(event_, first_));

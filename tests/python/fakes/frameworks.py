@@ -397,7 +397,7 @@ class LikeNumba(ModuleType):
         self.cuda = ModuleType("numba.cuda")
         self.cuda.as_cuda_array = self.as_cuda_array  # type: ignore[attr-defined]
         self.cuda.gpus = [InContext(number) for number in range(len(_core.gpus()))]  # type: ignore[attr-defined]
-        self.cuda.synchronize = lambda: None  # type: ignore[attr-defined]
+        self.cuda.synchronize = lambda: synchronize(current())  # type: ignore[attr-defined]
         self.cuda.device_array = lambda shape, dtype: DeviceNDArrayBase.of(np.zeros(shape, dtype))  # type: ignore[attr-defined]
 
     def as_cuda_array(self, source: Any) -> DeviceNDArrayBase:

@@ -31,7 +31,7 @@ PyObject* FromImport(uintptr_t stream, bool producers, Import import) {
   Result<View> view = import();
   if (!view.ok()) return RaiseBuffer(view.status());
   if (view->device.type != kDeviceCpu) {
-    view->stream = stream;
+    view->stream = StreamForAnyThread(stream);
     view->stream_is_producers = producers;
   }
   reinterpret_cast<ViewObject*>(object.get())->view = *std::move(view);

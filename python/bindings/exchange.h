@@ -28,6 +28,10 @@ inline void DeleteTensor(DLManagedTensorVersioned* tensor) {
 inline constexpr uintptr_t kLegacyStream = 1;
 inline constexpr uintptr_t kPerThreadStream = 2;
 
+// The stream of a View whose producer names `stream`. The per-thread stream is another one in each thread, and a View's
+// reader may be in any; the legacy stream is ordered after those of all threads.
+inline uintptr_t StreamForAnyThread(uintptr_t stream) { return stream == kPerThreadStream ? kLegacyStream : stream; }
+
 // True for memory of a CUDA GPU, including the driver's managed memory.
 bool OnGpu(const DLTensor& tensor);
 

@@ -215,7 +215,7 @@ bool StreamOf(PyObject* interface, long version, std::optional<uintptr_t>& strea
   if (said == nullptr) return true;
   const unsigned long long number = PyLong_Check(said) ? PyLong_AsUnsignedLongLong(said) : 0;
   if (number != 0 && PyErr_Occurred() == nullptr) {
-    stream = static_cast<uintptr_t>(number);
+    stream = StreamForAnyThread(static_cast<uintptr_t>(number));
     return true;
   }
   PyErr_Clear();

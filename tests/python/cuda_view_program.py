@@ -5,6 +5,7 @@ The simulated driver is libcuda.so.1 here, and does what is enqueued only when s
 
 import ctypes
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,6 +152,19 @@ def a_consumers_stream_comes_after_the_producers() -> None:
             assert "-1, 1, 2 or the address of a CUDA stream" in str(error)
         else:
             raise AssertionError(number)
+
+
+def another_threads_own_stream_is_waited_for() -> None:
+    """2 is a name: of the own default stream of each thread that uses it."""
+    address = memory()
+    view = asdlpack(Described(address, stream=2))
+    assert view.__cuda_array_interface__["stream"] == 1, "its reader may be in any thread"
+    fill(address, 7, 2)
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.append(first_byte(view)))
+    reader.start()
+    reader.join()
+    assert found == [7]
 
 
 def a_host_copy_waits_for_its_producer() -> None:

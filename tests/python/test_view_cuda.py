@@ -23,6 +23,7 @@ PROGRAM = Path(__file__).with_name("cuda_view_program.py")
         "an_interface_names_its_gpu_and_its_stream",
         "an_interface_that_cannot_be_is_refused",
         "a_consumers_stream_comes_after_the_producers",
+        "another_threads_own_stream_is_waited_for",
         "a_host_copy_waits_for_its_producer",
         "a_copy_there_is_queued_on_the_consumers_stream",
         "what_is_copied_from_stays_until_it_was_read",

@@ -8,7 +8,6 @@ select their own context.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +30,8 @@ CAPS: Final = Caps(
     dtypes=COMMON,
     devices=frozenset({devices.CUDA}),
 )
+# The number of the legacy default stream, which comes after the default streams that threads may have of their own.
+_LEGACY_STREAM: Final = 1
 # The methods of Numba's arrays that copy, launch a kernel, or make an array of the same memory.
 _ON_ITS_GPU: Final = (
     "__getitem__", "__setitem__", "bind", "copy_to_device", "copy_to_host", "get_ipc_handle", "getitem", "ravel", "reshape",
@@ -55,15 +56,8 @@ def export(array: Any) -> View:
     said = array.__cuda_array_interface__
     # Numba says None, which means complete, or 0 of an array of its default stream, on which kernels may still run.
     if not said.get("stream"):
-        said = {**said, "stream": _default_stream()}
+        said = {**said, "stream": _LEGACY_STREAM}
     return _core.wrap_cuda_array_interface(said, array)
-
-
-@functools.cache
-def _default_stream() -> int:
-    """Its number in the array interface: of the legacy default stream, or of the thread's own."""
-    found = sys.modules.get("numba.cuda.core.config") or getattr(ensure_module("numba"), "config", None)
-    return 2 if getattr(found, "CUDA_PER_THREAD_DEFAULT_STREAM", 0) else 1
 
 
 def plain(array: Any) -> Any:

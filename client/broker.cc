@@ -11,6 +11,7 @@
 #include "client/channels/channel.h"
 #include "client/memory/cuda/cuda_capture.h"
 #include "client/memory/cuda/cuda_devices.h"
+#include "client/memory/cuda/cuda_vmm_mapper.h"
 #include "client/process/fork_guard.h"
 #include "client/session/connection.h"
 #include "client/shares/acquire.h"
@@ -502,6 +503,7 @@ Status Broker::Confirm() {
 
 ClientStats Broker::client_stats() const {
   ClientStats stats;
+  stats.writable_gpu_maps = MapsThatReadersMayWrite();
   const auto connection = core_->known_connection();
   if (!connection) return stats;
   stats.pending_releases = connection->reclaimer().pending();

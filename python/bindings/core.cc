@@ -312,6 +312,7 @@ class Core {
     out["catalogue_acquires"] = stats.catalogue_acquires;
     out["unwaited_publishes"] = stats.unwaited_publishes;
     out["direct_shares"] = stats.direct_shares;
+    out["writable_gpu_maps"] = stats.writable_gpu_maps;
     return out;
   }
 

@@ -71,6 +71,7 @@ struct ClientStats {
   uint64_t catalogue_acquires = 0;  // acquires without a call, in total
   uint64_t unwaited_publishes = 0;  // in total
   uint64_t direct_shares = 0;       // sent into channels or received without a call, in total
+  uint64_t writable_gpu_maps = 0;   // of readers, because the driver maps no GPU memory read-only, in total
 };
 
 // The outcome of a request that timed out at the caller.

@@ -28,9 +28,21 @@ Result<Device> GpuOf(const void* address) {
   if (!devices.ok()) return devices.status();
   const cuda::Driver& driver = (*devices)->driver();
   int ordinal = -1;
-  AB_RETURN_IF_ERROR(driver.CheckInput(driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                                                  reinterpret_cast<cuda::CUdeviceptr>(address)),
-                                       "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
+  const auto ask = [&] {
+    return driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                      reinterpret_cast<cuda::CUdeviceptr>(address));
+  };
+  cuda::CUresult asked = ask();
+  if (asked == cuda::CUDA_ERROR_INVALID_CONTEXT) {
+    // Some drivers answer in a thread with a context alone. Memory on a GPU has one, whichever.
+    const std::vector<int32_t> active = (*devices)->Active();
+    if (!active.empty()) {
+      const auto inside = (*devices)->Enter(active.front());
+      if (!inside.ok()) return inside.status();
+      asked = ask();
+    }
+  }
+  AB_RETURN_IF_ERROR(driver.CheckInput(asked, "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
   return (*devices)->Find({kDeviceCuda, ordinal, {}});
 }
 

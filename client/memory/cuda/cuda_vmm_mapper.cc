@@ -3,6 +3,7 @@
 // refuse a wrong device or size, and after an error all steps are undone.
 #include "client/memory/cuda/cuda_vmm_mapper.h"
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@ using cuda::CUdeviceptr;
 using cuda::Driver;
 
 namespace {
+
+std::atomic<uint64_t> maps_that_readers_may_write = 0;
 
 // An imported allocation, until it is mapped.
 class Import {
@@ -90,6 +93,12 @@ class VmmMemory {
       devices_.ForgetPeers();
       allowed = SetAccess({ordinal_}, access);
     }
+    // A driver may know no read-only access to GPU memory. The descriptor permits more in any case.
+    const bool unknown = allowed.code() == Code::kInvalidArgument || allowed.code() == Code::kUnimplemented;
+    if (access == Access::kRead && unknown) {
+      allowed = SetAccess({ordinal_}, Access::kWrite);
+      if (allowed.ok()) ++maps_that_readers_may_write;
+    }
     AB_RETURN_IF_ERROR(allowed);
     CUdeviceptr base = 0;
     size_t size = 0;
@@ -146,6 +155,8 @@ class CudaVmmMapper final : public CudaMapper {
 };
 
 }  // namespace
+
+uint64_t MapsThatReadersMayWrite() { return maps_that_readers_may_write; }
 
 std::unique_ptr<MemoryMapper> MakeCudaVmmMapper(std::string library) {
   return std::make_unique<CudaVmmMapper>(std::move(library));

@@ -2,6 +2,7 @@
 // readers. The driver counts mappings, so the memory exists while it is mapped, even after its owner has ended.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,5 +12,8 @@ namespace arraybridge {
 
 // `library`: the path of the CUDA driver, empty for the system's. The first call loads it.
 std::unique_ptr<MemoryMapper> MakeCudaVmmMapper(std::string library = {});
+
+// How many times the driver did not map memory read-only for a reader, which was then mapped writable.
+uint64_t MapsThatReadersMayWrite();
 
 }  // namespace arraybridge

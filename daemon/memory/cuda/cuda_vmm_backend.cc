@@ -25,7 +25,8 @@ class VmmBlock final : public CudaBlock {
 
   // The descriptor carries no access rights: a read-only borrower keeps to reading by convention.
   Result<Handle> Export(Access) const override {
-    AB_RETURN_IF_ERROR(gpu().CheckServing());
+    const auto inside = gpu().PushContext();
+    if (!inside.ok()) return inside.status();
     int fd = -1;
     const auto exported =
         gpu().driver().MemExportToShareableHandle(&fd, memory_, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -89,7 +90,8 @@ class VmmBackend final : public CudaBackend {
   Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& device, uint64_t size, UniqueFd descriptor) override {
     const auto gpu = Find(device);
     if (gpu == nullptr) return FailedPrecondition("its device is not served any more");
-    AB_RETURN_IF_ERROR(gpu->CheckServing());
+    const auto inside = gpu->PushContext();
+    if (!inside.ok()) return inside.status();
     if (size == 0 || size % gpu->granularity() != 0) return FailedPrecondition("its size is not one of GPU memory");
     AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(size));
     Reservation reservation(gpu->capacity(), size);
@@ -108,6 +110,8 @@ class VmmBackend final : public CudaBackend {
   uint64_t UnitOf(const CudaGpu& gpu) const override { return gpu.granularity(); }
   Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
                                             uint64_t footprint) override {
+    const auto inside = gpu->PushContext();
+    if (!inside.ok()) return inside.status();
     const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(gpu->ordinal());
     CUmemGenericAllocationHandle memory = 0;
     const auto created = gpu->driver().MemCreate(&memory, footprint, &properties, 0);

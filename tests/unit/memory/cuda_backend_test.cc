@@ -1,5 +1,6 @@
 // Both GPU backends on the simulated driver: sizes, limits, failures and leaks. The conformance test checks what a
 // borrower sees of a block.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -208,6 +209,35 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CudaBackendTest, ::testing::Values(HandleKind::k
                          [](const auto& kind) { return kind.param == HandleKind::kCudaVmm ? "Vmm" : "Ipc"; });
 
 class CudaGpuTest : public cuda::FreshDriverTest {};
+
+// Calls on memory that were made in a thread without a context.
+std::vector<std::string> outside;
+cuda::CUresult (*current_context)(cuda::CUcontext*) = nullptr;
+
+void NoteCallsOutside(const char* symbol) {
+  const std::string name = symbol;
+  if (!name.starts_with("cuMemCreate") && !name.starts_with("cuMemExport") && !name.starts_with("cuMemImport")) return;
+  cuda::CUcontext context = nullptr;
+  if (current_context(&context) != cuda::CUDA_SUCCESS || context == nullptr) outside.push_back(name);
+}
+
+// Nothing says that a driver needs none for them, and the daemon has one for clearing in any case.
+TEST_F(CudaGpuTest, ABlockIsMadeExportedAndAdoptedInsideAContext) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const Made made = Make(HandleKind::kCudaVmm, "own");
+    void* const library = ::dlopen(Built(SIMULATED_CUDA_LIBRARY).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    current_context = made.gpus[0]->driver().CtxGetCurrent;
+    reinterpret_cast<void (*)(void (*)(const char*))>(::dlsym(library, "simulated_cuda_set_hook"))(NoteCallsOutside);
+    const Device device = made.backend->devices()[0];
+    const auto block = made.backend->Allocate(device, kBlock);
+    ASSERT_TRUE(block.ok()) << block.status().ToString();
+    auto handle = (*block)->Export(Access::kWrite);
+    ASSERT_TRUE(handle.ok()) << handle.status().ToString();
+    const auto adopted = made.backend->Adopt(device, kBlock, std::move(handle->descriptor));
+    ASSERT_TRUE(adopted.ok()) << adopted.status().ToString();
+    EXPECT_THAT(outside, testing::IsEmpty());
+  });
+}
 
 TEST_F(CudaGpuTest, AKindThatADeviceLacksIsRefusedWithAReason) {
   EXPECT_FINE_IN_FRESH_PROCESS({

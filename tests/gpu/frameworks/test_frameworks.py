@@ -42,9 +42,9 @@ def address() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def running(program: Path, address: str) -> Iterator[Do]:
+def running(program: Path, address: str, environment: dict[str, str] | None = None) -> Iterator[Do]:
     """A program with a Broker, as a function that sends one command."""
-    process = subprocess.Popen([sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
     to, out = process.stdin, process.stdout
@@ -140,3 +140,43 @@ def test_another_framework_and_torch(request: pytest.FixtureRequest, address: st
         assert other(f"read for_{framework} 12") == "right"
         assert other(f"put of_{framework} 13") == "(2, 0)"
         assert writer(f"get of_{framework} 13").endswith(" 0 right")
+
+
+@pytest.fixture(scope="module")
+def orderly(address: str) -> Iterator[tuple[Do, Do]]:
+    """Two processes that hand arrays on while they are written. On the simulated driver only a wait lets work run."""
+    environment = dict(os.environ)
+    if "SIMULATED_CUDA" in environment:
+        environment["SIMULATED_CUDA"] += ";held"
+    program = HERE / "order_program.py"
+    with running(program, address, environment) as one, running(program, address, environment) as other:
+        yield one, other
+
+
+FRAMEWORKS = ("torch", "numba", "cupy")
+STREAMS = ("default", "side", "thread")
+
+
+@pytest.mark.parametrize("verb", ["put", "put_later", "send", "asend"])
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_readers_wait_for_the_work_that_writes_an_array(request: pytest.FixtureRequest, framework: str, stream: str, verb: str) -> None:
+    needs(framework)
+    one, other = request.getfixturevalue("orderly")
+    name = f"order-{framework}-{stream}-{verb}"
+    assert one(f"hand_on {name} {framework} {stream} {verb}") == "ok"
+    assert other(f"read {name} {framework} {stream} {verb}") == "right"
+    assert one("forget") == "ok"
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_memory_is_not_written_again_under_a_readers_queued_copy(request: pytest.FixtureRequest, framework: str, stream: str) -> None:
+    needs(framework)
+    one, other = request.getfixturevalue("orderly")
+    name = f"late-{framework}-{stream}"
+    assert one(f"put_complete {name} {framework} 2") == "ok"
+    assert other(f"read_late {name} {framework} {stream}") == "ok"
+    for value in range(3, 9):
+        assert one(f"put_complete {name} {framework} {value}") == "ok"
+    assert other("copied") == "right"

@@ -1,0 +1,215 @@
+"""A process that hands arrays on while the GPU still writes them, and reads such arrays: ``order_program.py ADDRESS``; each
+input line is a function, each output line an answer.
+
+A kernel delays the work of a stream. The simulated driver has no kernels, and runs all work late.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import arraybridge
+import numpy as np
+from program import serve
+
+COUNT = 1 << 16
+OLD, NEW = 1.0, 2.0
+MILLISECONDS = 300  # of a delay: more than a put takes
+PER_THREAD = 2  # CUDA's name for the calling thread's own default stream
+SIMULATED = "SIMULATED_CUDA" in os.environ
+broker = arraybridge.Broker(sys.argv[1], start="never")
+kept: list[Any] = []
+
+
+class Torch:
+    def __init__(self) -> None:
+        import torch
+
+        self.torch, self.cuda = torch, torch.cuda
+
+    @contextlib.contextmanager
+    def on(self, kind: str) -> Iterator[Any]:
+        streams = {"default": self.cuda.default_stream, "side": self.cuda.Stream, "thread": lambda: self.cuda.ExternalStream(PER_THREAD)}
+        with self.cuda.stream(streams[kind]()):
+            yield self.cuda.current_stream()
+
+    def new(self, value: float, stream: Any) -> Any:
+        return self.torch.full((COUNT,), value).to("cuda")
+
+    def delay(self, stream: Any) -> None:
+        self.cuda._sleep(MILLISECONDS * 2_000_000)
+
+    def copy(self, to: Any, source: Any, stream: Any) -> None:
+        to.copy_(source, non_blocking=True)
+
+    def pending(self, stream: Any) -> bool:
+        return not stream.query()
+
+    def synchronize(self) -> None:
+        self.cuda.synchronize()
+
+    def values(self, array: Any, stream: Any) -> Any:
+        return array.cpu().numpy()
+
+
+class Numba:
+    """Its arrays carry their stream; there is no current one."""
+
+    def __init__(self) -> None:
+        from numba import cuda
+
+        def spin(milliseconds: int) -> None:
+            for _ in range(milliseconds):
+                cuda.nanosleep(1_000_000)
+
+        self.cuda = cuda
+        self.spin = None if SIMULATED else cuda.jit("void(int64)")(spin)
+
+    @contextlib.contextmanager
+    def on(self, kind: str) -> Iterator[Any]:
+        yield {"default": self.cuda.default_stream, "side": self.cuda.stream, "thread": self.cuda.per_thread_default_stream}[kind]()
+
+    def new(self, value: float, stream: Any) -> Any:
+        return self.cuda.to_device(np.full(COUNT, value, np.float32), stream=stream)
+
+    def delay(self, stream: Any) -> None:
+        self.spin[1, 1, stream](MILLISECONDS)  # type: ignore[index]
+
+    def copy(self, to: Any, source: Any, stream: Any) -> None:
+        to.copy_to_device(source, stream=stream)
+
+    def pending(self, stream: Any) -> bool:
+        reached = self.cuda.event(timing=False)
+        reached.record(stream)
+        return not reached.query()
+
+    def synchronize(self) -> None:
+        self.cuda.synchronize()
+
+    def values(self, array: Any, stream: Any) -> Any:
+        values = array.copy_to_host()
+        self.cuda.synchronize()  # an array with a stream of its own is copied later
+        return values
+
+
+class Cupy:
+    SPIN = """extern "C" __global__ void spin(long long nanoseconds) {
+      unsigned long long begun, now;
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
+      do { asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); } while (now - begun < nanoseconds);
+    }"""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self.spin = None if SIMULATED else cupy.RawKernel(self.SPIN, "spin")
+
+    @contextlib.contextmanager
+    def on(self, kind: str) -> Iterator[Any]:
+        stream = self.cupy.cuda.Stream
+        with {"default": stream.null, "side": stream(non_blocking=True), "thread": stream.ptds}[kind] as current:
+            yield current
+
+    def new(self, value: float, stream: Any) -> Any:
+        return self.cupy.asarray(np.full(COUNT, value, np.float32))
+
+    def delay(self, stream: Any) -> None:
+        self.spin((1,), (1,), (np.int64(MILLISECONDS * 1_000_000),))  # type: ignore[misc]
+
+    def copy(self, to: Any, source: Any, stream: Any) -> None:
+        to.data.copy_from_device_async(source.data, source.nbytes)
+
+    def pending(self, stream: Any) -> bool:
+        return not stream.done
+
+    def synchronize(self) -> None:
+        self.cupy.cuda.runtime.deviceSynchronize()
+
+    def values(self, array: Any, stream: Any) -> Any:
+        return self.cupy.asnumpy(array)
+
+
+KNOWN = {"torch": Torch, "numba": Numba, "cupy": Cupy}
+made: dict[str, Any] = {}
+
+
+def framework(name: str) -> Any:
+    return made[name] if name in made else made.setdefault(name, KNOWN[name]())
+
+
+def judged(values: Any, wanted: float) -> str:
+    return "right" if bool((values == wanted).all()) else f"wrong: {sorted(set(values.tolist()))}"
+
+
+def hand_on(name: str, of: str, kind: str, verb: str) -> str:
+    """Hands an array on while work on this stream writes it. No call here waits for that work."""
+    gpu = framework(of)
+    with gpu.on(kind) as stream:
+        source, array = gpu.new(NEW, stream), gpu.new(OLD, stream)
+        gpu.synchronize()
+        if not SIMULATED:
+            gpu.delay(stream)
+        gpu.copy(array, source, stream)
+        if not SIMULATED and not gpu.pending(stream):
+            return "the delay has ended before the array was handed on"
+        if verb == "put":
+            broker.put(array, name)
+        elif verb == "put_later":
+            broker.put(array, name, wait=False)
+        elif verb == "send":
+            broker.channel(name).send(array)
+        else:
+            asyncio.run(broker.channel(name).asend(array))
+        kept.append((array, source))
+    return "ok"
+
+
+def read(name: str, of: str, kind: str, verb: str) -> str:
+    """Reads what was handed on, by work on this stream."""
+    gpu = framework(of)
+    with gpu.on(kind) as stream:
+        sent = verb in ("send", "asend")
+        array = broker.channel(name).receive(of, timeout=60) if sent else broker.get(name, of, wait=60)
+        return judged(gpu.values(array, stream), NEW)
+
+
+def read_late(name: str, of: str, kind: str) -> str:
+    """Queues a copy of a share behind a delay, and gives the share back before that has run."""
+    gpu = framework(of)
+    with gpu.on(kind) as stream:
+        own = gpu.new(OLD, stream)
+        gpu.synchronize()
+        if not SIMULATED:
+            gpu.delay(stream)
+        gpu.copy(own, broker.get(name, of), stream)
+        pending = SIMULATED or gpu.pending(stream)
+        kept.append((gpu, own, stream))
+    return "ok" if pending else "the delay has ended before the share was given back"
+
+
+def copied() -> str:
+    gpu, own, stream = kept.pop()
+    gpu.synchronize()
+    return judged(gpu.values(own, stream), NEW)
+
+
+def put_complete(name: str, of: str, value: str) -> str:
+    """Replaces the share, whose memory is then free for the next one."""
+    gpu = framework(of)
+    with gpu.on("default") as stream:
+        array = gpu.new(float(value), stream)
+        gpu.synchronize()
+        broker.put(array, name, replace=True)
+    return "ok"
+
+
+def forget() -> str:
+    kept.clear()
+    return "ok"
+
+
+serve(hand_on, read, read_late, copied, put_complete, forget)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pythons import Python
-from steps import Runner, json_lines
+from steps import DYING_S, Runner, json_lines
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CARD_SIZES = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB, 4 * GIB)
 SMALL_SIZES = (4 * KIB, MIB)
 TORCH_BYTES_MAX = GIB
+SHORTEST_S = 5  # no benchmark ends sooner
 
 WORK = {
     "floor_d2d": "cuMemcpyDtoDAsync and the wait for it",
@@ -51,7 +52,10 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
             yield directory
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(DYING_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def run(runner: Runner, build: Path, driver: str, small: bool, python: Python) -> tuple[list[dict[str, Any]], list[str]]:
@@ -63,7 +67,7 @@ def run(runner: Runner, build: Path, driver: str, small: bool, python: Python) -
 
     def measure(what: str, command: list[str], limit: float, environment: dict[str, str] | None = None) -> None:
         limit = min(limit, runner.left())
-        if limit < 5:
+        if limit < SHORTEST_S:
             notes.append(f"{what}: no time left")
             return
         status, text = runner.output(command, limit, environment)

@@ -7,29 +7,20 @@ import ctypes
 import datetime
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 FRAMEWORKS = ("torch", "cupy-cuda13x", "jax", "numba-cuda", "numba", "numpy", "cuda-bindings")
+CUINIT_S = 60.0
+# Programs that steps and experiments run.
+TOOLS = ("c++", "cmake", "ninja", "nvidia-smi", "pidof", "setpriv", "unshare")
 QUERY = ("name", "driver_version", "uuid", "compute_mode", "persistence_mode", "mig.mode.current", "memory.total")
-
-
-def driver_path() -> str:
-    """The absolute path of the system's libcuda.so.1.
-
-    Raises:
-        OSError: there is no such library.
-    """
-    ctypes.CDLL("libcuda.so.1")
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        found = re.search(r"(/\S*libcuda\.so\S*|/\S*libsimulated_cuda\.so)$", line)
-        if found:
-            return found[1]
-    raise OSError("libcuda.so.1 is loaded from nowhere that has a path")
 
 
 def said(*command: str) -> str:
@@ -48,8 +39,19 @@ def versions() -> dict[str, str]:
     return found
 
 
-def card(library: str) -> dict[str, str]:
-    """The first device according to the driver: nvidia-smi may be missing, or another machine's."""
+def driver_path() -> str:
+    """The absolute path of the system's libcuda.so.1, which this loads."""
+    ctypes.CDLL("libcuda.so.1")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        found = re.search(r"(/\S*libcuda\.so\S*|/\S*libsimulated_cuda\.so)$", line)
+        if found:
+            return found[1]
+    raise OSError("libcuda.so.1 is loaded from nowhere that has a path")
+
+
+def asked() -> dict[str, str]:
+    """The driver's path, and the first device according to it: nvidia-smi may be missing, or another machine's."""
+    library = driver_path()
     driver = ctypes.CDLL(library)
     if (failed := driver.cuInit(0)) != 0:
         raise OSError(f"cuInit: {failed}")
@@ -64,6 +66,7 @@ def card(library: str) -> dict[str, str]:
     digits = bytes(uuid).hex()
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     return {
+        "driver": library,
         "GPU": f"{name.value.decode()}, {total.value / 2**30:.1f} GiB, {count.value} of them",
         "CUDA of the driver": f"{version.value // 1000}.{version.value % 1000 // 10}",
         "UUID": "GPU-" + "-".join(parts),
@@ -71,11 +74,34 @@ def card(library: str) -> dict[str, str]:
     }
 
 
-def facts(library: str, simulated: bool) -> dict[str, str]:
-    found = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"), **card(library)}
+def card(limit: float | None) -> dict[str, str]:
+    """What `asked` finds, asked in a process that has ended since: one that has initialised the driver keeps the GPU
+    open, which changes the answers of experiments.
+
+    Raises:
+        OSError: there is no driver, or it finds no device.
+    """
+    try:
+        done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"cuInit did not return within {limit:.0f} s") from None
+    if done.returncode != 0:
+        raise OSError(done.stderr.strip() or f"the driver ended the process that asked it: {done.returncode}")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def facts(simulated: bool) -> dict[str, str]:
+    found = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"), **card(None if simulated else CUINIT_S)}
     if not simulated:
         found["nvidia-smi"] = said("nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader").replace("\n", " | ")
-        found["MPS"] = "running" if said("pidof", "nvidia-cuda-mps-control") else "not running"
+        for name, program in (("MPS", "nvidia-cuda-mps-control"), ("persistence daemon", "nvidia-persistenced")):
+            found[name] = "running" if said("pidof", program) else "not running"
+        found["device nodes"] = " ".join(sorted(each.name for each in Path("/dev").glob("nvidia*"))) or "none"
+        with contextlib.suppress(OSError):
+            found["kernel module"] = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+        found["/dev/shm"] = f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free"
+        found["lacks"] = " ".join(tool for tool in TOOLS if shutil.which(tool) is None) or "no tool"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found["kernel"] = platform.release()  # gVisor reports 4.4.0
     found["host"] = f"{os.cpu_count()} CPUs, {memory / 2**30:.0f} GiB, uid {os.geteuid()}, glibc {platform.libc_ver()[1]}"
@@ -92,3 +118,10 @@ def toolkit() -> Path | None:
 
 def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(asked()))
+    except OSError as absent:
+        sys.exit(str(absent))

@@ -43,14 +43,20 @@ def not_asked(experiments: list[dict[str, Any]]) -> list[str]:
     return [f"- {what}: {why}" for what, why in whole + parts]
 
 
+def numbered(experiments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By their numbers; they ran in another order."""
+    return sorted(experiments, key=lambda found: (int(re.sub(r"\D", "", found["experiment"]) or 0), found["experiment"]))
+
+
 def experiments_page(result: dict[str, Any]) -> str:
     parts = ["## Experiments"]
     if result["simulated"]:
         parts.append("**All of them need a card:** here the simulated driver did what it was written to do, which says nothing about hardware.")
-    missing = not_asked(result["experiments"])
+    experiments = numbered(result["experiments"])
+    missing = not_asked(experiments)
     if missing:
         parts.append("Not asked here, and still open:\n\n" + "\n".join(missing))
-    parts.append("\n".join(line for found in result["experiments"] for line in experiment_lines(found)))
+    parts.append("\n".join(line for found in experiments for line in experiment_lines(found)))
     return "\n\n".join(parts)
 
 
@@ -69,6 +75,8 @@ def page(result: dict[str, Any]) -> str:
     parts = [f"# {'SIMULATED: ' if result['simulated'] else ''}{result['machine']['GPU']}"]
     if result["simulated"]:
         parts.append("On the simulated driver. Nothing here is about a card; times are of this machine's memory, also of the frameworks and PyTorch: they ran on it too.")
+    if result["running"]:
+        parts.append(f"**Cut short:** it ended while it ran {result['running']}. The rest was not run.")
     parts.append("\n".join(f"- {name}: {value}" for name, value in result["machine"].items()))
     parts.append("## Tests\n\n" + steps_table(result["steps"]))
     for step in result["steps"]:
@@ -88,11 +96,16 @@ def page(result: dict[str, Any]) -> str:
 
 
 def write(result: dict[str, Any], folder: Path) -> list[Path]:
-    """Writes <date>-<device>.md and .json, marked if they are of the simulated driver."""
+    """Writes <date>-<device>.md and .json, marked if they are of the simulated driver or of some parts only; each is the
+    old one or the new one at any time.
+    """
     device = re.sub(r"[^a-z0-9]+", "-", result["machine"]["GPU"].split(",")[0].lower()).strip("-")
     stem = f"{'simulated-' if result['simulated'] else ''}{result['machine']['date'][:10]}-{device}"
+    stem += "".join(f"-{part}" for part in result["parts"])
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / f"{stem}.md", folder / f"{stem}.json"]
-    written[0].write_text(page(result))
-    written[1].write_text(json.dumps(result, indent=1) + "\n")
-    return written
+    written = {folder / f"{stem}.md": page(result), folder / f"{stem}.json": json.dumps(result, indent=1) + "\n"}
+    for file, text in written.items():
+        new = file.with_name(file.name + ".new")
+        new.write_text(text)
+        new.replace(file)
+    return [*written]

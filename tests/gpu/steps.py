@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,30 +27,44 @@ class Step:
     said: str = ""  # the end of the output of a failed step
 
 
+# A variable of every process of a step, by which the step's end finds them: a process may leave its session and its
+# parent, but keeps its environment.
+MARK = "ARRAYBRIDGE_GPU_STEP"
+DYING_S = 10  # how long a killed process may take to end: its driver first waits for the GPU
+
+
 @dataclass
 class Runner:
     environment: dict[str, str]
-    ends: float  # the time.monotonic() at which the whole run must end
+    ends: float | None  # the time.monotonic() at which the whole run must end; None: it and its steps take what they take
 
     def left(self) -> float:
-        return self.ends - time.monotonic()
+        return float("inf") if self.ends is None else self.ends - time.monotonic()
 
     def output(self, command: list[str], limit: float, environment: dict[str, str] | None = None) -> tuple[int, str]:
-        """Exit status and output; 124 if it took longer than `limit` seconds. Its children are killed with it."""
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            env=self.environment | (environment or {}),
-            start_new_session=True,
-        )
-        try:
-            return _finish(process, limit)
-        finally:
-            _end(process)
+        """Exit status and output; 124 if it took longer than `limit` seconds. Every process that it started, and that
+        lives, is killed at its end.
+        """
+        mark = uuid.uuid4().hex
+        # Not a pipe: a process that outlives the command would keep it open, and its reader waiting.
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=self.environment | (environment or {}) | {MARK: mark},
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(None if self.ends is None else limit)
+            except subprocess.TimeoutExpired:
+                status = 124
+            finally:
+                end_all(mark)
+                process.poll()
+            said.seek(0)
+            return status, said.read().decode(errors="replace")
 
     def gtest(self, name: str, binary: Path, limit: float, environment: dict[str, str] | None = None, only: str = "*") -> Step:
         return self._test(name, [str(binary), "--gtest_brief=0", f"--gtest_filter={only}"], limit, environment, _count_gtest)
@@ -75,21 +92,26 @@ class Runner:
         return step
 
 
-def _finish(process: subprocess.Popen[str], limit: float) -> tuple[int, str]:
-    try:
-        text, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        text, _ = process.communicate()
-        return 124, text
-    return process.returncode, text
+def marked(mark: str) -> list[int]:
+    """The living processes with this mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended, or it is another user's
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):  # empty once it has ended
+                    found.append(int(folder.name))
+    return found
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+def end_all(mark: str) -> None:
+    """Kills the processes with this mark until none is left; one that a driver does not let go is left behind."""
+    ends = time.monotonic() + DYING_S
+    while (alive := marked(mark)) and time.monotonic() < ends:
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def _count_gtest(step: Step, text: str) -> None:

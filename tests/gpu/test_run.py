@@ -1,9 +1,14 @@
 """Without a GPU, tests/gpu/run runs end to end on the simulated driver."""
 
+import contextlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,20 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import benches
-from expected import check_simulated_run
+from expected import check_limits, check_simulated_run
+from steps import Runner
+
+ROOT = HERE.parents[1]
+BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+
+
+@contextlib.contextmanager
+def simulated_machine() -> Iterator[dict[str, str]]:
+    """The environment of programs that find the simulated driver."""
+    with tempfile.TemporaryDirectory() as libraries:
+        Path(libraries, "libcuda.so.1").symlink_to(DRIVER)
+        yield os.environ | {"LD_LIBRARY_PATH": libraries}
 
 
 @pytest.mark.skipif(
@@ -45,3 +63,86 @@ def test_a_machine_without_a_driver_is_told_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 69
     assert "no card can be used here: libcuda.so.1" in done.stderr
+
+
+def test_a_step_ends_at_its_limit_with_all_that_it_started(tmp_path: Path) -> None:
+    """The second process has a session of its own, and holds the output open."""
+    late = tmp_path / "late"
+    runner = Runner(dict(os.environ), time.monotonic() + 600)
+    status, said = runner.output(["sh", "-c", f"echo begun; setsid sh -c 'sleep 60; touch {late}' & sleep 600"], 1)
+    assert (status, said) == (124, "begun\n")
+    assert not late.exists(), "it waited for the end of the second process"
+
+
+def test_a_step_leaves_no_process_behind(tmp_path: Path) -> None:
+    number = tmp_path / "pid"
+    runner = Runner(dict(os.environ), None)
+    status, _ = runner.output(["sh", "-c", f"setsid sh -c 'echo $$ >{number}; exec sleep 600' & while [ ! -s {number} ]; do sleep 0.01; done"], 1)
+    assert status == 0, "without an end of the run, its steps have no limit"
+    assert not running(int(number.read_text()))
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def test_facts_about_a_card_are_asked_by_a_process_that_ends() -> None:
+    """A process that has initialised the driver keeps the GPU open, and E3b asks what happens when none does."""
+    code = "import machine; print(machine.facts(simulated=True)['driver']); print('simulated_cuda' in open('/proc/self/maps').read())"
+    with simulated_machine() as environment:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=HERE, check=True)
+    assert done.stdout.splitlines() == [str(DRIVER.resolve()), "False"]
+
+
+def test_every_experiment_can_finish_within_its_limit(tmp_path: Path) -> None:
+    with simulated_machine() as environment:
+        command = [sys.executable, HERE / "run.py", "--build", BUILD, "--simulated", "--out", tmp_path, "experiments"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (written,) = tmp_path.glob("simulated-*-experiments.json")
+    check_limits(json.loads(written.read_text())["experiments"])
+
+
+def test_a_run_that_is_killed_keeps_what_it_had(tmp_path: Path) -> None:
+    with simulated_machine() as environment:
+        command = [sys.executable, HERE / "run.py", "--build", BUILD, "--simulated", "--out", tmp_path]
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        try:
+            while len(kept(tmp_path)["experiments"]) < 3:
+                assert run.poll() is None
+                time.sleep(0.01)
+        finally:
+            run.kill()
+            run.wait()
+    result = kept(tmp_path)
+    assert all(each["outcome"] == "as expected" for each in result["experiments"])
+    (page,) = tmp_path.glob("*.md")
+    assert f"it ended while it ran {result['running']}." in page.read_text()
+
+
+def kept(folder: Path) -> dict[str, list[dict[str, str]]]:
+    files = list(folder.glob("*.json"))
+    return json.loads(files[0].read_text()) if files else {"experiments": []}
+
+
+def test_jax_reads_a_view_in_place_in_the_program_for_a_card() -> None:
+    """Here with the CPU of JAX, and a broker without a GPU."""
+    pytest.importorskip("jax")
+    arraybridge = pytest.importorskip("arraybridge")
+    with arraybridge.Broker(start="private") as broker:
+        command = [sys.executable, HERE / "frameworks/jax_program.py", broker.address]
+        done = subprocess.run(
+            command, input="put own 14\nread own 14\n", capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=False
+        )
+    assert done.stdout.split("\n")[:2] == ["(1, 0)", "right"], done.stderr
+
+
+def test_the_tests_that_are_chosen_for_a_card_exist() -> None:
+    import run
+
+    for pattern in run.MAPPERS_ON_A_CARD.split(":"):
+        command = [BUILD / "tests/unit/client/client_cuda_test", "--gtest_list_tests", f"--gtest_filter={pattern}"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert listed.stdout.count("\n  "), pattern

@@ -12,10 +12,12 @@
 namespace arraybridge::experiments {
 namespace {
 
-// Milliseconds until `fd` has `events`, at most 10 s.
-std::string Until(int fd, short events, std::chrono::steady_clock::time_point begun) {
+constexpr std::chrono::seconds kDeath(8);  // at most, for each part of it
+
+// The time until `fd` has `events`.
+std::string Until(Scene& scene, int fd, short events, std::chrono::steady_clock::time_point begun) {
   pollfd wanted{fd, events, 0};
-  if (::poll(&wanted, 1, 10000) <= 0) return "never";
+  if (::poll(&wanted, 1, static_cast<int>(scene.Takes(kDeath).count())) <= 0) return "never";
   return Concat(static_cast<uint64_t>(MicrosecondsSince(begun)), " us");
 }
 
@@ -52,14 +54,15 @@ void OrderOfDeath(Scene& scene) {
   auto a = scene.Start("A");
   if (!scene.Needs("scratch", a->Do(Concat("create scratch ", bytes))) || !scene.Needs("map", a->Do("map scratch rw")))
     return;
-  scene.Record("A's work", a->Do(Concat("busy scratch ", scene.small() ? 50 : 5000)).ToString());
+  scene.Record("A's work", a->Do(Concat("busy scratch ", scene.Takes(std::chrono::seconds(5)).count())).ToString());
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, a->id(), 0)));
   const auto begun = std::chrono::steady_clock::now();
   a->Kill();
-  scene.Record("end of its socket", Until(a->socket(), POLLIN, begun));
-  scene.Record("pidfd readable", process.valid() ? Until(process.get(), POLLIN, begun) : "no pidfd");
+  scene.Record("end of its socket", Until(scene, a->socket(), POLLIN, begun));
+  scene.Record("pidfd readable", process.valid() ? Until(scene, process.get(), POLLIN, begun) : "no pidfd");
   uint64_t taken = bytes;
-  while (taken >= bytes && MicrosecondsSince(begun) < 8e6) {
+  const auto ends = std::chrono::steady_clock::now() + scene.Takes(kDeath);
+  while (taken >= bytes && std::chrono::steady_clock::now() < ends) {
     const uint64_t now = std::stoull(watcher->Do("memory").value);
     taken = now < before ? before - now : 0;
   }

@@ -77,16 +77,16 @@ void DescriptorPolled(Scene& scene) {
   const auto b = scene.StartBare("B");
   b->Do("keep block", exported.descriptor.get());
   scene.Record("descriptor", b->Do("describe block").ToString());
-  const std::string poll = Concat("poll block ", scene.small() ? 100 : 1000);
+  const auto poll = [&] { return Concat("poll block ", scene.Takes(std::chrono::seconds(1)).count()); };
   const auto unbroken = [](const Answer& events) {
     return (std::atoi(events.value.c_str()) & (POLLHUP | POLLERR)) == 0;
   };
-  const Answer idle = b->Do(poll);
+  const Answer idle = b->Do(poll());
   scene.Record("events while A lives", idle.value);
   scene.Expect("no error and no end while A lives", unbroken(idle));
   a->Kill();
   a->End();
-  const Answer alone = b->Do(poll);
+  const Answer alone = b->Do(poll());
   scene.Record("events after its death", alone.value);
   scene.Expect("nor after its death", unbroken(alone));
 }
@@ -102,6 +102,9 @@ void HostileDescriptors(Scene& scene) {
       scene.Expect(kind + " is refused and nothing leaks",
                    said.value.starts_with(std::to_string(count) + " ") && said.value.ends_with("leaked 0"));
   }
+  const Answer garbage = a->Do("garbage");
+  scene.Record("handles of 64 bytes that no driver made", garbage.ToString());
+  scene.Expect("they are refused, and A lives", garbage.value.starts_with("refused"));
 }
 
 }  // namespace arraybridge::experiments

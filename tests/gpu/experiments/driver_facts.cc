@@ -32,6 +32,12 @@ void NoContext(Scene& scene) {
   scene.Expect("and exported", a->Do("export block").ok());
   scene.Expect("no primary context was made", a->Do("active").value == "0");
   const double taken = (before - std::atof(watcher->Do("memory").value.c_str())) / static_cast<double>(kMiB);
+  scene.Needs("another process creates", watcher->Do(Concat("create theirs ", 2 * kMiB)));
+  const Answer theirs = watcher->Do("export theirs");
+  scene.Record("imported without a context",
+               a->Do(Concat("import theirs ", 2 * kMiB), theirs.descriptor.get()).ToString());
+  scene.Record("and mapped", a->Do("map theirs r").ToString());
+  scene.Expect("that made no primary context", a->Do("active").value == "0");
   scene.Record("GPU memory taken", Concat(static_cast<int64_t>(taken), " MiB for a block of 2"));
   scene.Expect("less than 10 MiB beside the block", taken < 12);
 }
@@ -43,6 +49,23 @@ void PointerAttributes(Scene& scene) {
     scene.Record(kind, said.ToString());
     if (kind == "alloc") scene.Expect("alloc: legacy only", Has(said.value, "10=1") && Has(said.value, "14=0"));
     if (kind == "vmm") scene.Expect("vmm: descriptors only", Has(said.value, "10=0") && Has(said.value, "14=1"));
+  }
+  // Of other processes' memory, and in a thread without a context, where Triton #5276 met an error 201.
+  const auto b = scene.Start("B");
+  if (!scene.Needs("alloc", a->Do(Concat("alloc legacy ", 2 * kMiB))) ||
+      !scene.Needs("open", b->Do(Concat("open legacy ", a->Do("handle legacy").value, " ", 2 * kMiB))) ||
+      !scene.Needs("create", a->Do(Concat("create vmm ", 2 * kMiB))))
+    return;
+  const Answer exported = a->Do("export vmm");
+  if (!scene.Needs("import", b->Do(Concat("import vmm ", 2 * kMiB), exported.descriptor.get())) ||
+      !scene.Needs("map", b->Do("map vmm r")))
+    return;
+  for (const std::string name : {"legacy", "vmm"}) {
+    const Answer said = b->Do("pointer " + name);
+    scene.Record(name + " of another process", said.ToString());
+    scene.Expect(name + " of another process is a range of its own",
+                 said.value.starts_with(Concat("range of ", 2 * kMiB, " from itself,")));
+    scene.Record(name + " without a context", b->Do("pointer " + name + " bare").ToString());
   }
 }
 

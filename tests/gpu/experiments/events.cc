@@ -1,4 +1,5 @@
 // E12, E13, E14, E23: order between streams of two processes.
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -7,6 +8,8 @@
 
 namespace arraybridge::experiments {
 namespace {
+
+using namespace std::chrono_literals;
 
 // Makes a mapped block `name` in A, filled from `seed`.
 bool Make(Scene& scene, Peer& a, const std::string& name, uint64_t bytes, int seed) {
@@ -30,8 +33,13 @@ std::string Event(Scene& scene, Peer& a, const std::string& name) {
   return handle.value;
 }
 
-std::string Busy(const Scene& scene, int milliseconds) {
-  return Concat("busy scratch ", scene.small() ? milliseconds / 20 : milliseconds);
+std::string Busy(Scene& scene, std::chrono::milliseconds time) {
+  return Concat("busy scratch ", scene.Takes(time).count());
+}
+
+// Waits for the event on the host, at most `time`.
+std::string AwaitWithin(Scene& scene, const std::string& event, std::chrono::milliseconds time) {
+  return Concat("await ", event, " ", scene.Takes(time).count());
 }
 
 }  // namespace
@@ -49,16 +57,19 @@ void EventSemantics(Scene& scene) {
   const std::string handle = Event(scene, *a, "made");
   if (!scene.Needs("B opens the event", b->Do("open_event opened " + handle))) return;
   scene.Expect("an event never recorded counts as done", b->Do("query opened").code == 0);
-  scene.Record("A's work before the record", a->Do(Busy(scene, 1000)).ToString());
+  scene.Record("A's work before the record", a->Do(Busy(scene, 1s)).ToString());
   scene.Needs("A copies new bytes in", a->Do("copy shared new"));
   scene.Needs("A records", a->Do("record made"));
   scene.Record("B asks at once", b->Do("query opened").ToString());
   scene.Needs("B waits", b->Do("wait opened"));
   // Records again after more work: the wait above does not see it.
-  scene.Record("A's work after the record", a->Do(Busy(scene, 1000)).ToString());
+  scene.Record("A's work after the record", a->Do(Busy(scene, 1s)).ToString());
   scene.Needs("A records again", a->Do("record made"));
   scene.Expect("B reads new bytes only", b->Do("compare shared 1000").value == "0");
   scene.Record("the later record when B had read", a->Do("query made").ToString());
+  const Answer legacy = a->Do(Concat("legacy_waits scratch ", scene.Takes(1s).count()));
+  scene.Expect(Concat("synchronising the legacy stream waits for a thread's own default stream: ", legacy.ToString()),
+               legacy.value == "waited");
 }
 
 void EventLifetime(Scene& scene) {
@@ -79,13 +90,25 @@ void EventLifetime(Scene& scene) {
     const auto b = scene.Start("B");
     if (!scene.Needs("scratch", a->Do(Concat("create scratch ", scene.small() ? 4 * kMiB : 8192 * kMiB)))) return;
     scene.Needs("map", a->Do("map scratch rw"));
+    const auto c = scene.Start("C");
     const std::string handle = Event(scene, *a, "made");
-    scene.Needs("B opens", b->Do("open_event opened " + handle));
-    scene.Record("A's work", a->Do(Busy(scene, 3000)).ToString());
+    for (Peer* const each : {b.get(), c.get()}) {
+      scene.Needs("opens", each->Do("open_event opened " + handle));
+      scene.Needs("an event of its own", each->Do("event after"));
+    }
+    scene.Record("A's work", a->Do(Busy(scene, 3s)).ToString());
     scene.Needs("A records", a->Do("record made"));
+    scene.Needs("C's stream waits", c->Do("wait opened"));
+    scene.Needs("and records", c->Do("record after"));
     a->Kill();
     a->End();
-    scene.Record("A dies with the event pending: B asks", b->Do("await opened 3000").ToString());
+    scene.Record("A dies with the event pending: B asks", b->Do(AwaitWithin(scene, "opened", 3s)).ToString());
+    scene.Record("C's stream, which waited before that", c->Do(AwaitWithin(scene, "after", 3s)).ToString());
+    scene.Record("C's context then", c->Do("memory").ToString());
+    scene.Record("B's stream waits now", b->Do("wait opened").ToString());
+    scene.Record("and records", b->Do("record after").ToString());
+    scene.Record("and goes on", b->Do(AwaitWithin(scene, "after", 3s)).ToString());
+    scene.Record("B's context then", b->Do("memory").ToString());
   }
   const auto a = scene.Start("A");
   const auto b = scene.Start("B");
@@ -111,7 +134,7 @@ void CounterFence(Scene& scene) {
   if (!Share(scene, *a, *c, "counter", 2 * kMiB)) return;
   b->Say(Concat("wait_value counter ", rounds + 1, " ", rounds + 1));
   a->Kill();
-  scene.Wait(std::chrono::milliseconds(500));
+  scene.Wait(500ms);
   scene.Needs("another process writes for the dead one",
               c->Do(Concat("write_value counter ", rounds + 1, " ", rounds + 1)));
   scene.Expect("the waiter runs on", b->Hear().ok());

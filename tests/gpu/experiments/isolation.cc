@@ -74,7 +74,9 @@ void PrivateShm(Scene& scene) {
   const auto b = scene.Start("C", true, apart);
   const Answer opened = b->Do("open_event opened " + handle.value);
   scene.Record("another /dev/shm: opened", opened.ToString());
-  if (opened.ok()) scene.Record("and awaited", b->Do("await opened 2000").ToString());
+  if (opened.ok())
+    scene.Record("and awaited",
+                 b->Do(Concat("await opened ", scene.Takes(std::chrono::seconds(2)).count())).ToString());
 }
 
 void OtherUsers(Scene& scene) {

@@ -83,6 +83,7 @@ void DoubleOpen(Scene& scene) {
   scene.Record("the second time",
                second.ok() ? second.value == first.value ? "the same address" : "another address" : second.ToString());
   scene.Expect("opened twice at one address", second.ok() && second.value == first.value);
+  scene.Record("its range and attributes", b->Do("pointer one").ToString());
   scene.Record("first close", b->Do("close one").ToString());
   scene.Expect("still readable after one close", b->Do("compare two 1").value == "0");
   if (second.ok()) scene.Expect("second close", b->Do("close two").ok());

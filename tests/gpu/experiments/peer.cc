@@ -37,7 +37,8 @@ std::string Answer::ToString() const {
   return value.empty() ? std::to_string(code) : std::to_string(code) + ": " + value;
 }
 
-Peer::Peer(std::string name, const PeerOptions& options, std::chrono::steady_clock::time_point deadline, Late late)
+Peer::Peer(std::string name, const PeerOptions& options, std::optional<std::chrono::steady_clock::time_point> deadline,
+           Late late)
     : name_(std::move(name)), deadline_(deadline), late_(std::move(late)) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();

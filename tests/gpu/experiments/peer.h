@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ class Peer {
  public:
   using Late = std::function<void(const std::string& what)>;
 
-  // `late` is called when the deadline passes without an answer, and does not return.
-  Peer(std::string name, const PeerOptions& options, std::chrono::steady_clock::time_point deadline, Late late);
+  // `late` is called when the deadline, if there is one, passes without an answer, and does not return.
+  Peer(std::string name, const PeerOptions& options, std::optional<std::chrono::steady_clock::time_point> deadline,
+       Late late);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -56,7 +58,7 @@ class Peer {
 
  private:
   const std::string name_;
-  const std::chrono::steady_clock::time_point deadline_;
+  const std::optional<std::chrono::steady_clock::time_point> deadline_;
   const Late late_;
   std::string doing_;
   pid_t id_ = 0;

@@ -31,27 +31,46 @@ Reply OpenEvent(State& state, const Words& words) {
 }
 
 // One copy of the first half of a block over the second.
-CUresult CopyHalf(const State& state, const Block& block) {
+CUresult CopyHalf(const State& state, const Block& block, cuda::CUstream stream) {
   const uint64_t half = block.mapped / 2;
-  return state.driver.MemcpyDtoDAsync(block.address + half, block.address, half, state.stream);
+  return state.driver.MemcpyDtoDAsync(block.address + half, block.address, half, stream);
 }
 
-// busy NAME MILLISECONDS: queues about this much work on the stream; NAME's second half is scratch memory. The value:
-// the number of copies.
-Reply KeepBusy(State& state, const Words& words) {
-  const Block& block = state.blocks[words[0]];
-  CUresult result = CopyHalf(state, block);  // the first copy costs more
-  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(state.stream);
+// Queues about this much work on the stream; the block's second half is scratch memory. The value: the number of
+// copies.
+Reply KeepBusyOn(const State& state, const Block& block, uint64_t milliseconds, cuda::CUstream stream) {
+  CUresult result = CopyHalf(state, block, stream);  // the first copy costs more
+  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
   const auto begun = std::chrono::steady_clock::now();
   constexpr int measured = 8;
-  for (int i = 0; i < measured && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block);
-  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(state.stream);
+  for (int i = 0; i < measured && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block, stream);
+  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
   const double each = MicrosecondsSince(begun) / measured;
-  const double wanted = static_cast<double>(words.Number(1)) * 1000 / std::max(each, 1.0);
+  const double wanted = static_cast<double>(milliseconds) * 1000 / std::max(each, 1.0);
   const auto copies = static_cast<uint64_t>(std::min(wanted, 900.0));  // a stream's queue blocks when it is full
-  for (uint64_t i = 0; i < copies && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block);
+  for (uint64_t i = 0; i < copies && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block, stream);
   state.recorder.Write("cuMemcpyDtoDAsync", result, each);
   return {result, Concat(copies, " copies of ", static_cast<uint64_t>(each), " us")};
+}
+
+// busy NAME MILLISECONDS
+Reply KeepBusy(State& state, const Words& words) {
+  return KeepBusyOn(state, state.blocks[words[0]], words.Number(1), state.stream);
+}
+
+// legacy_waits NAME MILLISECONDS: queues work on this thread's own default stream, and synchronises the legacy one. The
+// value: whether the work has ended then.
+Reply LegacyWaits(State& state, const Words& words) {
+  auto* const own = reinterpret_cast<cuda::CUstream>(cuda::kStreamPerThread);
+  auto* const legacy = reinterpret_cast<cuda::CUstream>(cuda::kStreamLegacy);
+  CUevent ended = nullptr;
+  CUresult result = state.driver.EventCreate(&ended, cuda::kEventDisableTiming);
+  if (result == cuda::CUDA_SUCCESS) result = KeepBusyOn(state, state.blocks[words[0]], words.Number(1), own).result;
+  if (result == cuda::CUDA_SUCCESS) result = state.driver.EventRecord(ended, own);
+  if (result == cuda::CUDA_SUCCESS) result = state.Call("cuStreamSynchronize", state.driver.StreamSynchronize, legacy);
+  if (result != cuda::CUDA_SUCCESS) return {result, "could not be asked"};
+  const bool waited = state.driver.EventQuery(ended) == cuda::CUDA_SUCCESS;
+  return {state.driver.StreamSynchronize(own), waited ? "waited" : "did not wait"};
 }
 
 // copy TO FROM: whole blocks, on the stream.
@@ -116,6 +135,7 @@ void AddEventVerbs(Verbs& verbs) {
       {"event_handle", EventHandle},
       {"open_event", OpenEvent},
       {"busy", KeepBusy},
+      {"legacy_waits", LegacyWaits},
       {"copy", Copy},
       {"await", Await},
       {"events_until_refused", EventsUntilRefused},

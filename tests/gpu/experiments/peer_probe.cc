@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
+#include <thread>
 
 #include "tests/gpu/experiments/peer_program.h"
 
@@ -135,6 +137,25 @@ Reply Attributes(State& state, const Words& words) {
   return {made, Ask(state, reinterpret_cast<cuda::CUdeviceptr>(host))};
 }
 
+// pointer NAME [bare]: the range and the attributes of a block's address; bare: in a thread without a context.
+Reply Pointer(State& state, const Words& words) {
+  const cuda::CUdeviceptr pointer = state.blocks[words[0]].address;
+  Reply reply;
+  const auto ask = [&] {
+    cuda::CUdeviceptr base = 0;
+    size_t size = 0;
+    reply.result = state.Call("cuMemGetAddressRange", state.driver.MemGetAddressRange, &base, &size, pointer);
+    reply.value =
+        Concat("range of ", size, base == pointer ? " from itself" : " from elsewhere", ", ", Ask(state, pointer));
+  };
+  if (words[1] == "bare") {
+    std::thread(ask).join();
+  } else {
+    ask();
+  }
+  return reply;
+}
+
 size_t OpenDescriptors() {
   DIR* const folder = ::opendir("/proc/self/fd");
   size_t count = 0;
@@ -187,11 +208,31 @@ Reply Hostile(State& state, const Words& words) {
           Concat(refused, " refused, last ", static_cast<uint32_t>(last), ", descriptors leaked ", after - before)};
 }
 
+// garbage: opens handles that no driver made.
+Reply Garbage(State& state, const Words&) {
+  cuda::CUipcMemHandle memory{};
+  cuda::CUipcEventHandle event{};
+  std::memset(&memory, 'x', sizeof memory);
+  std::memset(&event, 'x', sizeof event);
+  cuda::CUdeviceptr address = 0;
+  cuda::CUevent opened = nullptr;
+  const CUresult first = state.Call("cuIpcOpenMemHandle", state.driver.IpcOpenMemHandle, &address, memory,
+                                    cuda::kIpcMemLazyEnablePeerAccess);
+  const CUresult second = state.Call("cuIpcOpenEventHandle", state.driver.IpcOpenEventHandle, &opened, event);
+  const bool refused = first != cuda::CUDA_SUCCESS && second != cuda::CUDA_SUCCESS;
+  return {cuda::CUDA_SUCCESS, Concat(refused ? "refused" : "accepted", ", memory ", static_cast<uint32_t>(first),
+                                     ", event ", static_cast<uint32_t>(second))};
+}
+
 }  // namespace
 
 void AddProbeVerbs(Verbs& verbs) {
-  verbs.insert(
-      {{"open_nodes", OpenNodes}, {"symbols", SymbolsOfDriver}, {"attributes", Attributes}, {"hostile", Hostile}});
+  verbs.insert({{"open_nodes", OpenNodes},
+                {"symbols", SymbolsOfDriver},
+                {"attributes", Attributes},
+                {"pointer", Pointer},
+                {"hostile", Hostile},
+                {"garbage", Garbage}});
 }
 
 }  // namespace arraybridge::experiments

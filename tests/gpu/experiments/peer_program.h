@@ -6,9 +6,9 @@
 //   unmap · release · fill · compare · memset · nonzero                                 peer_blocks.cc
 //   alloc · free · handle · open · close · second_context                               peer_legacy.cc
 //   event · event_handle · open_event · record · query · wait · await · destroy ·
-//   busy · copy · write_value · wait_value · events_until_refused                       peer_events.cc
+//   busy · legacy_waits · copy · write_value · wait_value · events_until_refused       peer_events.cc
 //   capture                                                                             peer_capture.cc
-//   symbols · attributes · hostile                                                      peer_probe.cc
+//   symbols · attributes · pointer · hostile · garbage                                  peer_probe.cc
 //   host_block                                                                          peer_host.cc
 //   costs_owner · costs_borrower · costs_legacy · costs_events · costs_copies           peer_costs.cc
 #pragma once

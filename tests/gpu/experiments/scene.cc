@@ -20,8 +20,10 @@ std::unique_ptr<Peer> Scene::StartBare(const std::string& name, std::vector<std:
                             .driver = options_.driver,
                             .under = std::move(under),
                             .environment = std::move(environment)};
+  // Simulated work takes what the machine needs for it.
+  const auto deadline = options_.small ? std::nullopt : std::optional(begun_ + options_.limit);
   // Living peers end with this process, because the other end of their socket closes.
-  return std::make_unique<Peer>(name, options, begun_ + options_.limit, [this](const std::string& what) {
+  return std::make_unique<Peer>(name, options, deadline, [this](const std::string& what) {
     Print(what);
     ::_exit(0);
   });
@@ -30,6 +32,7 @@ std::unique_ptr<Peer> Scene::StartBare(const std::string& name, std::vector<std:
 std::unique_ptr<Peer> Scene::Start(const std::string& name, bool context, std::vector<std::string> under,
                                    std::vector<std::string> environment) {
   auto peer = StartBare(name, std::move(under), std::move(environment));
+  ++drivers_;
   Needs(name + " loads the driver", peer->Do("load"));
   if (context) Needs(name + " has a context", peer->Do("context"));
   return peer;
@@ -44,9 +47,12 @@ bool Scene::Needs(const std::string& what, const Answer& answer) {
 
 void Scene::Record(const std::string& what, const std::string& seen) { seen_.emplace_back(what, seen); }
 
-void Scene::Wait(std::chrono::milliseconds time) const {
-  std::this_thread::sleep_for(options_.small ? time / 10 : time);
+std::chrono::milliseconds Scene::Takes(std::chrono::milliseconds time) {
+  waits_ += time;
+  return options_.small ? time / 10 : time;
 }
+
+void Scene::Wait(std::chrono::milliseconds time) { std::this_thread::sleep_for(Takes(time)); }
 
 void Scene::Print(const std::string& late) const {
   const bool differs = std::any_of(checks_.begin(), checks_.end(), [](const auto& check) { return !check.second; });
@@ -65,7 +71,8 @@ void Scene::Print(const std::string& late) const {
   std::snprintf(seconds, sizeof seconds, "%.2f", MicrosecondsSince(begun_) / 1e6);
   PrintLine(Concat("{\"experiment\": ", Quoted(options_.name), ", \"title\": ", Quoted(options_.title),
                    ", \"outcome\": ", Quoted(outcome), ", \"checks\": [", checks, "], \"seen\": [", seen,
-                   "], \"seconds\": ", seconds, "}"));
+                   "], \"seconds\": ", seconds, ", \"waits_s\": ", static_cast<double>(waits_.count()) / 1e3,
+                   ", \"drivers\": ", drivers_, "}"));
 }
 
 }  // namespace arraybridge::experiments

@@ -20,7 +20,7 @@ def expected(start: str) -> jax.Array:
 
 
 def read(name: str, start: str) -> str:
-    view = broker.views(broker.list(name)[0].share)[0]
+    view = broker.views(broker.list(name)[0].share, access="shared")[0]
     array = jax.dlpack.from_dlpack(view)
     assert array.unsafe_buffer_pointer() == view.address
     return "right" if bool((array == expected(start)).all()) else "wrong"

@@ -9,6 +9,9 @@ Each pickle is read once, as everything is that these modules send. Reading it w
 free when the array has gone. An array that nobody receives, because a worker was killed, goes after `lifetime`. Without a
 broker, or without room there, an array goes by value, with a CopyWarning.
 
+Tensors of one message that share a storage, such as tied weights and views, share one in the receiver, too, and the bytes
+that they use are sent once. The tensors of two messages never share one.
+
 Example:
     import arraybridge.multiprocessing
     arraybridge.multiprocessing.install()
@@ -28,13 +31,14 @@ import threading
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
-from arraybridge.broker.broker import Broker
+from arraybridge.broker import references
+from arraybridge.broker.broker import Broker, remade
 from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.placing import placement_of, source_of_share
 from arraybridge.broker.share import Share
@@ -46,6 +50,7 @@ from arraybridge.errors import (
     MemoryConversionError,
     ShareNotFound,
 )
+from arraybridge.storages import Layout, Message, ReceivedStorage, SentStorage
 
 Reduced = tuple[Any, ...]
 Reduce = Callable[[Any], Reduced]
@@ -56,6 +61,7 @@ Table = dict[type, Reduce]
 _CLASSES: Final = (
     ("numpy", "ndarray"),
     ("torch", "Tensor"),
+    ("torch", "nn.Parameter"),
     ("jax", "_src.array.ArrayImpl"),
     ("tensorflow", "__internal__.EagerTensor"),
     ("cupy", "ndarray"),
@@ -82,6 +88,13 @@ _absent: list[tuple[str, str]] = []  # of _CLASSES: those that are not registere
 _hooks: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []  # (owner, its function, the one before, ours)
 
 
+class _Here(threading.local):
+    message: Message | None = None  # None: this thread runs no pickler, or one whose tensors go torch's own way
+
+
+_here = _Here()
+
+
 def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
     """Registers the reducers for NumPy and for the frameworks that are imported, now or later.
 
@@ -92,8 +105,8 @@ def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime:
     go by reference when the workers have called `install`.
 
     Tensors of torch are then passed by value, as arrays are. Torch's own reducer moves a tensor into memory that both
-    sides write; it still passes smaller tensors, those that are shared already (`share_memory_()`, GPUs), those that
-    require gradients, and those that are not dense.
+    sides write; it still passes smaller tensors and those that require gradients, unless their storage is in the message
+    already, those that are shared already (`share_memory_()`, GPUs), and those that are not dense.
 
     Args:
         broker: holds the arrays; None: `Broker()`. Other processes make a Broker with the same arguments.
@@ -184,10 +197,10 @@ def _register() -> None:
             ours = functools.partial(_reduce, framework, before)
             table[kind] = ours
             _replaced.append((table, kind, before, ours))
-    for owner, name in _makers():
+    for owner, name, hooked in _makers():
         if not any(owner is known and name == its for known, its, _, _ in _hooks):
             function = getattr(owner, name)
-            hook = _hooked(function)
+            hook = hooked(function)
             setattr(owner, name, hook)
             _hooks.append((owner, name, function, hook))
     executor = sys.modules.get("joblib.executor")
@@ -197,20 +210,82 @@ def _register() -> None:
         executor.get_memmapping_reducers = _joblibs[1]  # type: ignore[attr-defined]
 
 
-def _hooked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which registers the frameworks that were imported since: it runs before a pickler copies its
-    table.
-    """
+def _register_late() -> None:
+    """Registers the frameworks that were imported since. REQUIRES: the pickler has not copied its table yet."""
+    if any(framework in sys.modules and _class_of(framework, path) is not None for framework, path in list(_absent)):
+        with _lock:
+            if _settings is not None:
+                _register()
+
+
+def _made(function: Callable[..., Any]) -> Callable[..., Any]:
+    """ForkingPickler.__init__"""
 
     @functools.wraps(function)
-    def hook(*arguments: Any, **options: Any) -> Any:
-        if any(framework in sys.modules and _class_of(framework, path) is not None for framework, path in list(_absent)):
-            with _lock:
-                if _settings is not None:
-                    _register()
-        return function(*arguments, **options)
+    def hook(pickler: Any, *arguments: Any, **options: Any) -> Any:
+        _register_late()
+        pickler._arraybridge_file = arguments[0] if arguments else options.get("file")
+        return function(pickler, *arguments, **options)
 
     return hook
+
+
+def _dumped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """ForkingPickler.dump"""
+
+    @functools.wraps(function)
+    def hook(pickler: Any, thing: Any) -> Any:
+        file = getattr(pickler, "_arraybridge_file", None)
+        return _write(file, lambda: function(pickler, thing), pickler.clear_memo)
+
+    return hook
+
+
+def _dumped_by_loky(function: Callable[..., Any]) -> Callable[..., Any]:
+    """loky.backend.reduction.dump"""
+
+    @functools.wraps(function)
+    def hook(thing: Any, file: Any, *arguments: Any, **options: Any) -> Any:
+        _register_late()
+        return _write(file, lambda: function(thing, file, *arguments, **options), lambda: None)
+
+    return hook
+
+
+def _write(file: Any, pickle: Callable[[], Any], forget: Callable[[], Any]) -> Any:
+    """Writes a message: `pickle` writes it to the file, and the storages of its tensors, which it names, are put. If they
+    cannot be, the message is written once more, with its tensors in torch's own way.
+
+    Args:
+        forget: makes the pickler forget what it has written.
+    """
+    settings, before, message = _settings, _here.message, Message()
+    try:
+        begin = file.tell() if settings is not None and file.seekable() else None
+    except (AttributeError, OSError, ValueError):
+        begin = None
+    try:
+        _here.message = None if begin is None else message
+        done = pickle()
+        if settings is None or not message.storages:
+            return done
+        try:
+            message.put_storages(settings.broker, settings.lifetime)
+            return done
+        except BrokerError as error:
+            nbytes = sum(storage.nbytes for storage in message.storages.values())
+            warnings.warn(f"tensors of {nbytes} bytes are passed by value: {error}", CopyWarning, stacklevel=3)
+        message.withdraw()
+        file.seek(begin)
+        file.truncate()
+        forget()
+        _here.message = None
+        return pickle()
+    except BaseException:
+        message.withdraw()
+        raise
+    finally:
+        _here.message = before
 
 
 def _joblib_reducers(theirs: Callable[..., tuple[Table, Table]], **options: Any) -> tuple[Table, Table]:
@@ -231,9 +306,11 @@ def _tables() -> list[Table]:
     return tables + [getattr(module, "_dispatch_table") for module in _lokys()]
 
 
-def _makers() -> list[tuple[Any, str]]:
-    """The functions that make these picklers, and their owners."""
-    return [(multiprocessing.reduction.ForkingPickler, "__init__"), *((module, "dump") for module in _lokys())]
+def _makers() -> list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
+    """The functions that make and run these picklers, their owners, and what makes a hook of them."""
+    pickler = multiprocessing.reduction.ForkingPickler
+    lokys = [(module, "dump", _dumped_by_loky) for module in _lokys()]
+    return [(pickler, "__init__", _made), (pickler, "dump", _dumped), *lokys]
 
 
 def _lokys() -> list[Any]:
@@ -247,23 +324,59 @@ def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
         # Queue and Pool pickle in threads of their own, whose current stream is not that of the sender.
         with sys.modules["cupy"].cuda.Device(array.device.id) as gpu:
             gpu.synchronize()
-    if settings is not None and _travels(framework, array, settings.threshold):
-        order = _order_of(framework, array)
-        laid = array if order is None else _turned(framework, array, order)
+    if settings is not None:
         try:
-            # A share without a name would end soon after its maker, which may end before its array is received.
-            name, sealed = f"multiprocessing-{uuid.uuid4().hex}", _is_ours_to_write(settings.broker, array, laid)
-            share = settings.broker.put(laid, name, sealed=sealed, lifetime=settings.lifetime)
+            reduced = (_reduced_tensor if framework == "torch" else _reduced_array)(framework, array, settings)
+            if reduced is not None:
+                return reduced
         except MemoryConversionError:
             pass  # of objects, for example
         except BrokerError as error:
             # Queue pickles in a thread of its own, and drops what raises there: its reader would wait for ever.
             warnings.warn(f"an array of {_bytes_of(framework, array)} bytes is passed by value: {error}", CopyWarning, stacklevel=2)
-        else:
-            return _received, (share, framework, settings.threshold, settings.lifetime, order)
     theirs: Any = before or copyreg.dispatch_table.get(type(array))
-    reduced: Reduced = theirs(array) if theirs is not None else array.__reduce_ex__(4)
-    return reduced
+    own: Reduced = theirs(array) if theirs is not None else array.__reduce_ex__(4)
+    return own
+
+
+def _reduced_array(framework: str, array: Any, settings: Settings) -> Reduced | None:
+    """None: it does not go by reference."""
+    if not _travels(framework, array, settings.threshold):
+        return None
+    order = _order_of(array) if framework == "numpy" else None
+    laid = array if order is None else array.transpose(order)
+    sealed = _is_ours_to_write(settings.broker, array, laid)
+    share = settings.broker.put(laid, _new_name(), sealed=sealed, lifetime=settings.lifetime)
+    if _here.message is not None:
+        _here.message.shares.append(share)
+    return _received, (share, framework, settings.threshold, settings.lifetime, order)
+
+
+def _reduced_tensor(framework: str, tensor: Any, settings: Settings) -> Reduced | None:
+    """As `_reduced_array`. A tensor of any size goes with its storage, if the message has that already."""
+    message = _here.message
+    torch = sys.modules["torch"]
+    if message is None or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu" or not tensor.numel():
+        return None
+    number = tensor.untyped_storage()._cdata
+    storage = message.storages.get(number)
+    if storage is None and (type(tensor) is not torch.Tensor or not _travels(framework, tensor, settings.threshold)):
+        return None
+    if tensor.is_shared() or (tensor.requires_grad and not tensor.is_leaf):
+        return None
+    sealed = _is_ours_to_write(settings.broker, tensor, tensor)
+    if storage is None:
+        broker, name = settings.broker, _new_name()
+        where = broker.address, broker.namespace, name
+        storage = SentStorage(name, (_storage_received, (*where, settings.threshold, settings.lifetime)))
+        message.storages[number] = storage
+    storage.sealed |= sealed
+    return _tensor_received, (storage, storage.add(tensor), type(tensor), tensor.requires_grad)
+
+
+def _new_name() -> str:
+    """A share without a name would end soon after its maker, which may end before its array is received."""
+    return f"multiprocessing-{uuid.uuid4().hex}"
 
 
 def _is_ours_to_write(broker: Broker, array: Any, laid: Any) -> bool:
@@ -280,33 +393,18 @@ def _bytes_of(framework: str, array: Any) -> int:
     return int(array.dtype.size * array.shape.num_elements() if framework == "tensorflow" else array.nbytes)
 
 
-def _order_of(framework: str, array: Any) -> tuple[int, ...] | None:
-    """The dimensions of an array whose memory is compact but not row-major, by falling strides; None: it is row-major, or
-    has gaps.
+def _order_of(array: Any) -> tuple[int, ...] | None:
+    """The dimensions of an array of NumPy whose memory is compact but not row-major, by falling strides; None: it is
+    row-major, or has gaps.
     """
-    if framework == "numpy":
-        if array.flags.c_contiguous:
-            return None
-        strides = array.strides
-    elif framework == "torch":
-        if array.is_contiguous():
-            return None
-        strides = array.stride()
-    else:
+    if array.flags.c_contiguous:
         return None
-    order = tuple(sorted(range(array.ndim), key=lambda axis: -strides[axis]))
-    turned = _turned(framework, array, order)
-    return order if (turned.is_contiguous() if framework == "torch" else turned.flags.c_contiguous) else None
-
-
-def _turned(framework: str, array: Any, order: tuple[int, ...]) -> Any:
-    return array.permute(order) if framework == "torch" else array.transpose(order)
+    order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    return order if array.transpose(order).flags.c_contiguous else None
 
 
 def _travels(framework: str, array: Any, threshold: int) -> bool:
     """Whether the array is large, and all that a pickle keeps of it travels."""
-    if framework == "torch" and (array.layout != sys.modules["torch"].strided or array.is_quantized):
-        return False
     if _bytes_of(framework, array) < max(threshold, 1):
         return False
     if framework == "torch":
@@ -325,16 +423,35 @@ def _is_special(dtype: Any) -> bool:
 
 
 def _received(share: Share, framework: str, threshold: int, lifetime: float, order: tuple[int, ...] | None) -> Any:
+    broker = share._broker
+    with _read_once(broker, share, threshold, lifetime):
+        array = numpy_adapter.view(share.plain_view(private=True)) if framework == "numpy" else share.to(framework)
+    return array if order is None else array.transpose(sorted(range(len(order)), key=order.__getitem__))
+
+
+def _storage_received(address: str, namespace: str, name: str, threshold: int, lifetime: float) -> ReceivedStorage:
+    broker = references.broker_at(address, namespace, lambda: remade(address, namespace, "never", 10.0))
+    with _read_once(broker, name, threshold, lifetime):
+        return ReceivedStorage(broker.get(name, "torch", info=True))
+
+
+def _tensor_received(storage: ReceivedStorage, layout: Layout, kind: type, requires_grad: bool) -> Any:
+    tensor = storage.tensor(layout)
+    return tensor.requires_grad_(requires_grad) if kind is sys.modules["torch"].Tensor else kind(tensor, requires_grad)
+
+
+@contextlib.contextmanager
+def _read_once(broker: Broker, share: Share | str, threshold: int, lifetime: float) -> Iterator[None]:
+    """For the reading of a share, which is then withdrawn. This process sends as the sender did, unless it has a wish of its
+    own.
+    """
     with _lock:
         if _wanted and _settings is None:
-            install(share._broker, threshold=threshold, lifetime=lifetime)
+            install(broker, threshold=threshold, lifetime=lifetime)
     try:
-        array = numpy_adapter.view(share.plain_view(private=True)) if framework == "numpy" else share.to(framework)
+        yield
     except ShareNotFound as gone:
         what = f"the array of a pickle is gone: it was read before, or not within {lifetime:g} s"
         raise ShareNotFound(f"{what}; pass a longer lifetime to arraybridge.multiprocessing.install ({gone})") from None
     with contextlib.suppress(BrokerError):  # its lifetime has ended, or the broker: the array is there all the same
-        share.withdraw()
-    if order is None:
-        return array
-    return _turned(framework, array, tuple(sorted(range(len(order)), key=order.__getitem__)))
+        broker.withdraw(share)

@@ -157,6 +157,30 @@ def frameworks(broker):
     del read, shared
 
 
+def tied(weights):
+    """Returns its argument, and whether its tensors share a storage here."""
+    weights["head"] *= 2
+    return weights, weights["embed"].eq(2).all().item()
+
+
+def storages(broker, method):
+    import torch
+
+    passing.install(broker)
+    whole = torch.ones(LARGE)
+    weights = {"embed": whole, "head": whole.view(-1, 1024), "part": whole[5:], "name": "model"}
+    before = published(broker)
+    install = {} if method == "fork" else {"initializer": passing.install, "initargs": (broker,)}
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context, **install) as workers:
+        read, are_tied = workers.submit(tied, weights).result()
+    assert are_tied and published(broker) == before + 2 and whole.eq(1).all()
+    assert read["embed"].eq(2).all() and read["part"].shape == (LARGE - 5,)
+    read["part"][0] = 3
+    assert read["embed"][5] == 3 == read["head"][0, 5]
+    del read
+
+
 class Samples:
     """A torch dataset."""
 

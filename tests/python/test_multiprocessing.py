@@ -21,7 +21,7 @@ from arraybridge import CopyWarning, InvalidRequest, ShareNotFound
 
 SCRIPT = Path(__file__).with_name("reducers_client.py")
 METHODS = ["fork", "spawn", "forkserver"]
-CASES = [(case, method) for case in ("pools", "queues", "loader") for method in METHODS]
+CASES = [(case, method) for case in ("pools", "queues", "loader", "storages") for method in METHODS]
 CASES += [("killed", ""), ("joblib", ""), ("frameworks", "")]
 
 
@@ -307,6 +307,140 @@ def test_the_order_of_dimensions_is_kept(installed):
     passing.ensure_installed(None)
     read = passed(images)
     assert read.stride() == images.stride() and torch.equal(read, images)
+
+
+def base():
+    import torch
+
+    return torch.arange(1 << 16, dtype=torch.float32)
+
+
+def dumped_by_loky(thing):
+    from joblib.externals.loky.backend import reduction
+
+    return reduction.dumps(thing)
+
+
+# Of each message: its tensors over one storage, and the greatest size that the broker then has of it, in bytes.
+SHARING = {
+    "tied": lambda whole: {"embed": whole, "head": whole.detach()},
+    "a view after the whole": lambda whole: [whole, whole[1:], whole[5:7]],
+    "a view before the whole": lambda whole: (whole[100:50_000], whole),
+    "overlapping": lambda whole: [whole[:50_000], whole[40_000:]],
+    "adjacent": lambda whole: [whole[:30_000], whole[30_000:]],
+    "with a gap": lambda whole: [whole[:30_000], whole[30_010:]],
+    "columns": lambda whole: [whole.view(256, 256)[:, :100], whole.view(256, 256)[:, 90:]],
+    "transposed": lambda whole: [whole.view(256, 256).T, whole],
+    "expanded": lambda whole: [whole[:, None].expand(-1, 4), whole[:1].expand(1 << 16), whole],
+    "other dtypes": lambda whole: [whole.view(whole.dtype.to_complex())[1:], whole[1:], whole.view(sys.modules["torch"].uint8)[3:]],
+    "requires grad": lambda whole: [whole, whole.detach().requires_grad_(), sys.modules["torch"].nn.Parameter(whole)],
+    "conjugate": lambda whole: [whole, whole.view(whole.dtype.to_complex()).conj(), whole.view(whole.dtype.to_complex()).conj().imag],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHARING)
+def test_tensors_of_one_message_share_a_storage_as_before(installed, kind):
+    torch = pytest.importorskip("torch")
+    passing.ensure_installed(None)
+    pytest.importorskip("joblib.externals.loky.backend.reduction")
+    for dumps in ForkingPickler.dumps, dumped_by_loky:
+        sent = SHARING[kind](base())
+        passing.ensure_installed(None)
+        before = installed.stats()["publishes_total"]
+        pickled = dumps(sent)
+        assert installed.stats()["publishes_total"] == before + 1
+        assert installed.list(prefix="multiprocessing")[0].share.nbytes <= (1 << 18) + 4096
+        read = ForkingPickler.loads(pickled)
+        sent, read = (list(each.values() if isinstance(each, dict) else each) for each in (sent, read))
+        assert len({each.untyped_storage().data_ptr() for each in read}) == 1
+        for before, after in zip(sent, read, strict=True):
+            assert type(after) is type(before) and after.dtype == before.dtype and torch.equal(after, before)
+            assert after.stride() == before.stride() and after.requires_grad == before.requires_grad
+        # The receiver's own, as the sender's is its own.
+        first = sent[0].flatten()[0].item()
+        with torch.no_grad():
+            for each in read:
+                each.untyped_storage().fill_(7)
+        assert all((each.contiguous().resolve_conj().view(torch.uint8) == 7).all() for each in read if not each.is_conj() and not each.is_neg())
+        assert sent[0].flatten()[0].item() == first
+
+
+def test_a_message_has_only_the_bytes_of_a_storage_that_its_tensors_use(installed):
+    torch = pytest.importorskip("torch")
+    passing.ensure_installed(None)
+    rows = torch.arange(1 << 22, dtype=torch.float32).view(64, 1 << 16)  # 16 MiB
+    for sent in [rows[3]], [rows[3], rows[60], rows[60, 9:]], [rows[:, :1024]], [rows[:1].expand(9, -1)]:
+        pickled = ForkingPickler.dumps(sent)
+        assert installed.list(prefix="multiprocessing")[0].share.nbytes <= 2 << 18
+        read = ForkingPickler.loads(pickled)
+        assert all(torch.equal(after, before) for before, after in zip(sent, read, strict=True))
+
+
+def test_a_small_tensor_and_its_storage_are_together_in_either_order(installed):
+    torch = pytest.importorskip("torch")
+    passing.ensure_installed(None)
+    for order in slice(None), slice(None, None, -1):
+        sent = [base()[:3], base()]
+        sent[0] = sent[1][:3]
+        read = passed(sent[order])[order]
+        read[1][0] = 9
+        assert read[0].tolist() == [9, 1, 2]
+
+
+class Refusing:
+    def __reduce__(self):
+        raise ZeroDivisionError
+
+
+class Pickling:
+    """Its pickle has a pickle of its own."""
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __reduce__(self):
+        return ForkingPickler.loads, (bytes(ForkingPickler.dumps(self.thing)),)
+
+
+def test_a_pickle_within_a_pickle_has_storages_of_its_own(installed):
+    torch = pytest.importorskip("torch")
+    passing.ensure_installed(None)
+    whole = base()
+    first, inner, last = passed([whole[1:], Pickling([whole, whole[2:]]), whole])
+    for pair in (first, last[1:]), (inner[0][2:], inner[1]):
+        assert torch.equal(*pair) and pair[0].data_ptr() == pair[1].data_ptr()
+    assert first.untyped_storage().data_ptr() != inner[0].untyped_storage().data_ptr()
+
+
+def test_a_message_that_is_not_sent_leaves_nothing(installed):
+    arrays = [np.ones(1 << 14)]
+    with contextlib.suppress(ImportError):
+        import torch
+
+        passing.ensure_installed(None)
+        arrays.append(torch.ones(1 << 16))
+    with pytest.raises(ZeroDivisionError):
+        ForkingPickler.dumps([*arrays, Refusing()])
+    assert installed.list(prefix="multiprocessing") == []
+
+
+def test_without_room_tensors_go_in_torchs_own_way_and_leave_nothing(tmp_path):
+    torch = pytest.importorskip("torch")
+    daemon = start_daemon(str(tmp_path), "--host-capacity", str(8 << 20), "--log-level", "off")
+    with arraybridge.Broker(tmp_path, start="never", timeout_s=1) as small:
+        passing.install(small)
+        try:
+            whole = torch.ones(4 << 20)
+            with pytest.warns(CopyWarning, match=f"tensors of {16 << 20} bytes.*(RESOURCE|room|capacity|exceed)"):
+                pickled = ForkingPickler.dumps([np.ones(1 << 16), whole, whole[5:]])
+            read = ForkingPickler.loads(pickled)
+            read[1][5] = 7
+            assert read[0].sum() == 1 << 16 and read[2][0] == 7
+            del read
+            assert small.list(prefix="multiprocessing") == []
+        finally:
+            passing.uninstall()
+    assert stop_daemon(daemon) == 0
 
 
 def test_a_reducer_of_copyreg_is_still_called(installed):

@@ -450,6 +450,45 @@ print("ok")
     assert client(code, XLA_FLAGS="--xla_force_host_platform_device_count=4") == "ok\n"
 
 
+JAX_DEVICES = """
+import sys, jax, numpy as np, arraybridge
+from arraybridge.adapters import jax as adapter
+if sys.argv[2] == "public":
+    adapter._made_anew = None  # as if its arguments had changed
+broker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[2], start="never")
+one, other = jax.devices()
+array = np.frombuffer(bytes(range(256)) * 64, "f4").copy()
+view = broker.put(array, "x").view()
+broker.bundle("b", {"x": array}).fill().publish()
+sender, receiver = broker.channel("c"), broker.channel("c").receiver("jax")
+sparse = arraybridge.convert_memory(__import__("scipy.sparse").sparse.coo_array(np.eye(3, dtype="f4")), None, "jax", None)
+tensor = broker.get("x", "torch")
+for _ in range(3):
+    sender.send(array)
+    arrays = {
+        "get": broker.get("x", "jax"), "receive": next(iter(receiver)), "bundle": broker.open("b").jax()["x"],
+        "convert": broker.convert(array, "jax"), "torch": broker.convert(tensor, "jax"), "copy": broker.convert(array, "jax", copy=True),
+        "tree": broker.convert([array], "jax")[0], "memory": arraybridge.convert_memory(array, "numpy", "jax"), "sparse": sparse.data,
+    }
+    assert arrays["get"].unsafe_buffer_pointer() == view.address != 0
+    for name, made in arrays.items():
+        assert made.devices() == {one} and not made.committed, name
+        with jax.default_device(other):
+            assert (made + 1).devices() == {other} == (jax.numpy.asarray(array) + 1).devices(), name
+            assert (jax.device_put(made, one) + 1).devices() == {one}
+    named = broker.get("x", "jax", device="cpu"), broker.convert(array, "jax", device="cpu")
+    assert named[0].unsafe_buffer_pointer() == view.address
+    with jax.default_device(other):
+        assert all((made + 1).devices() == {one} for made in named)
+print("ok")
+"""
+
+
+@pytest.mark.parametrize("way", ["own", "public"])
+def test_jax_computes_where_its_default_device_says_unless_a_device_was_named(client, way):
+    assert client(JAX_DEVICES, way, XLA_FLAGS="--xla_force_host_platform_device_count=2", PYTHONWARNINGS="ignore") == "ok\n"
+
+
 def test_a_variable_is_its_value_at_the_call(broker):
     variable = tf.Variable([1.0, 2.0])
     got = broker.convert(variable, "torch")

@@ -78,6 +78,13 @@ class Roomy(Protocol):
         """Its array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
 
 
+class Committing(Protocol):
+    """Additional member of an adapter whose framework may compute with an array elsewhere than where it lies."""
+
+    on_named_device: Adapter
+    """The same adapter, for a caller that named the device."""
+
+
 class MemoryAdapter(Adapter, Protocol):
     """The interface of the six memory types: adds their GPUs, copies on them, and caches.
 

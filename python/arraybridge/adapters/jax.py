@@ -1,5 +1,8 @@
 """JAX: immutable arrays, unversioned DLPack only, 64-byte alignment, 64-bit types only with x64 enabled.
 
+As those of jnp.asarray, its arrays in host memory are not committed to a device, so that jax.default_device decides where
+JAX computes with them; they are if the caller named the device.
+
 On a GPU its arrays are read after its own stream, and made over a View that orders JAX's stream itself (not tested on a
 GPU; tests replace JAX by a module with its dialect).
 """
@@ -86,9 +89,11 @@ def view(view: View) -> Any:
 @functools.cache
 def _importer(jax: Any) -> Callable[[View], Any]:
     """JAX's own importer, or the C function below it, which takes a tenth of the time; verified before it is used."""
+    uncommitted = _uncommitted(jax)
 
     def public(view: View) -> Any:
-        return jax.dlpack.from_dlpack(view.for_immutable_consumer())
+        made = jax.dlpack.from_dlpack(view.for_immutable_consumer())
+        return uncommitted(made) if view.device == devices.HOST else made
 
     try:
         below = importlib.import_module("jax._src.lib")._jax.dlpack_managed_tensor_to_buffer
@@ -101,16 +106,61 @@ def _importer(jax: Any) -> Callable[[View], Any]:
         def private(view: View, more: tuple[Any, ...] = more) -> Any:
             if view.device != devices.HOST:
                 return public(view)
-            return below(view.immutable_capsule(), host, None, *more)
+            return uncommitted(below(view.immutable_capsule(), host, None, *more))
 
         if _alike(public, private):
             return private
     return public
 
 
+def _uncommitted(jax: Any) -> Callable[[Any], Any]:
+    """A function that makes an array over the memory of an array on the host, not committed to the device. JAX imports
+    DLPack as committed only; the function is verified before it is used.
+    """
+    for function in _made_anew, _put_again:
+        try:
+            committed = jax.dlpack.from_dlpack(_trial().for_immutable_consumer())
+            made = function(committed)
+            same = made.unsafe_buffer_pointer() == committed.unsafe_buffer_pointer() and type(made) is type(committed)
+            if same and not made.committed and made.sharding == committed.sharding and (made == committed).all():
+                return function
+        except Exception:
+            continue  # JAX promises neither the arguments of its class nor that it aliases memory
+    return lambda array: array
+
+
+def _made_anew(array: Any) -> Any:
+    return type(array)(array.aval, array.sharding, [array], committed=False, _skip_checks=True)
+
+
+def _put_again(array: Any) -> Any:
+    """By public functions, which take twenty times as long."""
+    jax = _jax()
+    with jax.default_device(next(iter(array.devices()))):
+        return jax.device_put(_alias(array), may_alias=True)
+
+
+class _Committed:
+    """This adapter for a caller that named the device: its arrays are committed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return globals()[name]
+
+    def view(self, view: View) -> Any:
+        made = globals()["view"](view)  # on a GPU it is committed
+        return _jax().device_put(made, next(iter(made.devices()))) if view.device == devices.HOST else made
+
+
+on_named_device: Final = _Committed()
+
+
+def _trial() -> View:
+    return _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
+
+
 def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> bool:
     """True if both make the same array of the same memory."""
-    trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
+    trial = _trial()
     try:
         one, other = public(trial), private(trial)
         told = [

@@ -286,7 +286,8 @@ class Broker(Session):
                 reads the broker's memory without a mapping of its own, and a write ends the process (SIGSEGV).
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
             device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; None: the device of the share,
-                if the framework has arrays there.
+                if the framework has arrays there. JAX computes with an array where the named device is; with another one of
+                the host where jax.default_device says.
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
             types: the dataclasses, namedtuples and enums that a tree may contain, found by their names; others come

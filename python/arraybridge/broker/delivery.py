@@ -89,6 +89,8 @@ class Wanted(NamedTuple):
             return _plain(framework, access, caps.promised if shared else caps)
         if shared:
             caps = caps.promised
+        if device is not None:
+            target = getattr(target, "on_named_device", target)
         plain = copy is None and device is None and not allow_downcast and via is None
         note = notes.cut(f"{caps.name} place: {planner.COPY_REQUESTED}" if copy else f"{caps.name} hand_over")
         types_checked = records.checked(types)

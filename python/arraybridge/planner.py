@@ -354,9 +354,13 @@ def _check_form(source: Description, target: Caps, dtype: str) -> None:
     """
     rank = len(source.shape)
     if rank > target.ndim_max:
-        raise _unsupported(source, target, f"rank: {rank} is more than its {target.ndim_max}")
+        most = f"{target.ndim_max} dimension{'' if target.ndim_max == 1 else 's'}"
+        reason = f"rank: {target.name} has at most {most}, and the array has {rank}: reshape it first"
+        raise _unsupported(source, target, reason)
     if rank < target.ndim_min:
-        raise _unsupported(source, target, f"rank: {rank} is less than its {target.ndim_min}")
+        ones = (1,) * target.ndim_min
+        reason = f"rank: {target.name} has at least {target.ndim_min} dimension, and the array has {rank}: reshape it to {ones} first"
+        raise _unsupported(source, target, reason)
     if rank > 1 and dtype in target.in_one_dimension:
         reason = f"rank: {target.name} has {dtype} in one dimension only: use reshape(-1) or another dtype"
         raise UnsupportedDtype(source.framework, target.name, "hand_over", reason)

@@ -114,6 +114,9 @@ def test_pyclesperanto_over_opencl(broker):
     for wrong in ("cpu", "cuda:0", 7, "opencl:7"):
         with pytest.raises(arraybridge.DeviceUnavailable, match="pyclesperanto|CUDA"):
             broker.convert(image, "pyclesperanto", device=wrong)
+    with pytest.raises(arraybridge.DeviceUnavailable, match="no arrays on cpu: allocate it for 'numpy', and convert it"):
+        broker.empty(3, "float32", "pyclesperanto")
+    assert broker.convert(broker.empty(3, "float32", "numpy"), "pyclesperanto").shape == (3,)
 
 
 class Producer:

@@ -139,7 +139,7 @@ def test_dtypes_that_the_target_lacks():
 
 
 def test_rank():
-    with pytest.raises(UnsupportedArray, match="rank: 2 is more than its 1"):
+    with pytest.raises(UnsupportedArray, match="rank: other has at most 1 dimension, and the array has 2: reshape it first"):
         planner.plan(ARRAY, replace(NUMPY, ndim_max=1, name="other"))
 
 

@@ -1,6 +1,8 @@
 """What cannot be converted is refused in the package's own words: what it is, from what, to what."""
 
 import gc
+import sys
+import types
 import weakref
 
 import jax
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
@@ -16,6 +19,8 @@ from torch_forms import FORMS
 import arraybridge
 from arraybridge import (
     BrokerError,
+    DeviceUnavailable,
+    InvalidRequest,
     MemoryConversionError,
     OutOfMemory,
     UnsupportedArray,
@@ -260,3 +265,122 @@ def test_a_dtype_that_no_other_has_is_refused_by_every_verb_and_its_advice_works
     assert got.shape == (3,) and (got == ([1, 2, 3j] if "complex" in kind else [1, 2, 3])).all()
     sender.send(followed)
     assert (next(iter(receiver)) == got).all()
+
+
+WHERE = {
+    "fake": lambda ask: in_mode(ask),
+    "fake, allowing others": lambda ask: in_mode(ask, allow_non_fake_inputs=True),
+    "vmap": lambda ask: torch.func.vmap(lambda each: (ask(), each)[1])(torch.ones(2, 3)),
+    "grad": lambda ask: torch.func.grad(lambda each: (ask(), each.sum())[1])(torch.ones(3)),
+    "functionalize": lambda ask: torch.func.functionalize(lambda each: (ask(), each)[1])(torch.ones(3)),
+}  # fmt: skip
+ORDINARY = {
+    "compact": lambda: torch.arange(3.0),
+    "strided": lambda: torch.arange(6.0)[::2],
+    "with a gradient": lambda: torch.arange(3.0, requires_grad=True),
+    "conjugate": lambda: torch.tensor([1 + 2j, 3j, 4]).conj(),
+    "negative": lambda: torch.tensor([1 + 2j, 3j, 4]).conj().imag,
+}
+
+
+def in_mode(ask, **options):
+    with FakeTensorMode(**options):
+        ask()
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_ordinary_tensors_are_read_where_torch_records_operations(broker, tmp_path, where, kind):
+    tensor = ORDINARY[kind]()
+    values = tensor.detach().resolve_conj().resolve_neg().numpy().copy()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    sender, receiver = broker.channel("of it"), broker.channel("of it").receiver()
+    read = []
+
+    def ask():
+        broker.put(tensor, "put", replace=True)
+        broker.put({"a": tensor}, "tree", replace=True)
+        broker.bundle("bundle", {"a": tensor}, replace=True).fill().publish()
+        arraybridge.save({"a": tensor}, tmp_path / "a.safetensors")
+        sender.send(tensor)
+        read.extend(broker.convert(tensor, target, copy=copy) for target in ("numpy", "jax") for copy in (None, True))
+        read.extend([convert_memory(tensor, "torch", "numpy", None), convert_memory(values, "numpy", "torch", None)])
+        read.extend([broker.get("put", "torch"), broker.convert(tensor, "torch", copy=True), np.asarray(asdlpack(plain))])
+
+    WHERE[where](ask)
+    read += [broker.get("put"), broker.get("tree")["a"], broker.open("bundle").numpy()["a"], next(iter(receiver))]
+    for each in read:
+        each = each.detach().resolve_conj().resolve_neg() if isinstance(each, torch.Tensor) else each
+        assert (np.asarray(each) == values).all(), each
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+@pytest.mark.parametrize(("where", "advice"), [("fake", "made outside of FakeTensorMode"), ("vmap", "outside of it"), ("grad", "outside of it")])
+def test_tensors_that_torch_records_are_refused_and_the_advice_works(broker, where, advice):
+    outside = torch.ones(2, 3)
+    refused = []
+
+    def ask(tensor):
+        for verb in lambda: broker.put(tensor, "it"), lambda: broker.convert(tensor, "numpy"), lambda: asdlpack(tensor):
+            with pytest.raises(UnsupportedArray, match=advice):
+                verb()
+            refused.append(tensor)
+        return tensor.sum()
+
+    if where == "fake":
+        with FakeTensorMode():
+            ask(torch.ones(2, 3))
+            broker.put(outside, "it")
+    else:
+        result = getattr(torch.func, where)(ask)(outside)
+        assert (broker.convert(result, "numpy") == result.numpy()).all()
+        broker.put(outside, "it")
+    assert len(refused) == 3 and (broker.get("it") == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+def test_advice_about_dimensions_works(broker):
+    for array, target, shape, advice in (
+        (np.float32([3])[0] + np.zeros((), "f4"), "pyarrow", (1,), r"at least 1 dimension, and the array has 0: reshape it to \(1,\)"),
+        (np.zeros((2,) * 33, "i1")[(slice(0, 1),) * 33], "pyarrow", (1,) * 32, "at most 32 dimensions, and the array has 33: reshape it"),
+    ):
+        array = np.asarray(array)
+        with pytest.raises(UnsupportedArray, match=advice):
+            broker.convert(array, target)
+        assert broker.convert(array.reshape(shape), target).to_numpy().reshape(array.shape).tolist() == array.tolist()
+
+
+def test_advice_about_where_empty_allocates_works(broker, monkeypatch):
+    cupy = types.ModuleType("cupy")
+    cupy.__version__ = "14.0"
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    for device in None, "cpu":
+        with pytest.raises(DeviceUnavailable, match="cupy has no arrays on cpu: this process sees no GPU: allocate it for 'numpy' or 'torch'"):
+            broker.empty(3, "float32", "cupy", device=device)
+    for framework in "numpy", "torch":
+        assert broker.empty(3, "float32", framework).shape == (3,)
+
+
+def test_advice_about_a_file_of_one_array_works(broker, tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(3))
+    with pytest.raises(InvalidRequest, match=r"is one array without a name \(\.npy\): put it, broker\.put\(numpy\.load"):
+        arraybridge.load(path, broker=broker)
+    broker.put(np.load(path), "name")
+    assert broker.get("name").tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+def test_arrows_arrays_of_tensors_are_read(broker):
+    pyarrow = pytest.importorskip("pyarrow")
+    values = np.arange(12.0).reshape(2, 2, 3)
+    array = pyarrow.FixedShapeTensorArray.from_numpy_ndarray(values)
+    broker.put(array, "it")
+    for read in broker.get("it"), broker.convert(array, "torch"), convert_memory(array, None, "numpy", None), np.asarray(asdlpack(array)):
+        assert (np.asarray(read) == values).all()
+    with_null = pyarrow.ExtensionArray.from_storage(array.type, pyarrow.array([[1.0] * 6, None], array.type.storage_type))
+    with pytest.raises(UnsupportedArray, match="1 nulls would be lost: call drop_null first"):
+        broker.put(with_null, "it")
+    broker.put(with_null.drop_null(), "it", replace=True)
+    assert broker.get("it").shape == (1, 2, 3)

@@ -1,4 +1,4 @@
-"""PyArrow: immutable one-dimensional arrays without nulls, and tensors of any rank. Booleans are bits, so they are
+"""PyArrow: immutable one-dimensional arrays without nulls, tensors of any rank, and arrays of tensors of one shape. Booleans are bits, so they are
 copied.
 """
 
@@ -46,13 +46,14 @@ def caps() -> Caps:
 def describe(array: Any) -> Description:
     pyarrow = _pyarrow()
     types = pyarrow.types
+    if isinstance(array, pyarrow.FixedShapeTensorArray):
+        _refuse_nulls(array)
+        return describe(array.to_tensor())
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
         raise dtype_refused("pyarrow", str(array.type), "cast it to numbers, or put text as a list beside an array (to_pylist)")
     if isinstance(array, pyarrow.Tensor):
         return _described(array)
-    if array.null_count:
-        reason = f"{array.null_count} nulls would be lost: call fill_null first"
-        raise UnsupportedArray("pyarrow", "any", "hand_over", reason)
+    _refuse_nulls(array)
     obstacle = _obstacle(array)
     if not obstacle:
         return _described(array)
@@ -64,6 +65,13 @@ def describe(array: Any) -> Description:
         obstacles=(obstacle,),
         fill=numpy_adapter.filler(values),
     )
+
+
+def _refuse_nulls(array: Any) -> None:
+    if array.null_count:
+        way_out = "drop_null" if isinstance(array, _pyarrow().FixedShapeTensorArray) else "fill_null"
+        reason = f"{array.null_count} nulls would be lost: call {way_out} first"
+        raise UnsupportedArray("pyarrow", "any", "hand_over", reason)
 
 
 def _described(array: Any) -> Description:
@@ -97,5 +105,7 @@ def _obstacle(array: Any) -> str:
 def _alias(array: Any) -> Any:
     if isinstance(array, _pyarrow().ChunkedArray):
         array = array.chunk(0)
+    if isinstance(array, _pyarrow().FixedShapeTensorArray):
+        array = array.to_tensor()
     values = array.to_numpy() if isinstance(array, _pyarrow().Tensor) else array.to_numpy(zero_copy_only=True)
     return numpy_adapter.frozen(values)

@@ -5,9 +5,10 @@ On a GPU its tensors are read after its current stream, and made for that stream
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core
@@ -31,7 +32,11 @@ CAPS: Final = Caps(
     devices=frozenset({devices.CPU, devices.CUDA}),
     settled=True,
 )
-_WAYS_OUT: Final = {"DTensor": "tensor.to_local(), its part here", "AsyncCollectiveTensor": "tensor.wait(), its values"}
+_WAYS_OUT: Final = {
+    "DTensor": "tensor.to_local(), its part here",
+    "AsyncCollectiveTensor": "tensor.wait(), its values",
+    "FakeTensor": "a tensor that was made outside of FakeTensorMode",
+}
 _SPARSE: Final = {"torch.sparse_coo": "coo", "torch.sparse_csr": "csr", "torch.sparse_csc": "csc"}
 
 
@@ -71,7 +76,8 @@ def duplicate(tensor: Any, where: devices.Device) -> Any:
     if not tensor.requires_grad:
         return None
     torch = _torch()
-    return tensor.to("cpu" if where == devices.HOST else f"cuda:{where[1]}", copy=True, memory_format=torch.contiguous_format)
+    with _executing():
+        return tensor.to("cpu" if where == devices.HOST else f"cuda:{where[1]}", copy=True, memory_format=torch.contiguous_format)
 
 
 def location(tensor: Any) -> devices.Device | None:
@@ -80,7 +86,10 @@ def location(tensor: Any) -> devices.Device | None:
 
 
 def export(tensor: Any) -> View:
-    return _core.wrap(tensor.detach())
+    if not _is_traced():
+        return _core.wrap(tensor.detach())
+    with _executing():
+        return _core.wrap(tensor.detach())
 
 
 def keep(tensor: Any) -> None:
@@ -89,10 +98,11 @@ def keep(tensor: Any) -> None:
     """
     if tensor.is_cuda or not tensor.untyped_storage().resizable():
         return
-    try:
-        (tensor.detach() if tensor.requires_grad else tensor).numpy()
-    except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a pending conjugate
-        _torch().empty(0, dtype=_torch().uint8).set_(tensor.untyped_storage()).numpy()
+    with _executing():
+        try:
+            (tensor.detach() if tensor.requires_grad else tensor).numpy()
+        except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a pending conjugate
+            _torch().empty(0, dtype=_torch().uint8).set_(tensor.untyped_storage()).numpy()
 
 
 def view(view: View) -> Any:
@@ -179,12 +189,41 @@ def _exchanger() -> Callable[[View], Any] | None:
 
 def _filler(tensor: Any) -> Any:
     def fill(target: View) -> None:
-        view(target).copy_(tensor.detach())
+        with _executing():
+            view(target).copy_(tensor.detach())
         if tensor.is_cuda:
             # Later readers of the bytes do not check whether they are complete.
             _torch().cuda.current_stream(tensor.device).synchronize()
 
     return fill
+
+
+def _is_traced() -> bool:
+    """Whether torch may record operations of this thread instead of executing them: below a transform of torch.func, in
+    FakeTensorMode.
+    """
+    modes, transform = _tracers()
+    return modes() > 0 or transform() is not None
+
+
+@functools.cache
+def _tracers() -> tuple[Callable[[], int], Callable[[], Any]]:
+    """The number of modes of this thread, and its innermost transform. Neither is part of torch's public API."""
+    try:
+        inside = _torch()._C
+        return inside._len_torch_dispatch_stack, inside._functorch.peek_interpreter_stack
+    except AttributeError:
+        return (lambda: 0), (lambda: None)
+
+
+@contextlib.contextmanager
+def _executing() -> Iterator[None]:
+    """In it torch executes the operations of ordinary tensors, whatever would record them."""
+    if not _is_traced():
+        yield
+        return
+    with _torch()._C._DisableFuncTorch(), ensure_module("torch.utils._python_dispatch")._disable_current_modes():
+        yield
 
 
 def _refuse_formless(tensor: Any) -> None:
@@ -212,6 +251,8 @@ def _refuse_formless(tensor: Any) -> None:
         form = _without_memory(tensor) or _with_cut_storage(tensor) or _refusing_itself(tensor)
     if form is not None:
         way_out = "tensor.int_repr(), its integers" if tensor.is_quantized else _WAYS_OUT.get(type(tensor).__name__)
+        if "functorch" in form:
+            way_out = "the argument or the result of the transform, outside of it"
         reason = f"{form} has no memory that can be shared: pass {way_out or 'a dense tensor of values on the CPU or a GPU'}"
         raise UnsupportedArray("torch", "any", "hand_over", reason)
 

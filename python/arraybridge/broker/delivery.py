@@ -299,6 +299,8 @@ class Delivery:
         where = devices.wished(device, gpus, "share", caps.name) or devices.HOST
         if pinned:
             check_pinned(where, caps.name)
+        if where[0] not in caps.devices:
+            raise _no_room(where, caps)
         there = Description("share", name, code, sizes, None, 0, False, device=where)
         chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where, pinned=pinned))
@@ -419,6 +421,14 @@ def check_pinned(where: devices.Device, framework: str) -> None:
     if not _core.gpus():
         reason = "pinned memory is registered with a CUDA driver, and arraybridge sees no CUDA GPU here: leave out pinned=True"
         raise DeviceUnavailable("array", framework, "pin", reason)
+
+
+def _no_room(where: devices.Device, caps: Caps) -> DeviceUnavailable:
+    """The framework has no arrays in this memory of the broker."""
+    way_out = "allocate it for 'numpy', and convert it"
+    if devices.CUDA in caps.devices and caps.own is None:
+        way_out = "pass device='cuda:0'" if _core.gpus() else "this process sees no GPU: allocate it for 'numpy' or 'torch'"
+    return DeviceUnavailable("array", caps.name, "place", f"{caps.name} has no arrays on {devices.named(where)}: {way_out}")
 
 
 def gpus_for(wish: object) -> Sequence[str]:

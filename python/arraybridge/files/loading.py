@@ -32,6 +32,7 @@ _CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
 _LOADED: Final = (b"header ", b"sha256 ")  # fingerprints that `load` makes
 _EARLIER_MAX: Final = 32
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_NPY: Final = b"\x93NUMPY"
 _HASHED_AT_ONCE: Final = 1 << 20
 _SUFFIXES: Final = (".safetensors", ".npz", ".pt", ".pth", ".bin", ".index.json")
 
@@ -245,6 +246,8 @@ def _opened(path: str) -> Stored:
         return safetensors.SafetensorsFile(path)
     if begin.startswith(zipped.MAGIC):
         return zipped.opened(path)
+    if begin.startswith(_NPY):
+        raise InvalidRequest(f"{path} is one array without a name (.npy): put it, broker.put(numpy.load({path!r}), 'name')")
     if begin.startswith(_PICKLES):
         raise InvalidRequest(f"{path} is a pickle: loading it would execute it; write it again, as safetensors or with torch.save")
     return safetensors.SafetensorsFile(path)

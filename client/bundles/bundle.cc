@@ -51,9 +51,8 @@ std::string_view NameOf(const View& bytes, const Entry& entry) {
 }
 
 Status CheckName(const View& bytes, const Entry& entry) {
-  if (entry.name.bytes == 0 || entry.name.bytes > Bundle::kNameBytesMax ||
-      !IsIn(bytes, entry.name.offset, entry.name.bytes)) {
-    return Malformed("a name lies outside it, is empty or is too long");
+  if (entry.name.bytes > Bundle::kNameBytesMax || !IsIn(bytes, entry.name.offset, entry.name.bytes)) {
+    return Malformed("a name lies outside it or is too long");
   }
   const std::string_view name = NameOf(bytes, entry);
   if (IsUtf8(name) && name.find('\0') == std::string_view::npos) return Ok();
@@ -163,7 +162,7 @@ Status Bundle::CheckNames() const {
     const Entry entry = EntryAt(manifest_, i, entry_bytes_);
     AB_RETURN_IF_ERROR(CheckName(manifest_, entry));
     const std::string_view name = NameOf(manifest_, entry);
-    if (name == before) return Malformed("two arrays are named ", Quoted(name));
+    if (i > 0 && name == before) return Malformed("two arrays are named ", Quoted(name));
     if (name < before) return Malformed("its names are not sorted: ", Quoted(name), " follows ", Quoted(before));
     before = name;
     used += name.size() + sizeof(int64_t) * entry.dimensions;

@@ -29,9 +29,8 @@ using ByName = std::map<std::string_view, Planned>;
 Status Invalid(const auto&... parts) { return InvalidArgument(parts...).Because("INVALID_BUNDLE"); }
 
 Status CheckName(std::string_view name) {
-  if (name.empty() || name.size() > Bundle::kNameBytesMax) {
-    return Invalid("the name of an array in a bundle has ", name.size(), " bytes; it must have 1 to ",
-                   Bundle::kNameBytesMax);
+  if (name.size() > Bundle::kNameBytesMax) {
+    return Invalid("the name of an array in a bundle has ", name.size(), " bytes; it may have ", Bundle::kNameBytesMax);
   }
   if (!IsUtf8(name) || name.find('\0') != std::string_view::npos) {
     return Invalid("the name of an array in a bundle must be UTF-8 without NUL");

@@ -92,6 +92,12 @@ class View:
         """
     def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
         """The same memory with another logical dtype name and a code of the same width."""
+    def as_bytes(self) -> View:
+        """The same memory as uint8: the last dimension has the bytes of a row; one dimension where rows are no whole bytes.
+
+        Raises:
+            ValueError: it is not compact.
+        """
 
 @final
 class Placement:

@@ -50,6 +50,8 @@ CODES: Final[Mapping[str, Code]] = {
     "float8_e5m2fnuz": (13, 8, 1),
     "float8_e8m0fnu": (14, 8, 1),
 }
+# Elements of less than a byte, one after another: in bundles only.
+PACKED: Final[Mapping[str, Code]] = {"float6_e2m3fn": (15, 6, 1), "float6_e3m2fn": (16, 6, 1), "float4_e2m1fn": (17, 4, 1)}
 NAMES: Final[Mapping[Code, str]] = {code: name for name, code in CODES.items()}
 COMMON: Final = frozenset(CODES) - {name for name in CODES if name.startswith("float8")} - {"complex32", "bfloat16"}
 FLOAT8: Final = frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"})

@@ -168,6 +168,25 @@ PyObject* Named(PyObject* self, PyObject* arguments, PyObject* keywords) {
   });
 }
 
+// The last dimension has the bytes of a row. Rows that are no whole bytes become one dimension.
+PyObject* AsBytes(PyObject* self, PyObject*) {
+  const View& source = Self(self);
+  if (!source.compact())
+    return PyErr_Format(PyExc_ValueError, "the bytes of an array with gaps are not one after another");
+  return Guarded<>(static_cast<PyObject*>(nullptr), [&] {
+    View view = source;
+    const int64_t bits = int64_t{source.type.bits} * source.type.lanes;
+    if (!view.shape.empty() && view.shape.back() * bits % 8 == 0)
+      view.shape.back() = view.shape.back() * bits / 8;
+    else
+      view.shape = {static_cast<int64_t>(source.nbytes())};
+    view.strides = CompactStrides(view.shape);
+    view.type = {1, 8, 1};
+    view.dtype = "uint8";
+    return NewView(std::move(view));
+  });
+}
+
 PyObject* Reduce(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_TypeError, "a View cannot be pickled or copied: put it, and pickle the Share");
   return nullptr;
@@ -244,6 +263,9 @@ PyMethodDef g_methods[] = {
      "memory."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
      "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
+    {"as_bytes", AsBytes, METH_NOARGS,
+     "as_bytes($self, /)\n--\n\nThe same compact memory as uint8: the last dimension has the bytes of a row; one "
+     "dimension where rows are no whole bytes."},
     {"_repr_html_", ReprHtml, METH_NOARGS, nullptr},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

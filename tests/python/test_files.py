@@ -305,9 +305,10 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": [1], "data_offsets": [4, 8]}}, "'a' begins after the end"),
         ({"__metadata__": {"a": 3}}, "object of strings"),
         ({"__metadata__": []}, "object of strings"),
-        ({"": GOOD}, "1 to 4096"),
+        ({"a": {"dtype": "F4", "shape": [15], "data_offsets": [0, 8]}}, "4 bits x \\[15\\], ends within a byte"),
+        ({"a": {"dtype": "F6_E2M3", "shape": [3], "data_offsets": [0, 8]}}, "ends within a byte"),
         ({"a\0b": GOOD}, "NUL"),
-        ({"x" * 5000: GOOD}, "1 to 4096"),
+        ({"x" * ((1 << 20) + 1): GOOD}, "has 1048577 bytes; it may have 1048576"),
     ],
 )  # fmt: skip
 def test_a_malformed_safetensors_file(broker: Broker, tmp_path: Path, header: object, text: str) -> None:
@@ -330,7 +331,7 @@ def test_what_the_safetensors_package_refuses_is_refused(broker: Broker, tmp_pat
     assert own == theirs
 
 
-@pytest.mark.parametrize("dtype", ["F4", "F8_X", "\x1b[31m", 3, None, []])
+@pytest.mark.parametrize("dtype", ["I4", "F8_X", "\x1b[31m", 3, None, []])
 def test_a_dtype_that_no_bundle_has(broker: Broker, tmp_path: Path, dtype: object) -> None:
     with pytest.raises((UnsupportedDtype, InvalidRequest)) as caught:
         arraybridge.load(safetensors(tmp_path / "m.safetensors", {"a": {**GOOD, "dtype": dtype}}, bytes(16)), broker=broker)
@@ -516,6 +517,66 @@ def test_a_model_without_room(tmp_path: Path) -> None:
     assert stop_daemon(daemon) == 0
 
 
+PACKED = {  # an array of the file: dtype, shape, bytes, and the shape of its bytes in frameworks without the dtype
+    "F4": ("F4", [3, 4], bytes(range(6)), (3, 2)),
+    "F4 in odd rows": ("F4", [2, 3], bytes(range(3)), (3,)),
+    "F4, empty": ("F4", [0, 4], b"", (0, 2)),
+    "F6, with 2 bits of exponent": ("F6_E2M3", [2, 8], bytes(range(12)), (2, 6)),
+    "F6, with 3 bits of exponent": ("F6_E3M2", [4], bytes(range(3)), (3,)),
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_elements_of_less_than_a_byte_keep_their_dtype(broker: Broker, tmp_path: Path, kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    dtype, shape, data, rows = PACKED[kind]
+    named = {"F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn"}[dtype]
+    header = {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "p": {"dtype": dtype, "shape": shape, "data_offsets": [8, 8 + len(data)]}}
+    file = safetensors(tmp_path / "m.safetensors", header, np.ones(2, "f4").tobytes() + data)
+    bundle = arraybridge.load(file, broker=broker)
+    assert bundle.numpy()["w"].tolist() == [1.0, 1.0]
+    assert (bundle["p"].dtype, bundle["p"].shape, bundle["p"].nbytes) == (named, tuple(shape), len(data))
+    for read in bundle.numpy()["p"], bundle.arrays("tensorflow")["p"].numpy(), np.asarray(bundle.jax()["p"]):
+        assert (read.dtype, read.shape, read.tobytes()) == (np.uint8, rows, data)
+    tensor = bundle.torch()["p"]
+    assert tensor.dtype == (torch.float4_e2m1fn_x2 if dtype == "F4" else torch.uint8) and tensor.shape == rows
+    assert tensor.view(torch.uint8).flatten().tolist() == list(data)
+    if kind == "F4":  # the package refuses the others
+        theirs = pytest.importorskip("safetensors.torch").load_file(file)["p"]
+        assert theirs.dtype == tensor.dtype and theirs.shape == tensor.shape
+        arraybridge.save({"p": tensor, "s": tensor[0, 0]}, tmp_path / "tensors.safetensors")
+        theirs = pytest.importorskip("safetensors.torch").load_file(tmp_path / "tensors.safetensors")
+        assert theirs["p"].view(torch.uint8).flatten().tolist() == list(data) and theirs["s"].view(torch.uint8).tolist() == [0]
+    arraybridge.save(bundle, tmp_path / "again.safetensors")
+    entries = dict(pytest.importorskip("safetensors").deserialize((tmp_path / "again.safetensors").read_bytes()))
+    assert (entries["p"]["dtype"], entries["p"]["shape"], bytes(entries["p"]["data"])) == (dtype, shape, data)
+    copied = broker.bundle("copy", {**bundle, "tied": bundle["p"], "bytes": bundle["p"].as_bytes(), "t": tensor}).fill().publish()
+    copy = broker.open(copied)
+    assert [copy[name].dtype for name in ("p", "tied", "bytes", "t")] == [named, named, "uint8", named if dtype == "F4" else "uint8"]
+    assert all(copy.numpy()[name].tobytes() == data for name in ("p", "tied", "bytes", "t"))
+    writer = broker.bundle("again", {"p": arraybridge.BundleSpec(tuple(shape), named)})
+    assert writer["p"].shape == rows and writer.nbytes == len(data)
+    assert writer.fill({"p": bundle["p"]}).fill({"p": bundle.numpy()["p"]})["p"].tobytes() == data
+    with pytest.raises(UnsupportedDtype, match=r"use its bytes, view\.as_bytes\(\)"):
+        broker.put(bundle["p"], "bytes")
+    assert broker.put(bundle["p"].as_bytes(), "bytes").to("numpy").tobytes() == data
+    same_again = arraybridge.load(tmp_path / "again.safetensors", "loaded again", broker=broker)
+    assert same_again.numpy()["p"].tobytes() == data
+
+
+def test_names_are_those_of_the_safetensors_package(broker: Broker, tmp_path: Path) -> None:
+    arrays = {"": np.arange(3.0), "n" * 4097: np.arange(4.0), "é" * 50_000: np.arange(5.0), "\n": np.arange(2.0), " ": np.arange(1.0)}
+    formats.save_file(arrays, tmp_path / "m.safetensors")
+    bundle = arraybridge.load(tmp_path / "m.safetensors", broker=broker)
+    same(bundle, arrays)
+    assert "" in bundle and np.asarray(bundle[""]).tolist() == [0, 1, 2] and "n" * 4096 not in bundle
+    arraybridge.save(bundle, tmp_path / "again.safetensors")
+    assert sorted(formats.load_file(tmp_path / "again.safetensors")) == sorted(arrays)
+    tied = {"": arrays[""], "a": arrays[""], "b": arrays[""]}
+    same(broker.open(broker.bundle("tied", tied).fill().publish()), tied)
+    same(broker.open(broker.bundle("other order", dict(reversed(tied.items()))).fill().publish()), tied)
+
+
 # Saving
 
 
@@ -536,6 +597,36 @@ def test_what_is_saved_is_what_safetensors_reads(broker: Broker, tmp_path: Path)
     assert (tmp_path / "second.safetensors").read_bytes() == (tmp_path / "first.safetensors").read_bytes()
     (tmp_path / "ordinary").touch()
     assert (tmp_path / "m.safetensors").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def kinds_of_arrays() -> dict[str, Any]:
+    torch, pyarrow = pytest.importorskip("torch"), pytest.importorskip("pyarrow")
+    jax, tensorflow = pytest.importorskip("jax"), pytest.importorskip("tensorflow")
+    whole = np.arange(24, dtype="i2").reshape(4, 6)
+    conjugate = torch.tensor([[1 + 2j, 3j, 4]]).conj()
+    return {
+        "big-endian": np.arange(3, dtype=">f4"), "big-endian halves": np.arange(6, dtype=">f2").reshape(2, 3)[:, ::-1],
+        "a field": np.array([(1, 2.5), (3, 4.5)], [("a", "i1"), ("b", "f4")])["b"], "reversed": whole[::-1, ::-2], "transposed": whole.T,
+        "one value": np.broadcast_to(np.float32(3), (2, 5)), "scalar": np.array(7, ">i8"), "empty": np.zeros((3, 0), ">f4"),
+        "conjugate": conjugate, "negative": conjugate.imag, "expanded": torch.ones(1, 3).expand(4, 3), "gradient": torch.ones(3, requires_grad=True),
+        "bits": pyarrow.array([True, False, True]), "chunks": pyarrow.chunked_array([[1, 2], [3]]), "chunks of bits": pyarrow.chunked_array([[True], [False]]),
+        "jax": jax.numpy.arange(3.0), "tensorflow": tensorflow.constant([[1, 2]]), "bytes": b"abc",
+    }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
+def test_what_can_be_put_can_be_saved(broker: Broker, tmp_path: Path) -> None:
+    arrays = kinds_of_arrays()
+    arrays["share"], arrays["view"] = broker.put(np.arange(5), "s"), arraybridge.asdlpack(np.arange(4))
+    seen: list[tuple[int, int]] = []
+    arraybridge.save(arrays, tmp_path / "m.safetensors", progress=lambda *numbers: seen.append(numbers))
+    read = formats.load_file(tmp_path / "m.safetensors")
+    assert sorted(read) == sorted(arrays) and seen[-1][0] == seen[-1][1] == sum(each.nbytes for each in read.values())
+    for name, array in arrays.items():
+        put = broker.put(array, replace=True, name="it") if name != "share" else array
+        expected = put.to("numpy")
+        assert read[name].dtype == expected.dtype and read[name].shape == expected.shape, name
+        np.testing.assert_array_equal(read[name], expected, err_msg=name)
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:

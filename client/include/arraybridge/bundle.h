@@ -27,18 +27,19 @@ enum class ArrayKind : uint8_t { kParameter, kBuffer, kOther, kLast = kOther };
 
 // An array that a bundle is to have.
 struct BundleArray {
-  std::string name;  // 1 to 4,096 bytes of UTF-8, no NUL
+  std::string name;  // up to kNameBytesMax bytes of UTF-8, no NUL; may be empty
   DataType type;
   std::vector<int64_t> shape;
   ArrayKind kind = ArrayKind::kOther;
-  std::string tie{};  // the name of another array of the same type and shape whose bytes it has; empty: its own bytes
+  std::string tie{};  // the name of another array of the same type and shape whose bytes it has, not of one with an
+                      // empty name; empty: its own bytes
 };
 
 class Bundle {
  public:
   // Share::structure of a bundle: for clients that do not know bundles, a tree of two arrays of bytes.
   static constexpr std::string_view kStructure = R"({"d":[["arraybridge.manifest",0],["arraybridge.bytes",1]]})";
-  static constexpr size_t kNameBytesMax = 4096;
+  static constexpr size_t kNameBytesMax = size_t{1} << 20;
   static constexpr uint64_t kGpuManifestBytesMax = uint64_t{64} << 20;
 
   // `views`: of an acquired share with kStructure, or of the placement that becomes one. Copies the manifest, on a GPU

@@ -9,7 +9,7 @@ from arraybridge import _core
 from arraybridge.arrays import interfaces
 from arraybridge.arrays.classes import is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
-from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, Description
+from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, PACKED, Description, dtype_refused
 
 _Reader = Callable[[Any], _core.View | None]  # None: the object does not support the protocol
 _DENSE: Final = "a sparse array is several arrays: pass each of them, or the dense array (toarray() or todense())"
@@ -136,6 +136,8 @@ def described(view: _core.View, framework: str, kind: str = "memfd") -> Descript
     Raises:
         UnsupportedDtype: name and code contradict each other, or are unknown.
     """
+    if view.dtype_name in PACKED:
+        raise dtype_refused(framework, view.dtype_name, "use its bytes, view.as_bytes()")
     name = view.dtype_name or NAMES.get(view.dtype_code, "")
     if CODES.get(name, view.dtype_code) != view.dtype_code or not (name in CODES or name.startswith(OPAQUE_PREFIXES)):
         raise UnsupportedDtype(framework, "any", "hand_over", f"unknown dtype {name[:64]!r} of code {view.dtype_code}")

@@ -109,6 +109,21 @@ def view(view: View) -> Any:
     return _importer()(view)
 
 
+def packed(tensor: Any, dtype: str) -> Any:
+    """A tensor of bytes as one of packed elements of this dtype; the bytes, if torch lacks it."""
+    found = getattr(_torch(), f"{dtype}_x2", None)
+    return tensor if found is None else tensor.view(found)
+
+
+def unpacked(tensor: Any) -> tuple[Any, str, tuple[int, ...]] | None:
+    """The bytes of a tensor of packed elements, their dtype and shape; None: it is another tensor."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name != "float4_e2m1fn_x2":
+        return None
+    *rows, last = tensor.shape or (1,)
+    return tensor.view(_torch().uint8), name.removesuffix("_x2"), (*rows, last * 2)
+
+
 def ordinary(kind: type) -> Callable[[Any], View] | None:
     """A function that makes Views of ordinary tensors of exactly this class and raises for others."""
     return _plain if kind is _torch().Tensor else None

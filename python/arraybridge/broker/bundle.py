@@ -16,7 +16,7 @@ from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, gpus_for
 from arraybridge.broker.gpu_bytes import GpuBytes
-from arraybridge.broker.placing import device_of, fill, source_of_share
+from arraybridge.broker.placing import device_of, fill, packed_parts, source_of_share
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
@@ -36,7 +36,9 @@ class BundleSpec(NamedTuple):
 
     Attributes:
         shape: sizes, in elements.
-        dtype: as in Broker.empty.
+        dtype: as in Broker.empty, or "float4_e2m1fn", "float6_e2m3fn" or "float6_e3m2fn", whose elements are packed. Its array
+            in a writer, and in frameworks without this dtype, has the bytes: uint8, of which the last dimension has those of a
+            row, or all of them in one dimension where a row is no whole number of bytes. torch has float4_e2m1fn_x2.
         kind: a parameter of the model, a buffer of it, or neither.
         tie: the name of another array of the same dtype and shape whose bytes it has.
     """
@@ -95,7 +97,8 @@ class Bundle(Mapping[str, _core.View]):
             return False
 
     def __getitem__(self, name: str) -> _core.View:
-        """The array as a View, for any framework that reads DLPack or the buffer protocol.
+        """The array as a View, for any framework that reads DLPack or the buffer protocol. Of packed elements few do:
+        `as_bytes()` of the View has their bytes.
 
         Raises:
             KeyError: the bundle has no such array. InvalidRequest: its entry in the manifest is malformed.
@@ -143,8 +146,13 @@ class Bundle(Mapping[str, _core.View]):
         owners: dict[int, _core.View] = {}
         for name, _, tie, view in found:
             owners.setdefault(tie, view)
-        made = self._delivery.each_shown(list(owners.values()), self._kind, wanted)
+        made = self._delivery.each_shown(list(map(_held, owners.values())), self._kind, wanted)
         by_owner = dict(zip(owners, made, strict=True))
+        packed = getattr(wanted.target, "packed", None)
+        if packed is not None:
+            for tie, view in owners.items():
+                if view.dtype_name in planner.PACKED:
+                    by_owner[tie] = packed(by_owner[tie], view.dtype_name)
         return {name: by_owner[tie] for name, _, tie, _ in found}
 
     def numpy(self, prefix: str = "") -> dict[str, Any]:
@@ -270,7 +278,7 @@ class BundleWriter:
         if self._device[0] not in caps.devices:
             reason = f"the bundle lies on {devices.named(self._device)}, where {framework} has no arrays: use fill, or {others}"
             raise UnsupportedArray("bundle", framework, "place", reason)
-        made = target.view(self._room(name))
+        made = target.view(_held(self._room(name)))
         if on_gpu:
             self._lent[framework] = made
         return made
@@ -278,7 +286,7 @@ class BundleWriter:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays; those that are tied to one another count once."""
-        return sum(math.prod(shape) * code[1] * code[2] // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied)
+        return sum((math.prod(shape) * code[1] * code[2] + 7) // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied)
 
     def bytes_of(self, names: Iterable[str]) -> dict[str, memoryview | GpuBytes]:
         """The bytes of each array, to be written: compact row-major, of this machine's byte order. Thread-safe.
@@ -289,7 +297,7 @@ class BundleWriter:
         self._check_open()
         if self._device != devices.HOST:
             return {name: GpuBytes(self._room(name)) for name in names}
-        return {name: memoryview(numpy_adapter.bits_of(self._room(name)).reshape(-1).view("u1")) for name in names}
+        return {name: memoryview(numpy_adapter.bits_of(_held(self._room(name))).reshape(-1).view("u1")) for name in names}
 
     def fill(self, arrays: Mapping[str, Any] | None = None, progress: Progress | None = None) -> BundleWriter:
         """Copies values into the arrays of these names, which may be some of the bundle's. The values may lie on the
@@ -309,18 +317,20 @@ class BundleWriter:
             sources = {}
             for name, array in arrays.items():
                 with _at(name):
-                    sources[name] = source_of_share(array)
+                    parts = packed_parts(array)
+                    sources[name] = source_of_share(array if parts is None else parts[0])
         rooms: dict[str, _core.View] = {}
         written: dict[str, str] = {}  # the arrays that have bytes of their own, and the names of their values
         for name, source in sources.items():
             found = source.description
             if name not in self._shapes:
                 raise KeyError(name)
-            if (found.code, found.shape) != self._shapes[name]:
+            room = _held(self._room(name))
+            if (found.code, found.shape) != (room.dtype_code, room.shape):
                 raise InvalidRequest(f"array {name!r} is {found.dtype}{list(found.shape)}, which differs from the bundle's")
             values = written.setdefault(self._tied.get(name, name), name)
             if values == name:
-                rooms[name] = self._room(name)
+                rooms[name] = room
             elif source.array is not sources[values].array and found.nbytes and (
                 _identity(source) is None or _identity(source) != _identity(sources[values])
             ):
@@ -392,14 +402,24 @@ class BundleWriter:
                 self._tied[name] = array.tie
             return name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
         check_word(kind, "kind", _KINDS)
-        source = source_of_share(array)
+        parts = packed_parts(array)
+        source = source_of_share(array if parts is None else parts[0])
         found = source.description
-        code = _code(found.dtype, found.dtype)
+        dtype, shape = (found.dtype, found.shape) if parts is None else parts[1:]
+        code = _code(dtype, dtype)
         self._sources[name] = source
-        tie = first.setdefault(_identity(source) or name, name)
+        # A tie has a name: an array without one is tied to others, not they to it.
+        identity = _identity(source)
+        of_bytes = name if identity is None else (dtype, identity)
+        tie = first.setdefault(of_bytes, name) if name else first.get(of_bytes, name)
         if tie != name:
             self._tied[name] = tie
-        return name, code, found.shape, _KINDS.index(kind), "" if tie == name else tie
+        return name, code, shape, _KINDS.index(kind), "" if tie == name else tie
+
+
+def _held(view: _core.View) -> _core.View:
+    """The memory as frameworks have it: bytes, if elements are packed."""
+    return view.as_bytes() if view.dtype_name in planner.PACKED else view
 
 
 def _identity(source: Source) -> Hashable:
@@ -453,7 +473,7 @@ def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:
 
 
 def _code(dtype: str, asked: Any) -> planner.Code:
-    code = planner.CODES.get(dtype)
+    code = planner.CODES.get(dtype) or planner.PACKED.get(dtype)
     if code is None:
         raise UnsupportedDtype("bundle", "any", "place", f"a bundle has DLPack's dtypes only, not {asked!r}")
     return code

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arraybridge import _core
+from arraybridge import _core, adapters
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
+from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
 from arraybridge.broker.progress import PIECE, Meter, Progress
 from arraybridge.broker.progress import copy as piecewise
 from arraybridge.convert.source import Source, plain, source_of
 from arraybridge.errors import InvalidRequest, raised_by
+from arraybridge.planner import PACKED
 
 
 def source_of_share(array: Any) -> Source:
@@ -25,6 +27,16 @@ def source_of_share(array: Any) -> Source:
     if found.description.refusal is not None:
         raise found.description.refusal.between(found.description.framework, "share")
     return found
+
+
+def packed_parts(array: Any) -> tuple[Any, str, tuple[int, ...]] | None:
+    """The bytes of an array of planner.PACKED, their dtype, and its shape in elements; None: it is another array."""
+    if isinstance(array, _core.View):
+        return (array.as_bytes(), array.dtype_name, array.shape) if array.dtype_name in PACKED else None
+    framework = framework_of(type(array))
+    unpacked = getattr(adapters.named(framework), "unpacked", None) if framework else None
+    parts: tuple[Any, str, tuple[int, ...]] | None = unpacked(array) if unpacked is not None else None
+    return parts
 
 
 def placement_of(core: _core.Core, sources: Sequence[Source]) -> _core.Placement | None:
@@ -104,7 +116,7 @@ def fill(rooms: Sequence[_core.View], sources: Sequence[Source], progress: Progr
             source.write_to(room)
             meter.moved(room.nbytes)
             continue
-        values = _readable(source)
+        values = readable(source)
         if room.device[0] == devices.CUDA:
             uploads.add(values, room)
         elif values.device != devices.HOST or progress is None:
@@ -115,8 +127,12 @@ def fill(rooms: Sequence[_core.View], sources: Sequence[Source], progress: Progr
     uploads.make()
 
 
-def _readable(source: Source) -> _core.View:
-    """Its values, as a View that can be copied elsewhere."""
+def readable(source: Source) -> _core.View:
+    """Its values, as a View that can be copied elsewhere: of its own memory, or of a copy that its framework makes.
+
+    Raises:
+        MemoryConversionError: the framework fails.
+    """
     found = source.description
     if found.fill is None:
         return source.view()

@@ -14,7 +14,7 @@ from arraybridge.broker.bundle import BundleSpec, BundleWriter
 from arraybridge.errors import InvalidRequest, UnsupportedDtype, printable
 from arraybridge.files.reading import read
 from arraybridge.files.stored import Stored, Told
-from arraybridge.planner import CODES
+from arraybridge.planner import CODES, PACKED
 
 LENGTH_BYTES: Final = 8
 _HEADER_BYTES_MAX: Final = 100_000_000  # as the safetensors package
@@ -31,6 +31,9 @@ DTYPES: Final[Mapping[str, str]] = {
     "F8_E5M2": "float8_e5m2",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
+    "F6_E2M3": "float6_e2m3fn",
+    "F6_E3M2": "float6_e3m2fn",
+    "F4": "float4_e2m1fn",
 }
 
 
@@ -106,7 +109,7 @@ class SafetensorsFile(Stored):
         if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**63 for size in [*shape, begin, end]):
             raise self.malformed(f"shape and data_offsets of array {name!r} must be whole numbers, not negative")
         start = LENGTH_BYTES + len(self._header)
-        nbytes = self.bytes_of(name, shape, CODES[DTYPES[dtype]][1])
+        nbytes = self.bytes_of(name, shape, (CODES.get(DTYPES[dtype]) or PACKED[DTYPES[dtype]])[1])
         if end - begin != nbytes:
             raise self.malformed(f"array {name!r}, {dtype}{shape}, needs {nbytes} bytes and has {end - begin}")
         if end > self.size - start:

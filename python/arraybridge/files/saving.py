@@ -7,20 +7,20 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
-from arraybridge import autograph
+from arraybridge import _core, autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker.bundle import Bundle
-from arraybridge.broker.placing import source_of_share
+from arraybridge.broker.placing import packed_parts, readable, source_of_share
 from arraybridge.broker.progress import Meter, Progress
 from arraybridge.convert.source import Source
-from arraybridge.errors import InvalidRequest, UnsupportedArray, UnsupportedDtype
+from arraybridge.errors import InvalidRequest, UnsupportedDtype
 from arraybridge.files.safetensors import DTYPES, LENGTH_BYTES, METADATA
-from arraybridge.planner import CODES
+from arraybridge.planner import CODES, PACKED
 
 _NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 _ALIGNMENT: Final = 8  # of the first array, in the file
@@ -33,26 +33,26 @@ def save(
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Writes a bundle, or any named arrays in host memory, as a safetensors file; a file of this name is replaced, at
-    once, when it is complete.
+    """Writes a bundle, or any named arrays, as a safetensors file; a file of this name is replaced, at once, when it is
+    complete.
 
     Arrays that are tied to one another are written for each of their names: the format cannot express it.
 
     Args:
-        arrays: a Bundle, or arrays as in `Broker.put`.
+        arrays: a Bundle, or arrays as in `Broker.put`, in any layout and byte order, and torch's float4_e2m1fn_x2.
         metadata: text for the header; None: what `load` found in a bundle's file.
         progress: called with (bytes done, total bytes); its exceptions end the save.
 
     Raises:
-        UnsupportedDtype: safetensors lacks the dtype. UnsupportedArray: memory of a GPU.
+        UnsupportedDtype: safetensors lacks the dtype. UnsupportedArray: no framework could read the array.
         InvalidRequest: names or metadata are no text. OSError: the file cannot be written.
 
     Example:
         >>> arraybridge.save(broker.open("llama"), "llama.safetensors")
     """
-    sources = {name: _checked(name, source_of_share(array)) for name, array in arrays.items()}
+    entries = {name: _entry_of(name, array) for name, array in arrays.items()}
     # By falling size of their elements, so that each is aligned.
-    order = sorted(sources, key=lambda name: (-sources[name].description.code[1], name))
+    order = sorted(entries, key=lambda name: (-entries[name].bits, name))
     header: dict[str, Any] = {}
     told = _metadata_of(arrays) if metadata is None else dict(metadata)
     if not all(isinstance(text, str) for pair in told.items() for text in pair):
@@ -61,31 +61,46 @@ def save(
         header[METADATA] = told
     end = 0
     for name in order:
-        found = sources[name].description
-        header[name] = {"dtype": _NAMES[found.dtype], "shape": list(found.shape), "data_offsets": [end, end + found.nbytes]}
-        end += found.nbytes
+        entry = entries[name]
+        nbytes = entry.source.description.nbytes
+        header[name] = {"dtype": _NAMES[entry.dtype], "shape": entry.shape, "data_offsets": [end, end + nbytes]}
+        end += nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(LENGTH_BYTES + len(text)) % _ALIGNMENT)
     meter = Meter(progress or (lambda done, total: None), end)
     with _replacing(os.fspath(path)) as file:
         file.write(len(text).to_bytes(LENGTH_BYTES, "little") + text)
         for name in order:
-            values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(sources[name].view()))
+            view = readable(entries[name].source)
+            view = view if view.device == devices.HOST else _core.copy_to_heap(view)
+            values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(view))
             file.write(values.reshape(-1).view("u1"))
             meter.moved(values.nbytes)
 
 
-def _checked(name: object, source: Source) -> Source:
+class _Entry(NamedTuple):
+    source: Source
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return (CODES.get(self.dtype) or PACKED[self.dtype])[1]
+
+
+def _entry_of(name: object, array: Any) -> _Entry:
     if not isinstance(name, str) or name == METADATA:
         raise InvalidRequest(f"an array of a file must have a name, a str, which is not {METADATA!r}: {name!r}")
     check_text(name, "the name of an array")
+    parts = packed_parts(array)
+    if parts is not None:
+        return _Entry(source_of_share(parts[0]), parts[1], parts[2])
+    source = source_of_share(array)
     found = source.description
-    if found.device != devices.HOST or found.fill is not None or found.pull is not None:
-        reason = f"array {name!r} is no plain memory of the host: convert it to numpy first"
-        raise UnsupportedArray(found.framework, "safetensors", "save", reason)
-    if found.dtype not in _NAMES or found.code != CODES[found.dtype]:
+    if found.dtype not in _NAMES or found.code != CODES.get(found.dtype):
         raise UnsupportedDtype(found.framework, "safetensors", "save", f"array {name!r} has dtype {found.dtype}")
-    return source
+    return _Entry(source, found.dtype, found.shape)
 
 
 def _metadata_of(arrays: Mapping[str, Any]) -> dict[str, str]:

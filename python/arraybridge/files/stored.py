@@ -81,10 +81,13 @@ class Stored:
         """The bytes of an array.
 
         Raises:
-            InvalidRequest: it has too many dimensions, or does not fit into an address space, with or without elements.
+            InvalidRequest: it has too many dimensions, does not fit into an address space, with or without elements, or ends
+                within a byte.
         """
         if len(shape) > _RANK_MAX or math.prod(max(size, 1) for size in shape) * bits // 8 >= 1 << 62:
             raise self.malformed(f"array {name!r} has {len(shape)} dimensions, or is larger than any memory")
+        if math.prod(shape) * bits % 8:
+            raise self.malformed(f"array {name!r}, {bits} bits x {list(shape)}, ends within a byte")
         return math.prod(shape) * bits // 8
 
     def malformed(self, why: str) -> InvalidRequest:

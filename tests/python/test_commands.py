@@ -49,6 +49,21 @@ def test_selftest_converts_between_all_that_is_installed(selftest):
     assert f"\n{len(names) ** 2} pairs" in out and "0 failed" in out
 
 
+def test_the_selftest_has_the_name_of_pydlpacks(selftest):
+    program = """if True:
+        import sys, arraybridge.dlpack
+        lazily = arraybridge.dlpack.tests
+        import arraybridge.dlpack.tests
+        from arraybridge.dlpack import tests
+        assert lazily is tests is arraybridge.dlpack.tests
+        sys.exit(arraybridge.dlpack.tests.run())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=tempfile.gettempdir(), check=False
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == selftest[:2], done.stderr
+
+
 def test_selftest_of_two_prints_their_pairs_alone():
     status, out, err = ask("selftest", "numpy", "torch")
     assert status == 0 and "4 pairs" in out and "jax" not in out, out + err
@@ -200,7 +215,7 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "cupy", "torch", "--gpu"]) == 0
     assert "cupy to torch by hand_over: no copy" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--shape", "2,2,2,2"]) == 1
-    assert capsys.readouterr().out == "refused: rank: 4 is more than its 3\n", "once, whatever copy= says"
+    assert capsys.readouterr().out == "refused: rank: pyclesperanto has at most 3 dimensions, and the array has 4: reshape it first\n", "once, whatever copy= says"
     assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64"]) == 1
     assert "pass allow_downcast=True" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64", "--allow-downcast"]) == 0

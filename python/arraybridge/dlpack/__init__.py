@@ -6,6 +6,7 @@ Every `asdlpack...` returns a View, which exports the dialect that its consumer 
 from __future__ import annotations
 
 import ctypes
+import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge.arrays import interfaces
@@ -85,6 +86,12 @@ class DLManagedTensorVersioned(ctypes.Structure):
 
 _KINDS: Final = {b"dltensor": DLManagedTensor, b"dltensor_versioned": DLManagedTensorVersioned}
 _Kind = type[DLManagedTensor] | type[DLManagedTensorVersioned] | None
+
+
+def __getattr__(name: str) -> Any:
+    if name != "tests":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.tests")
 
 
 def asdlpack(obj: Any, impl_cls: _Kind = None) -> View:

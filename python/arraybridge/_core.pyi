@@ -98,6 +98,12 @@ class View:
         Raises:
             ValueError: it is not compact.
         """
+    def to_device(self, device: Any, /, *, stream: Any = None) -> View:
+        """The array on the device, as the array API standard has it: itself, or a copy in host memory.
+
+        Raises:
+            ValueError: another device.
+        """
 
 @final
 class Placement:

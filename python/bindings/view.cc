@@ -187,6 +187,16 @@ PyObject* AsBytes(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* ToDevice(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  static const char* names[] = {"", "stream", nullptr};
+  PyObject* device = nullptr;
+  PyObject* stream = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$O:to_device", const_cast<char**>(names), &device, &stream))
+    return nullptr;
+  const Ref to_device = ArrayApi("to_device");
+  return to_device == nullptr ? nullptr : PyObject_CallFunctionObjArgs(to_device.get(), self, device, stream, nullptr);
+}
+
 PyObject* Reduce(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_TypeError, "a View cannot be pickled or copied: put it, and pickle the Share");
   return nullptr;
@@ -266,6 +276,8 @@ PyMethodDef g_methods[] = {
     {"as_bytes", AsBytes, METH_NOARGS,
      "as_bytes($self, /)\n--\n\nThe same compact memory as uint8: the last dimension has the bytes of a row; one "
      "dimension where rows are no whole bytes."},
+    {"to_device", Method(ToDevice), METH_VARARGS | METH_KEYWORDS,
+     "to_device($self, device, /, *, stream=None)\n--\n\nThe array there, as the array API standard has it."},
     {"_repr_html_", ReprHtml, METH_NOARGS, nullptr},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

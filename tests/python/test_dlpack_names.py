@@ -151,3 +151,31 @@ def test_the_array_api_knows_views_and_shares(broker):
     tree = broker.put([values(), values()], "t")
     with pytest.raises(UnsupportedArray, match="tree"):
         tree.__array_namespace__()
+
+
+def test_the_helpers_of_array_api_compat_take_views_and_shares(broker):
+    for array in asdlpack(values()), broker.put(values(), "s"):
+        assert array_api_compat.is_array_api_obj(array) and not array_api_compat.is_lazy_array(array)
+        assert array_api_compat.size(array) == array.size == values().size and tuple(array.shape) == values().shape
+        assert array.dtype == values().dtype
+        here = array_api_compat.device(array)
+        for device in here, "cpu":
+            assert array_api_compat.to_device(array, device) is array
+        with pytest.raises(TypeError, match="device='cuda:0'"):
+            array_api_compat.to_device(array, "cuda:0")
+        names = array_api_compat.array_namespace(array)
+        assert names.isdtype(array.dtype, "integral") == (values().dtype.kind in "iu")
+        with pytest.raises(TypeError):
+            array.to_device(device=here)
+
+
+def test_a_share_knows_the_dtype_and_shape_of_every_array(broker):
+    for array in (
+        np.zeros((2, 0), "M8[ns]"), np.zeros(3, [("a", "i4"), ("b", "f8", 2)]), np.ones((), ml_dtypes.bfloat16), np.zeros((4, 3), "?"),
+    ):  # fmt: skip
+        share = broker.put(array, "s", replace=True)
+        assert (share.shape, share.size, share.dtype) == (array.shape, array.size, array.dtype)
+    tree = broker.put([values(), values()], "t")
+    assert not any(hasattr(tree, name) for name in ("shape", "size", "dtype"))
+    with pytest.raises(UnsupportedArray, match="tree"):
+        tree.to_device("cpu")

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arraybridge import autograph
+from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.facts import table_of
 from arraybridge.convert.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
-from arraybridge.integrations.array_api import namespace_of
+from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 
 if TYPE_CHECKING:
@@ -129,6 +130,25 @@ class Share(Held):
         return self._record.device
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of its one array. AttributeError: it is a tree of arrays."""
+        spec = self._only_spec()
+        return spec.shape[:-1] if spec.dtype.startswith(numpy_adapter.STRUCT) else spec.shape
+
+    @property
+    def size(self) -> int:
+        """Elements of its one array. AttributeError: it is a tree of arrays."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """NumPy's dtype of its one array; the logical name where NumPy has none. AttributeError: it is a tree of arrays."""
+        spec = self._only_spec()
+        if not spec.dtype.startswith(OPAQUE_PREFIXES):
+            return dtype_of(spec.dtype)
+        return numpy_adapter.opaque_dtype(spec.dtype, self._record.arrays[0][1], spec.shape)
+
+    @property
     def kind(self) -> str:
         """How a process opens its memory: "memfd", "cuda_vmm", "cuda_ipc"."""
         return self._record.kind
@@ -202,6 +222,17 @@ class Share(Held):
         self._only()
         return namespace_of(self, api_version)
 
+    def to_device(self, device: object, /, *, stream: object = None) -> Share | View:
+        """The array on the device, as the array API standard has it: this Share, if it lies there, or a View of a copy in
+        host memory.
+
+        Raises:
+            UnsupportedArray: another device, or a tree of arrays. ShareNotFound: the share has ended.
+        """
+        self._only()
+        moved: Share | View = to_device(self, device, stream)
+        return moved
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         self._only()
         array = self._broker.get(self, "numpy", copy=True if copy else None)
@@ -260,6 +291,11 @@ class Share(Held):
         if len(self._record.arrays) != 1 or self._record.structure:
             reason = f"a share of {len(self._record.arrays)} arrays in a tree is not an array: use share.to(framework)"
             raise UnsupportedArray("share", "any", "hand_over", reason)
+
+    def _only_spec(self) -> ArraySpec:
+        if len(self._record.arrays) != 1 or self._record.structure:
+            raise AttributeError("a share of arrays in a tree has no shape and dtype of its own: use share.specs")
+        return self.specs[0]
 
     def _refuse_opaque(self) -> None:
         self._only()

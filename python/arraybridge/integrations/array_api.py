@@ -6,9 +6,10 @@ import functools
 from typing import Any
 
 from arraybridge import autograph
+from arraybridge._core import View, copy_to_heap
 from arraybridge.adapters import ensure_module
 from arraybridge.arrays.classes import detect_memory_type
-from arraybridge.arrays.devices import CPU, named
+from arraybridge.arrays.devices import CPU, HOST, named
 from arraybridge.errors import FrameworkNotAvailable, UnsupportedArray
 from arraybridge.planner import CODES, COMMON
 
@@ -50,6 +51,25 @@ def namespace_of(array: Any, api_version: str | None = None) -> Any:
         return ensure_module("array_api_compat.numpy")
     except FrameworkNotAvailable:
         return found
+
+
+def to_device(array: Any, device: object, stream: object = None) -> Any:
+    """A View or a Share on a device, as the standard's method of this name.
+
+    Args:
+        device: its own (`array.device`, "cpu", "cuda:0"), for the array itself; or the host, for a View of a copy.
+        stream: ignored: the copy is complete.
+
+    Raises:
+        UnsupportedArray: (a TypeError) another device.
+    """
+    if device in (array.device, named(array.device)):
+        return array
+    if device in (HOST, named(HOST)):
+        return copy_to_heap(array if isinstance(array, View) else array.view())
+    kind, where = type(array).__name__, named(device) if isinstance(device, tuple) else device
+    way_out = f"get or convert it as an array of a framework, with device={where!r}"
+    raise UnsupportedArray(kind, "any", "device", f"a {kind} on {named(array.device)} has no copy on {where}: {way_out}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,10 +12,15 @@ from arraybridge.planner import DETACHED, OPAQUE_PREFIXES, opaque_refused
 if TYPE_CHECKING:
     from arraybridge._core import View
 
-_BYTE_ORDER: Final = (
-    "byte_order: DLPack supports only the byte order of the machine: "
-    'pass array.astype(array.dtype.newbyteorder("="))'
-)
+_BYTE_ORDER: Final = "byte_order: DLPack supports only the byte order of the machine"
+# Words of the obstacles to a View, and what to pass in place of the array.
+_WAYS_OUT: Final = {
+    "byte_order": 'array.astype(array.dtype.newbyteorder("="))',
+    "strides": "array.copy()",
+    "pending conjugate": "tensor.resolve_conj().resolve_neg()",
+    "single bits": 'array.cast("uint8")',
+    "chunks": "array.combine_chunks()",
+}
 
 
 def asdlpack(obj: Any, *, copy: bool = False) -> View:
@@ -41,9 +46,17 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
     from arraybridge import _core  # loads the extension
 
     view = _view_of(obj)
-    if view.dtype_name.startswith(OPAQUE_PREFIXES):
-        raise opaque_refused(type(obj).__name__, view.dtype_name, "pass array.view(dtype) with a dtype that DLPack has")
+    _check_dtype(view.dtype_name, type(obj).__name__)
     return _core.copy_to_heap(view) if copy or isinstance(obj, bytes) else view
+
+
+def _check_dtype(dtype: str, source: str) -> None:
+    """Raises:
+    UnsupportedDtype: DLPack lacks it, and its bytes would be read as numbers of another meaning.
+    """
+    if dtype.startswith(OPAQUE_PREFIXES):
+        fields = dtype.startswith("struct:")
+        raise opaque_refused(source, dtype, "pass a field, array[name].copy()" if fields else 'pass array.view("int64")')
 
 
 def by_protocol(obj: Any, protocol: str) -> View:
@@ -67,6 +80,7 @@ def by_protocol(obj: Any, protocol: str) -> View:
 
 def _view_of(obj: Any) -> View:
     from arraybridge import _core, exports
+    from arraybridge.adapters import numpy as numpy_adapter
     from arraybridge.convert.source import Held, source_of
 
     if isinstance(obj, _core.View):
@@ -74,17 +88,27 @@ def _view_of(obj: Any) -> View:
     if isinstance(obj, Held):
         return obj.view()
     if framework_of(type(obj)) is None and not is_keras_variable(type(obj)):
-        return exports.protected(adapters.protocols().export(obj), obj)
+        try:
+            return exports.protected(adapters.protocols().export(obj), obj)
+        except UnsupportedArray:
+            seen = numpy_adapter.seen(obj)
+            if seen is None:
+                raise
+            return _view_of(seen)
     source = source_of(obj, "dlpack")
     described = source.description
     if described.refusal is not None:
         raise described.refusal.between(described.framework, "dlpack")
-    if DETACHED in described.notes:
-        reason = "the tensor requires grad, which DLPack cannot express: pass tensor.detach()"
-        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", reason)
     if described.obstacles:
-        reasons = (_BYTE_ORDER if each.startswith("byte_order") else each for each in described.obstacles)
-        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", "; ".join(reasons))
+        _check_dtype(described.dtype, described.framework)
+    ways_out = [way for words, way in _WAYS_OUT.items() if any(words in each for each in described.obstacles)]
+    reasons = [_BYTE_ORDER if each.startswith("byte_order") else each for each in described.obstacles]
+    if DETACHED in described.notes:
+        reasons.insert(0, "the tensor requires grad, which DLPack cannot express")
+        ways_out = [way.replace("tensor", "tensor.detach()", 1) for way in ways_out] or ["tensor.detach()"]
+    if reasons:
+        way_out = f": pass {ways_out[0]}" if ways_out else ""
+        raise UnsupportedArray(described.framework, "dlpack", "asdlpack", f"{'; '.join(reasons)}{way_out}")
     return exports.protected(source.shown(), source.array, not described.may_change)
 
 

@@ -52,13 +52,23 @@ DataType Type(uint8_t code, int64_t bytes) {
 DataType TypeOfFormat(const char* format, int64_t itemsize) {
   std::string_view text = format == nullptr ? "B" : format;
   if (text.starts_with('@') || text.starts_with('=') || text.starts_with('<')) text.remove_prefix(1);
-  if (text == "?") return Type(kBool, itemsize);
   if (text == "Zf" || text == "Zd") return Type(kComplex, itemsize);
   if (text.size() != 1) return {};
+  // ctypes calls unions and packed structs bytes of their whole size.
+  if (std::strchr("cbB?", text[0]) != nullptr && itemsize != 1) return {};
+  if (text == "?") return Type(kBool, itemsize);
   if (std::strchr("cbhilqn", text[0]) != nullptr) return Type(kInt, itemsize);
   if (std::strchr("BHILQN", text[0]) != nullptr) return Type(kUint, itemsize);
   if (std::strchr("efd", text[0]) != nullptr) return Type(kFloat, itemsize);
   return {};
+}
+
+PyObject* RefuseFormat(std::string_view format, int64_t itemsize) {
+  const auto kind = format.find_first_not_of("@=<>!");
+  const bool points = kind != std::string_view::npos && std::strchr("&PXOzZ", format[kind]) != nullptr;
+  const char* const way_out = points ? "are addresses of this process: pass what they point to"
+                                     : "have no dtype in DLPack: pass their bytes, bytes(array)";
+  return Refuse(Concat("elements of buffer format '", format, "' and ", itemsize, " bytes ", way_out));
 }
 
 // "<f4": byte order, kind, bytes.
@@ -126,7 +136,7 @@ PyObject* FromBuffer(PyObject* object, bool writable, bool read_only) {
     for (int i = 0; i < buffer.ndim; ++i)
       if (buffer.suboffsets[i] >= 0) return Refuse("a buffer with suboffsets is no array");
   const DataType type = TypeOfFormat(buffer.format, buffer.itemsize);
-  if (type.bits == 0) return Refuse(std::string("DLPack has no dtype for buffer format '") + buffer.format + "'");
+  if (type.bits == 0) return RefuseFormat(buffer.format == nullptr ? "B" : buffer.format, buffer.itemsize);
   std::vector<int64_t> shape, strides;
   if (buffer.ndim > 0) shape.assign(buffer.shape, buffer.shape + buffer.ndim);
   if (buffer.ndim > 0 && buffer.strides != nullptr) strides.assign(buffer.strides, buffer.strides + buffer.ndim);

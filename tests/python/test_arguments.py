@@ -23,7 +23,7 @@ from arraybridge import (
     [
         (3.5, UnsupportedArray, "float supports no array protocol; pass an array .*numpy.asarray"),
         ({"a": {1, 2}}, UnsupportedArray, "set supports no array protocol"),
-        (np.datetime64("2026-01-01"), UnsupportedArray, "M8"),
+        (np.str_("a"), UnsupportedDtype, "<U1"),
         (np.ma.array([1, 2], mask=[0, 1]), UnsupportedArray, "mask"),
         (np.array([object()]), UnsupportedDtype, "object"),
         (np.array(["a"]), UnsupportedDtype, "<U1"),

@@ -1,5 +1,7 @@
 """Structured dtypes travel whole, or are refused by the name of the field that cannot."""
 
+import ctypes
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -73,3 +75,42 @@ def test_pyarrow_has_no_tensor_of_booleans(broker, shape):
         broker.get("wide", "pyarrow")
     flat = broker.convert(values.reshape(-1), "pyarrow")
     assert flat.type == pyarrow.bool_() and flat.to_pylist() == [True] * values.size
+
+
+class Point(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_double))
+
+
+class Swapped(ctypes.BigEndianStructure):
+    _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_double))
+
+
+class Packed(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_float))
+
+
+@pytest.mark.parametrize("kind", [Point, Swapped, Packed])
+def test_structs_of_c_are_records(broker, kind):
+    """The buffers of ctypes call a packed struct one number of 8 bytes."""
+    one, two = kind(1, 2.5), (kind * 2)((3, 4.5), (5, 6.5))
+    for got, wanted in (
+        (broker.get(broker.put(one)), (1, 2.5)),
+        (broker.get(broker.put({"two": two}))["two"], [(3, 4.5), (5, 6.5)]),
+        (broker.convert(two, "numpy"), [(3, 4.5), (5, 6.5)]),
+    ):
+        assert got.dtype.names == ("x", "y") and got.tolist() == wanted
+
+
+def test_a_union_of_c_is_no_number(broker):
+    union = type("Either", (ctypes.Union,), {"_fields_": [("x", ctypes.c_int), ("y", ctypes.c_double)]})
+    with pytest.raises(UnsupportedDtype, match="overlap"):
+        broker.put((union * 2)())
+
+
+@pytest.mark.parametrize("value", [np.datetime64("2026-03-04"), np.datetime64("NaT"), np.timedelta64(5, "ms"), np.zeros(1, "i4,f8")[0]])
+def test_scalars_of_numpy_are_arrays_without_dimensions(broker, value):
+    got = broker.get(broker.put({"array": np.ones(2), "value": value}))["value"]
+    assert got.shape == () and got.dtype == value.dtype and str(got[()]) == str(value)
+    assert str(broker.get(broker.put(value))[()]) == str(value)

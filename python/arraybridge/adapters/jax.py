@@ -194,11 +194,11 @@ def sparse_parts(array: Any) -> tuple[Layout, list[Any]] | None:
     sparse = _sparse()
     kind, shape = type(array), tuple(array.shape)
     if not isinstance(array, (sparse.BCOO, sparse.BCSR)):
-        reason = f"an array of {kind.__name__} cannot be shared: pass a BCOO or BCSR"
+        reason = f"an array of {kind.__name__} cannot be shared: pass a BCOO or BCSR, or array.todense()"
         raise UnsupportedArray("jax", "any", "hand_over", reason)
     if array.n_batch or array.n_dense:
         dimensions = f"{array.n_batch} batch and {array.n_dense} dense dimensions"
-        reason = f"a {kind.__name__} of {dimensions} is supported by JAX only: pass one without"
+        reason = f"a {kind.__name__} of {dimensions} is supported by JAX only: pass one without, or array.todense()"
         raise UnsupportedArray("jax", "any", "hand_over", reason)
     for part in (array.data, array.indices):
         _refuse_formless(part)

@@ -19,7 +19,7 @@ from arraybridge.adapters import ensure_module, named
 from arraybridge.arrays import devices
 from arraybridge.arrays.owners import owner_of
 from arraybridge.errors import InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype
-from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description, dtype_refused
+from arraybridge.planner import CODES, COMMON, FLOAT8, OPAQUE_PREFIXES, Caps, Code, Description, dtype_name, dtype_refused
 
 if TYPE_CHECKING:
     from arraybridge._core import View
@@ -38,6 +38,7 @@ CAPS: Final = Caps(
     settled=True,
 )
 STRUCT: Final = "struct:"
+_FIELDS: Final = "pass its fields as a dict, {name: array[name] for name in array.dtype.names}"
 
 
 def caps() -> Caps:
@@ -201,15 +202,23 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     return view(room(name, code, (*shape, *more)))
 
 
-def swapped(source: Any) -> Any:
-    """An ndarray over the memory of an object whose numbers have the other byte order (a PIL image, ctypes, a memoryview),
-    which no View describes; None: it is none.
+def seen(source: Any) -> Any:
+    """An ndarray over the memory of an object that no View describes: numbers of the other byte order (a PIL image, a
+    memoryview), structs of ctypes, dates, and dtypes whose refusal by NumPy says what to do. None: NumPy does not see one,
+    or sees Python objects.
     """
+    np = _numpy()
     try:
-        made = _numpy().asarray(source if hasattr(source, "__array_interface__") else memoryview(source))
+        if getattr(source, "__array_interface__", {}).get("mask") is not None:
+            return None
+        if any(base.__module__ == "_ctypes" for base in type(source).__mro__):
+            made = np.ndarray((), np.dtype(type(source)), source)  # NumPy's reader of buffers warns that it guesses
+        else:
+            made = np.asarray(source if hasattr(source, "__array_interface__") else memoryview(source))
     except Exception:
         return None
-    return made if made.dtype.kind in "iufc" and not made.dtype.isnative else None
+    number = made.dtype.isnative and made.dtype.kind in "biufc"
+    return None if made.dtype.hasobject or (number and made.dtype.name in CODES) else made
 
 
 def dtype_of(name: str) -> Any:
@@ -238,16 +247,19 @@ def traveling(dtype: Any) -> tuple[str, Code, tuple[int, ...]]:
     """How arrays of this dtype travel: logical name, code, and the dimensions that are added to their shape.
 
     Args:
-        dtype: any argument of numpy.dtype.
+        dtype: a logical name, a dtype of a framework, or any argument of numpy.dtype.
 
     Raises:
         UnsupportedDtype: it is not a dtype, or cannot be shared with any framework.
     """
+    known = dtype_name(dtype)
+    if known in CODES:
+        return known, CODES[known], ()
     np = _numpy()
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        reason = f"{dtype!r} is not a dtype of NumPy: pass a name such as 'float32', or a dtype of a framework"
+        reason = f"{dtype!r} is not a dtype of NumPy: pass a name such as 'float32', or the dtype of an array that can be shared"
         raise UnsupportedDtype("numpy", "any", "place", reason) from error
     name, code = _traveling(found)
     return name, code, (found.itemsize,) if name.startswith(STRUCT) else ()
@@ -342,11 +354,13 @@ def _way_out(dtype: Any) -> str:
     """A conversion of an array whose dtype cannot be shared."""
     if dtype.hasobject and dtype.kind != "T":
         objects = "its elements are Python objects, which no other process can read"
+        if dtype.names:
+            return f"{objects}; {_FIELDS.replace('its fields', 'its other fields')}"
         return f"{objects}; convert numbers with astype(float), and put different arrays as a list or dict"
     if dtype.kind in "UST":
-        return 'put the text as a list beside an array, as {"labels": labels.tolist(), "values": values}'
+        return 'put the text beside an array, as {"text": numpy.asarray(text).tolist(), "values": values}'
     if dtype.kind == "V" and issubclass(dtype.type, _numpy().void):
-        return 'use view("uint8") for its bytes'
+        return 'pass its bytes, numpy.frombuffer(array.tobytes(), "uint8")'
     if dtype.kind == "V":  # a number that NumPy itself does not know, as int4: JAX packs its bits, so its bytes differ
         wider = "float32" if "float" in dtype.name else "uint8" if dtype.name.startswith("u") else "int8"
         return f'convert it with astype("{wider}")'
@@ -369,10 +383,8 @@ def _described(dtype: Any) -> str:
     except (ValueError, TypeError):
         pass  # NumPy has no text for it, or cannot read its own text
     field = _unsayable(dtype)
-    reason = f"field {field[0]!r} is of {field[1]}, which the description of a structured dtype cannot express" if field else (
-        f"the fields of {dtype} are out of order or overlap, which its description cannot express: copy them into another dtype"
-    )
-    raise UnsupportedDtype("numpy", "any", "hand_over", reason)
+    what = f"field {field[0]!r} is of {field[1]}" if field else f"the fields of {dtype} are out of order or overlap"
+    raise UnsupportedDtype("numpy", "any", "hand_over", f"{what}, which its description cannot express: {_FIELDS}")
 
 
 def _unsayable(dtype: Any) -> tuple[str, str] | None:

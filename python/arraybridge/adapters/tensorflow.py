@@ -208,7 +208,7 @@ def _refuse_formless(tensor: Any) -> None:
         raise UnsupportedArray("tensorflow", "any", "hand_over", _SYMBOLIC)
     # Checked before the memory is accessed: the export of a string tensor aborts the process.
     if tensor.dtype.name not in CAPS.dtypes and tensor.dtype.name not in CAPS.by_value:
-        way_out = "put text as a list beside an array (tensor.numpy().tolist()), or cast numbers (tf.cast)"
+        way_out = "put text beside an array (numpy.asarray(tensor).tolist()), or cast numbers (tf.cast)"
         if tensor.dtype.is_quantized:
             way_out = f"share its integers, tf.bitcast(tensor, tf.{tensor.dtype.name.removeprefix('q')})"
         raise dtype_refused("tensorflow", tensor.dtype.name, way_out)

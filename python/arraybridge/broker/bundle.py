@@ -397,16 +397,16 @@ class BundleWriter:
     def _spec(self, name: str, array: Any, kind: Kind, first: dict[Hashable, str]) -> _Wanted:
         if isinstance(array, BundleSpec):
             check_word(array.kind, "kind", _KINDS)
-            dtype = planner.dtype_name(array.dtype)
+            dtype, _, _ = numpy_adapter.traveling(array.dtype)
             if array.tie and array.tie != name:
                 self._tied[name] = array.tie
-            return name, _code(dtype, array.dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
+            return name, _code(dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""
         check_word(kind, "kind", _KINDS)
         parts = packed_parts(array)
         source = source_of_share(array if parts is None else parts[0])
         found = source.description
         dtype, shape = (found.dtype, found.shape) if parts is None else parts[1:]
-        code = _code(dtype, dtype)
+        code = _code(dtype)
         self._sources[name] = source
         # A tie has a name: an array without one is tied to others, not they to it.
         identity = _identity(source)
@@ -472,10 +472,13 @@ def opened(broker: Broker, delivery: Delivery, acquired: Acquired) -> Bundle:
         return Bundle(broker, delivery, Share(broker, info), info.kind, _core.Bundle(views))
 
 
-def _code(dtype: str, asked: Any) -> planner.Code:
+def _code(dtype: str) -> planner.Code:
     code = planner.CODES.get(dtype) or planner.PACKED.get(dtype)
     if code is None:
-        raise UnsupportedDtype("bundle", "any", "place", f"a bundle has DLPack's dtypes only, not {asked!r}")
+        fields = dtype.startswith(numpy_adapter.STRUCT)
+        way_out = "use an array for each field, as array[field]" if fields else 'use "int64", as array.view("int64") has it'
+        reason = f"a bundle has DLPack's dtypes only, not {'structured ones' if fields else dtype}: {way_out}"
+        raise UnsupportedDtype("bundle", "any", "place", reason)
     return code
 
 

@@ -284,15 +284,12 @@ class Delivery:
         if caps.read_only == "immutable":
             reason = f"arrays of {caps.name} cannot be written: compute the values, and put the result"
             raise UnsupportedArray("array", caps.name, "place", reason)
-        name = planner.dtype_name(dtype)
         sizes = sizes_of(shape)
-        code = planner.CODES.get(name, (0, 0, 1))
-        if name not in planner.CODES:
-            try:
-                name, code, more = numpy_adapter.traveling(dtype)
-            except UnsupportedDtype as error:
-                raise error.between("array", "any") from error.__cause__  # no array of NumPy is converted
-            sizes += more
+        try:
+            name, code, more = numpy_adapter.traveling(dtype)
+        except UnsupportedDtype as error:
+            raise error.between("array", "any") from error.__cause__  # no array of NumPy is converted
+        sizes += more
         if max(sizes, default=0) > _COUNT_MAX or math.prod(sizes) * code[1] // 8 > _COUNT_MAX:
             raise InvalidRequest(f"an array of shape {sizes} exceeds the address space")
         gpus = gpus_for(device)

@@ -70,15 +70,15 @@ def _scalar(value: Any) -> dict[str, Any]:
 
 def _integer(value: int) -> dict[str, Any]:
     if value.bit_length() > INT_BITS_MAX:
-        raise InvalidRequest(f"an int of {value.bit_length()} bits exceeds the {INT_BITS_MAX} of a plain value: put an array of its bytes")
+        raise InvalidRequest(f"an int of {value.bit_length()} bits exceeds the {INT_BITS_MAX} of a plain value: pass its bytes (int.to_bytes)")
     return {"v": value}
 
 
 def _text(value: str) -> dict[str, Any]:
     # JSON writes half surrogate pairs, and reads two adjacent halves as one character.
     if not value.isascii() and json.loads(json.dumps(value)) != value:
-        reason = f"the text {value[:64]!r} has two halves of a surrogate pair, which would be read as one character"
-        raise InvalidRequest(reason)
+        what = f"the text {value[:64]!r} has two halves of a surrogate pair, which would be read as one character"
+        raise InvalidRequest(f'{what}: pass its bytes, text.encode("utf-8", "surrogatepass")')
     return {"v": value}
 
 

@@ -116,9 +116,9 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         # Read once, because a capsule can be read only once.
         view = adapter.export(array)
     except MemoryConversionError as refusal:
-        swapped = numpy_adapter.swapped(array)
-        if swapped is not None:
-            return source_of(swapped, target, private)
+        seen = numpy_adapter.seen(array)
+        if seen is not None:
+            return source_of(seen, target, private)
         alone = refusal.with_traceback(None)
         return Source(array, adapter, Description.refused(_unknown_name(type(array)), alone), target)
     return Source(view, adapter, described(view, "view"), target)

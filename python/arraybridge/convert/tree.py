@@ -218,9 +218,9 @@ class _Writer(_Walk):
 
 def _key(key: Any) -> Any:
     if type(key) not in _KEYS:
-        raise InvalidRequest(f"a key of a tree must be a str, int, float, bool or None, not {type(key).__name__}")
+        raise InvalidRequest(f"a key of a tree must be a str, int, float, bool or None, not {type(key).__name__}: pass str(key)")
     if type(key) is float and not math.isfinite(key):
-        raise InvalidRequest(f"a key of a tree must not be {key}: JSON has no such number")
+        raise InvalidRequest(f"a key of a tree must not be {key}: JSON has no such number; pass str(key)")
     return plain.encoded(key)["v"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
@@ -15,6 +15,7 @@ from arraybridge.broker.share import Share
 from arraybridge.errors import InvalidRequest
 
 _Module = TypeVar("_Module")
+_SAME: Final = "make the module as it was published, or pass prefix=, with which the bundle's names begin"
 
 
 def publish(
@@ -75,11 +76,12 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
     asked = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
     if different := sorted(asked.keys() ^ weights.keys()):
         where = "the module" if different[0] in asked else "the bundle"
-        raise InvalidRequest(f"module and bundle differ in {len(different)} names: only {where} has {different[0]!r}")
+        raise InvalidRequest(f"module and bundle differ in {len(different)} names: only {where} has {different[0]!r}; {_SAME}")
     for name, tensor in weights.items():
         if (tensor.shape, tensor.dtype) != (asked[name].shape, asked[name].dtype):
             told = [f"{each.dtype}{list(each.shape)}" for each in (asked[name], tensor)]
-            raise InvalidRequest(f"{name!r} is {told[0]} in the module and {told[1]} in the bundle: make the module with that dtype")
+            what = "dtype" if tensor.shape == asked[name].shape else "shape"
+            raise InvalidRequest(f"{name!r} is {told[0]} in the module and {told[1]} in the bundle: make the module with that {what}")
     others = [name for name, buffer in target.named_buffers() if buffer.is_meta and name not in asked]
     if others:
         raise InvalidRequest(f"buffer {others[0]!r} has no values, and no state_dict has it: do not make the module on 'meta'")

@@ -178,6 +178,7 @@ class Ending {
   }
   bool told() const { return told_; }
   bool patient() const { return patient_; }
+  bool starter_has_ended() const { return starter_has_ended_; }
   int exit_status() const { return starts_anew_ ? ManagerStore::kExitStartAnew : EXIT_SUCCESS; }
 
  private:
@@ -228,7 +229,8 @@ class Ending {
 
   bool LifeEnded() {
     char byte = 0;
-    return ::read(life_.get(), &byte, 1) <= 0;
+    starter_has_ended_ = ::read(life_.get(), &byte, 1) <= 0;
+    return starter_has_ended_;
   }
 
   bool Idle() {
@@ -261,6 +263,7 @@ class Ending {
   bool told_ = false;
   bool patient_ = true;
   bool starts_anew_ = false;
+  bool starter_has_ended_ = false;
 };
 
 // Each GPU is a health service of its own, so that the loss of one does not affect the others.
@@ -453,6 +456,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   verbs.WaitIdle(deadline);
   admin_door.Drain(Clock::now() + kLastAnswer);
   (*listener)->LeaveFiles(false);
+  if (config.embedded && ending->starter_has_ended()) (*listener)->RemoveDirectory();
   return exit_status;
 }
 

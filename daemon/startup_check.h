@@ -6,7 +6,8 @@
 
 namespace arraybridge {
 
-// Takes the descriptors and threads that an idle daemon needs, and releases them. RESOURCE_EXHAUSTED names the limit.
+// Takes the descriptors, threads and address space that an idle daemon needs, and releases them. RESOURCE_EXHAUSTED
+// names the limit. FAILED_PRECONDITION: a system call is refused, or /proc is missing.
 Status CheckStartup();
 
 }  // namespace arraybridge

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "proto/boundary/explained_error.h"
+
 namespace arraybridge {
 
 Result<SharedMapping> SharedMapping::Map(const UniqueFd& file, uint64_t bytes, int protection, std::string_view what) {
@@ -17,7 +19,7 @@ Result<SharedMapping> SharedMapping::Map(const UniqueFd& file, uint64_t bytes, i
     return FailedPrecondition("the file that the broker sent is not ", what);
   }
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
-  if (base == MAP_FAILED) return ResourceExhausted("mapping ", what, ": ", std::strerror(errno));
+  if (base == MAP_FAILED) return ResourceExhausted("mapping ", what, ": ", ExplainedError(errno, "this process"));
   SharedMapping mapped(base, bytes);
   if (::madvise(base, bytes, MADV_DONTFORK) == 0) return mapped;
   return FailedPrecondition(what, " cannot be kept from forked children: ", std::strerror(errno));

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "daemon/config/access_list.h"
@@ -89,6 +91,11 @@ Status ResolveMemory(Draft& draft, const Reading& reading) {
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
   config.host_capacity_bytes =
       percent != nullptr ? MemoryBudget(percent->value) : std::get<uint64_t>(draft.host_capacity);
+  if (config.host_capacity_bytes == 0 && percent != nullptr && ::access("/proc/meminfo", R_OK) != 0) {
+    return FailedPrecondition(
+        "cannot start: the memory of the machine is unknown, because /proc/meminfo cannot be read: ",
+        std::strerror(errno), ": mount /proc, as `mount -t proc proc /proc` does");
+  }
   if (config.host_capacity_bytes == 0 && ServesHostMemory(config)) {
     return InvalidArgument(reading.Where("memory.host.capacity", "--host-capacity"),
                            "the machine has no host memory available to serve");

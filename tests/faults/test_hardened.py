@@ -5,6 +5,7 @@ A system call that the unit forbids kills the daemon, so that a test that needs 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 
 import hardened
 import pytest
-from harness import PATIENCE_S, SANITIZED, Daemon, Ledger, daemon_in, eventually
+from harness import DAEMON, PATIENCE_S, SANITIZED, Daemon, Ledger, daemon_in, eventually
 
 MIB = 1 << 20
 # Settings of the unit that are no restrictions, and those that hardened.py says it does not carry out.
@@ -133,3 +134,24 @@ def test_a_restricted_daemon_serves(restricted: Daemon, messages: Any) -> None:
     writer.leave()
     ledger.settle()
     assert os.listdir(f"/proc/{restricted.pid}/root{restricted.directory}")
+
+
+REFUSING = """
+import os, sys
+sys.path.insert(0, {folder!r})
+from hardened import Filter
+filter = Filter(Filter.ALLOW)
+filter.add(Filter.error({number}), "memfd_create")
+filter.load()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+def test_a_daemon_that_may_make_no_shared_memory_says_what_refuses_it(tmp_path: Path, number: int) -> None:
+    code = REFUSING.format(folder=str(Path(__file__).parent), number=number)
+    command = [sys.executable, "-c", code, str(DAEMON), "--directory", str(tmp_path / "broker")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert f"memfd_create: {os.strerror(number)}: a seccomp filter refuses it" in done.stderr
+    assert "permit memfd_create" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -158,3 +159,27 @@ def test_a_tool_without_standard_descriptors_writes_into_no_connection(
 def watchers(daemon: Daemon) -> int:
     done = subprocess.run([CTL, "-H", daemon.directory, "-o", "json", "stats"], capture_output=True, text=True, check=True)
     return int(json.loads(done.stdout)["watchers"])
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize(
+    ("flags", "status", "what"), [([], 2, "/proc/meminfo cannot be read"), (["--host-capacity", "64MiB"], 1, "/proc/self/fd is opened")]
+)
+def test_a_daemon_without_proc_says_so(directory: Path, flags: list[str], status: int, what: str) -> None:
+    """It finds the size of the memory there, and opens /proc/self/fd to pass memory on read-only."""
+    command = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", "/proc", str(DAEMON), "--directory", str(directory), *flags]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    assert done.returncode == status and not directory.exists()
+    assert f"{what}: No such file or directory: mount /proc" in done.stderr
+
+
+@pytest.mark.parametrize("bytes_", [60 << 20, 200 << 20])
+def test_a_daemon_without_address_space_names_the_limit(directory: Path, bytes_: int) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_))
+
+    done = subprocess.run(
+        [DAEMON, "--directory", directory, "--backend", "host"], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, preexec_fn=limit
+    )
+    assert done.returncode == 1 and not directory.exists()
+    assert "RLIMIT_AS" in done.stderr and str(bytes_) in done.stderr and "ulimit -v" in done.stderr

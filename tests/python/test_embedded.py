@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import select
 import signal
 import socket
@@ -509,15 +510,22 @@ def test_a_standing_broker_that_was_restarted_is_asked_again(tmp_path):
     assert stop_daemon(daemon) == 0
 
 
-def test_a_private_broker_ends_when_its_process_is_killed(runtime):
+@pytest.mark.parametrize("keeper", ["on", "off"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, None])
+def test_a_private_broker_ends_with_its_process_and_leaves_nothing(runtime, monkeypatch, keeper, number):
+    monkeypatch.setenv("ARRAYBRIDGE_KEEPER", keeper)
     code = USE.replace("Broker()", "Broker(start='private')") + "print(broker.address, flush=True); sys.stdin.read()"
     starter = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True
     )
-    [daemon] = daemons_of(starter.stdout.readline().strip())
-    starter.send_signal(signal.SIGKILL)
+    directory = Path(starter.stdout.readline().strip())
+    [daemon] = daemons_of(directory)
+    assert (directory / "arraybridged.log").exists()
+    if number is not None:
+        starter.send_signal(number)
     starter.communicate()
     wait_for_end(daemon)
+    assert not directory.exists()
 
 
 def test_a_directory_open_to_others_is_refused(runtime):
@@ -623,3 +631,32 @@ def test_a_daemon_that_never_gets_ready_is_ended(runtime, monkeypatch, tmp_path)
     with pytest.raises(BrokerUnavailable, match="thinking"):
         arraybridge.Broker().list()
     assert child._children[-1].poll() is not None
+
+
+LIMITED = """
+import resource, sys, arraybridge
+name, most, start = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+if name == "RLIMIT_AS":
+    most += int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # this process has libraries of its own
+resource.setrlimit(getattr(resource, name), (most, most))
+print(most)
+try:
+    arraybridge.Broker(start=start).empty(most + (1 << 27), "uint8")
+except arraybridge.BrokerError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("start", ["auto", "private"])
+@pytest.mark.parametrize(
+    ("limit", "most", "what"),
+    [
+        ("RLIMIT_AS", 600 << 20, "mapping of [0-9]+ bytes failed: Cannot allocate memory"),
+        ("RLIMIT_FSIZE", 0, "there is no writable temporary folder"),
+        ("RLIMIT_FSIZE", 1 << 20, "a file of [0-9]+ bytes failed: File too large"),
+    ],
+)
+def test_a_limit_that_is_too_low_is_named(runtime, monkeypatch, limit, most, what, start):
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    most, said = run_client(LIMITED, limit, str(most), start, TMPDIR=str(runtime.parent)).splitlines()
+    assert re.search(what, said) and f"{limit} of " in said and f" is {most} bytes" in said and "raise it, as `ulimit" in said

@@ -15,6 +15,7 @@
 
 #include "client/memory/cuda/cuda_copy.h"
 #include "client/memory/cuda/cuda_pin.h"
+#include "proto/boundary/explained_error.h"
 #include "proto/boundary/huge_pages.h"
 
 namespace arraybridge {
@@ -123,7 +124,7 @@ Status CheckReadable(const Handle& handle) {
 
 Status MapFailed(uint64_t bytes) {
   const int error = errno;
-  return ResourceExhausted("mapping ", bytes, " bytes of shared memory: ", std::strerror(error));
+  return ResourceExhausted("mapping ", bytes, " bytes of shared memory: ", ExplainedError(error, "this process"));
 }
 
 // The broker has populated the pages; this maps them in this process, at a seventh of the cost of write faults.

@@ -18,6 +18,7 @@
 #include <thread>
 #include <tuple>
 
+#include "proto/boundary/explained_error.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/huge_pages.h"
 
@@ -42,7 +43,7 @@ constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint populat
 constexpr uint64_t kCollapseStep = 16ull << 20;
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
-  return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", std::strerror(error))
+  return ResourceExhausted("host memory: ", step, " of ", size, " bytes failed: ", ExplainedError(error, "the broker"))
       .Because(error == EFBIG ? "FILE_SIZE_LIMIT" : "SYSTEM_MEMORY");
 }
 
@@ -124,6 +125,22 @@ Status CheckStoredMemfd(int fd, uint64_t size, std::string_view what) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   const bool fixed = seals >= 0 && (seals & F_SEAL_GROW) != 0 && (seals & F_SEAL_SHRINK) != 0;
   return fixed ? Ok() : FailedPrecondition(what, ": the stored file can be resized");
+}
+
+Status CheckMemfds() {
+  const UniqueFd fd(::memfd_create("arraybridge", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) {
+    const char* const refused = errno == EPERM || errno == EACCES || errno == ENOSYS
+                                    ? ": a seccomp filter refuses it (SystemCallFilter= of a unit, the profile of a "
+                                      "container): permit memfd_create"
+                                    : "";
+    return FailedPrecondition("shared memory cannot be made: memfd_create: ", std::strerror(errno), refused);
+  }
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd.get());
+  if (UniqueFd(::open(path.data(), O_RDONLY | O_CLOEXEC)).valid()) return Ok();
+  return FailedPrecondition("shared memory cannot be passed on read-only, for which /proc/self/fd is opened: ",
+                            std::strerror(errno), ": mount /proc, as `mount -t proc proc /proc` does");
 }
 
 bool HasMemfdHoles(int fd, uint64_t size) {

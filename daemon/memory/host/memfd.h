@@ -20,6 +20,9 @@ Result<UniqueFd> CreateMemfd(uint64_t size, const char* name = "arraybridge");
 // without O_CREAT.
 Result<UniqueFd> ReopenMemfd(int fd, int flags);
 
+// FAILED_PRECONDITION: the system calls on which this file depends are refused, or /proc is missing; says what to do.
+Status CheckMemfds();
+
 // True if a process released pages that were populated. A read of such a page needs new memory, which may be missing.
 bool HasMemfdHoles(int fd, uint64_t size);
 

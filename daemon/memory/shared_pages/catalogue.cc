@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "daemon/memory/host/memfd.h"
+#include "proto/boundary/explained_error.h"
 
 namespace arraybridge {
 namespace {
@@ -35,7 +36,7 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const st
   if (!file.ok()) return file.status();
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file->get(), 0);
   if (base == MAP_FAILED) {
-    return ResourceExhausted("mapping a catalogue of ", bytes, " bytes: ", std::strerror(errno))
+    return ResourceExhausted("mapping a catalogue of ", bytes, " bytes: ", ExplainedError(errno, "the broker"))
         .Because("SYSTEM_MEMORY");
   }
   std::unique_ptr<Catalogue> made(new Catalogue(*std::move(file), static_cast<std::byte*>(base), capacity));
@@ -78,7 +79,7 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Adopt(UniqueFd file) {
   constexpr int kShared = MAP_SHARED | MAP_NORESERVE;
   void* const base = ::mmap(nullptr, extent.bytes(), PROT_READ | PROT_WRITE, kShared, file.get(), 0);
   if (base == MAP_FAILED) {
-    return ResourceExhausted("mapping a catalogue: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+    return ResourceExhausted("mapping a catalogue: ", ExplainedError(errno, "the broker")).Because("SYSTEM_MEMORY");
   }
   std::unique_ptr<Catalogue> adopted(new Catalogue(std::move(file), static_cast<std::byte*>(base), header.capacity));
   adopted->key_ = header.key;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/memory/host/memfd.h"
+#include "proto/boundary/explained_error.h"
 
 namespace arraybridge {
 
@@ -18,11 +19,12 @@ Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int pro
   auto file = CreateMemfd(bytes, name);
   if (!file.ok()) return file.status();
   if (::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    return ResourceExhausted("no memory for ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+    return ResourceExhausted("no memory for ", what, ": ", ExplainedError(errno, "the broker"))
+        .Because("SYSTEM_MEMORY");
   }
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file->get(), 0);
   if (base == MAP_FAILED) {
-    return ResourceExhausted("mapping ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+    return ResourceExhausted("mapping ", what, ": ", ExplainedError(errno, "the broker")).Because("SYSTEM_MEMORY");
   }
   std::ignore = ::mlock(base, bytes);  // avoids page faults when memory is short
   return std::unique_ptr<SharedPages>(new SharedPages(*std::move(file), base, bytes, what));
@@ -33,7 +35,7 @@ Result<std::unique_ptr<SharedPages>> SharedPages::Adopt(UniqueFd file, uint64_t 
   AB_RETURN_IF_ERROR(CheckStoredMemfd(file.get(), bytes, what));
   void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) {
-    return ResourceExhausted("mapping ", what, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+    return ResourceExhausted("mapping ", what, ": ", ExplainedError(errno, "the broker")).Because("SYSTEM_MEMORY");
   }
   std::ignore = ::mlock(base, bytes);
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
@@ -47,7 +49,7 @@ SharedPages::~SharedPages() { ::munmap(base_, bytes_); }
 Status SharedPages::Write(uint64_t offset, const void* bytes, uint64_t count) {
   const auto wanted = static_cast<ssize_t>(count);
   if (::pwrite(file_.get(), bytes, count, static_cast<off_t>(offset)) == wanted) return Ok();
-  return Internal(what_, " cannot be initialised: ", std::strerror(errno));
+  return Internal(what_, " cannot be initialised: ", ExplainedError(errno, "the broker"));
 }
 
 Result<UniqueFd> SharedPages::Export(bool writable) const {
@@ -66,7 +68,8 @@ Status SharedPages::Seal() {
   if (error != 0) return Internal(what_, " cannot be sealed: ", std::strerror(error));
   // Refills holes that were punched before the seal: reading one could raise SIGBUS.
   if (::fallocate(file_.get(), 0, 0, static_cast<off_t>(bytes_)) != 0) {
-    return ResourceExhausted("no memory for ", what_, ": ", std::strerror(errno)).Because("SYSTEM_MEMORY");
+    return ResourceExhausted("no memory for ", what_, ": ", ExplainedError(errno, "the broker"))
+        .Because("SYSTEM_MEMORY");
   }
   sealed_ = true;
   return Ok();

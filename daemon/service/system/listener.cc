@@ -44,6 +44,8 @@ struct Listener::DoorSocket {
 
 namespace {
 
+constexpr char kLockName[] = "/lock";
+constexpr char kLogName[] = "/arraybridged.log";  // of the standard error of a daemon that a Python program started
 constexpr int kBacklog = 512;
 constexpr int kNoDescriptorPauseMs = 100;
 constexpr rlim_t kDescriptorsKept = 256;  // reserved for arenas and answers, if the limit is large
@@ -66,7 +68,7 @@ Status PrepareDirectory(const std::string& directory, bool embedded) {
 }
 
 Result<UniqueFd> LockDirectory(const std::string& directory) {
-  const std::string path = directory + "/lock";
+  const std::string path = directory + kLockName;
   UniqueFd lock(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return FailedPrecondition("cannot open '", path, "': ", Why());
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
@@ -211,6 +213,7 @@ Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSoc
   if (!lock.ok()) return lock.status();
   std::unique_ptr<Listener> listener(new Listener(store));
   listener->lock_ = *std::move(lock);
+  listener->directory_ = config.directory;
   const mode_t mode = config.embedded ? 0600 : 0660;
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kLifeline, Door::kLifeline, config.lifeline_path, mode));
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kGrpc, Door::kGrpc, config.grpc_path, mode));
@@ -346,6 +349,10 @@ Listener::~Listener() {
     // Another daemon may meanwhile use the same path, so only our own socket file is removed.
     if (!door->path.empty() && FileAt(door->path) == door->file) ::unlink(door->path.c_str());
   }
+  if (!removes_directory_) return;
+  // The lock last: until then no other daemon uses the directory.
+  for (const char* const name : {kLogName, kLockName}) ::unlink((directory_ + name).c_str());
+  ::rmdir(directory_.c_str());
 }
 
 void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp) {

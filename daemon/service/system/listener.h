@@ -62,6 +62,8 @@ class Listener {
   // Whether the store keeps the sockets for a next daemon, which then needs their files. Until the first call: yes, if
   // this daemon has itself received a socket from an earlier one.
   void LeaveFiles(bool leave) { leaves_files_ = leave; }
+  // When this object is destroyed, the directory of the daemon goes too, if nothing but a log is left in it.
+  void RemoveDirectory() { removes_directory_ = true; }
   // Runs `task` on the accepting thread; drops it after Stop. Thread-safe.
   void Post(std::function<void()> task) AB_EXCLUDES(mutex_);
 
@@ -85,6 +87,8 @@ class Listener {
 
   DescriptorStore* const store_;
   bool leaves_files_ = false;
+  bool removes_directory_ = false;
+  std::string directory_;
   UniqueFd lock_;
   std::vector<std::unique_ptr<DoorSocket>> doors_;
   UniqueFd spare_;  // closed for a moment when the process has no descriptor left

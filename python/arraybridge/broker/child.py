@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from arraybridge import _bin
-from arraybridge.errors import BrokerUnavailable, exhausted_by
+from arraybridge.errors import BrokerUnavailable, exhausted_by, limits_of_process
 
 READY_SECONDS: Final = 10.0
 END_SECONDS: Final = 2.0
@@ -119,7 +119,9 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         what = f"did not get ready within {READY_SECONDS:g} s" if late else "ended"
         linger = f" (--linger is $ARRAYBRIDGE_LINGER, {linger!r})" if linger else ""
         what = f"the broker was started in {directory} and {what}{linger}"
-        raise BrokerUnavailable(f"{what}; its last output says why: {_tail(record)}", code=14)
+        told = _tail(record)
+        limits = "" if "RLIMIT_" in told else limits_of_process()
+        raise BrokerUnavailable(f"{what}; its last output says why: {told}{limits}", code=14)
     return child
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from arraybridge.broker import child
-from arraybridge.errors import BrokerUnavailable, exhausted_by
+from arraybridge.errors import BrokerUnavailable, exhausted_by, limits_of_process
 
 Start = Literal["auto", "never", "private"]
 
@@ -160,7 +160,7 @@ def _own_directory() -> _Own:
         if exhausted_by(error, "") is not None:  # also without descriptors
             raise
         what = "there is no writable temporary folder; set $XDG_RUNTIME_DIR to a directory of this user with mode 0700"
-        return _Own(Path("arraybridge"), trusted=False, refusal=what)
+        return _Own(Path("arraybridge"), trusted=False, refusal=what + limits_of_process())
     except UnicodeEncodeError:
         what = f"the directory for this user's broker, {os.fsencode(path)!r}, is no UTF-8 text; {_OTHER_DIRECTORY}"
         return _Own(path, trusted=False, refusal=what)
@@ -225,7 +225,8 @@ def _start_private() -> Found:
     except FileNotFoundError as error:
         if exhausted_by(error, "") is not None:
             raise
-        raise BrokerUnavailable("no private broker can be started: there is no writable temporary folder; set $TMPDIR to one", code=14) from error
+        what = "no private broker can be started: there is no writable temporary folder; set $TMPDIR to one"
+        raise BrokerUnavailable(f"{what}{limits_of_process()}", code=14) from error
     try:
         directory.chmod(0o700)  # whatever the umask
         private = child.Private(directory)

@@ -633,6 +633,37 @@ def test_a_daemon_that_never_gets_ready_is_ended(runtime, monkeypatch, tmp_path)
     assert child._children[-1].poll() is not None
 
 
+WAITS = """
+import os, threading, time, arraybridge, numpy
+broker = arraybridge.Broker({address}, namespace=f"exit{{os.getpid()}}", start={start!r}, timeout_s=600)
+full, waiting = broker.channel("full", 1).open("sender"), threading.Event()
+full.send(numpy.ones(2))
+watch, receiver = broker.watch("withdraw"), broker.channel("empty").receiver()
+bundle = broker.bundle("bundle", {{"w": numpy.ones(3)}}, replace=True).fill().publish() and broker.open("bundle")
+def wait():
+    waiting.set()
+    {call}
+threading.Thread(target=wait, daemon=True).start()
+waiting.wait()
+time.sleep(0.2)  # the call is not seen to wait
+"""
+
+
+@pytest.mark.parametrize("start", ["private", "never"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        'broker.get("nobody", wait=600)', 'broker.get_many(["nobody"], "torch", wait=600)', 'broker.open("nobody", wait=600)',
+        "bundle.wait_newer()", "watch.next()", "list(watch)", 'broker.channel("empty").receive()', "next(receiver)",
+        "full.send(numpy.ones(2))", "while True: broker.put(numpy.ones(1 << 20), 'a', replace=True)",
+    ],
+)  # fmt: skip
+def test_a_daemon_thread_that_waits_at_exit_says_nothing(runtime, address, start, call):
+    code = WAITS.format(address=None if start == "private" else repr(address), start=start, call=call)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 LIMITED = """
 import resource, sys, arraybridge
 name, most, start = sys.argv[1], int(sys.argv[2]), sys.argv[3]

@@ -98,6 +98,8 @@ class Connection:
                 found = discovery.find(self._asked, self._start)
                 if found.end is not None:
                     self._end = weakref.finalize(self, found.end)
+                    # The daemon ends after this process: until then daemon threads wait, and would report its end.
+                    self._end.atexit = False
                 self._found, self._latest_address = found, found.address
                 self.known_core = _core.Core(
                     found.address,

@@ -98,6 +98,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         # Events that arrived for cancelled tasks.
         self._unclaimed: deque[Future[Event]] = deque()
         self._end = weakref.finalize(self, _end_calls, self._open, self._workers)
+        self._end.atexit = False  # it ends with the process: a daemon thread that waits in it would report the end
 
     @property
     def closed(self) -> bool:

@@ -185,23 +185,24 @@ class Mounts:
     def arrange(cls, unit: Unit, directory: Path, program: Path) -> None:
         checked(libc.unshare(cls.NEW_MOUNTS | cls.NEW_HOSTNAME), "unshare")
         cls.mount("none", "/", "none", cls.PRIVATE | cls.RECURSIVE)
-        kept = os.open(directory, os.O_PATH)
         hidden = (["/tmp", "/var/tmp"] if unit.yes("PrivateTmp") else []) + (["/home", "/root"] if unit.yes("ProtectHome") else [])
+        hidden = [folder for folder in hidden if Path(folder).is_dir()]
+        # A checkout may lie in a hidden folder, of which an installed daemon needs nothing.
+        needed = [each for each in (Path(__file__).resolve().parents[2], program.parent) if any(map(each.is_relative_to, hidden))]
+        kept = [(each, os.open(each, os.O_PATH)) for each in (*needed, directory)]
         for folder in hidden:
-            if not Path(folder).is_dir() or program.is_relative_to(folder):
-                continue  # a checkout in a home, of which the installed daemon needs nothing
             cls.mount("tmpfs", folder, "tmpfs")
-        directory.mkdir(parents=True, exist_ok=True)
-        cls.mount(f"/proc/self/fd/{kept}", str(directory), "none", cls.BIND)
-        os.close(kept)
+        for each, descriptor in kept:
+            each.mkdir(parents=True, exist_ok=True)
+            cls.mount(f"/proc/self/fd/{descriptor}", str(each), "none", cls.BIND)
+            os.close(descriptor)
         if unit.all("ProtectProc") == ["invisible"]:
             cls.mount("proc", "/proc", "proc", data="hidepid=invisible")
         if unit.all("ProtectSystem") == ["strict"]:
             cls.set_read_only("/", True)
             cls.set_read_only(str(directory), False)
             for folder in hidden:
-                if not program.is_relative_to(folder) and Path(folder).is_dir():
-                    cls.set_read_only(folder, False)
+                cls.set_read_only(folder, False)
 
 
 def drop_capabilities() -> None:

@@ -7,7 +7,7 @@
 //   ab_broker* broker;
 //   if (ab_connect(NULL, &broker) != AB_OK) puts(ab_message());
 //   ab_put(broker, "frame", &view, 0);
-//   ab_get(broker, "frame", 1000, &array);          in any process
+//   ab_get(broker, "frame", 1000, &array);          // in any process
 //
 // Link with libarraybridge, which needs only libc and libstdc++.
 #pragma once

@@ -5,7 +5,8 @@
 //   auto plan = arraybridge::BundlePlan::For(arrays, fingerprint, metadata);  // in the process that writes it
 //   auto placement = broker.Empty(plan->specs(), {});
 //   auto bundle = plan->WriteTo(*placement);                                  // its views are writable
-//   broker.Publish(*placement, {.name = "model", .structure = std::string(arraybridge::Bundle::kStructure)});
+//   const std::string structure(arraybridge::Bundle::kStructure);
+//   auto share = broker.Publish(*placement, {.name = "model", .structure = structure});
 //
 //   auto bundle = arraybridge::Bundle::Of(broker.Acquire({.name = "model"})->views);       // in any process
 //   auto weights = bundle->At(*bundle->Find("layers.0.weight"));

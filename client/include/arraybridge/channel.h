@@ -5,7 +5,7 @@
 //   arraybridge::Status sent = frames->Send(*broker.Place({&view, 1}), {});
 //   if (sent.ok()) sent = frames->Close();
 //   // in any other process, which opened the receiving end:
-//   while (auto got = frames->Receive({}); got.ok()) Use(got->views);
+//   for (auto got = frames->Receive({}); got.ok(); got = frames->Receive({})) Use(got->views);
 //
 // A channel carries one stream after another. A stream begins with its first sender, and ends when the last one has
 // closed or is lost. Each end is told once of what happens to its peers, by an error of Receive or Send:

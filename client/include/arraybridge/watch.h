@@ -3,7 +3,7 @@
 // lost events.
 //
 //   auto watch = broker.OpenWatch({.kinds = {arraybridge::EventKind::kPublish}});
-//   while (auto event = watch->Next(); event.ok()) Show(*event);
+//   for (auto event = watch->Next(); event.ok(); event = watch->Next()) Show(*event);
 #pragma once
 
 #include <chrono>

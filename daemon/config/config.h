@@ -66,6 +66,10 @@ struct Limits {
   Reloadable<uint64_t> queued_bytes_per_uid = 16ull << 20;
   Reloadable<uint64_t> tickets_per_session_max = 64;
   uint64_t grpc_streams_max = 128;
+  uint64_t grpc_calls_per_uid = 640;          // up to 200 KiB of the daemon's heap each, with an unread answer
+  uint64_t grpc_bytes_per_uid = 64ull << 20;  // of the requests of calls in progress
+  uint64_t grpc_resets_per_second = 500;      // after a pause, twice as many at once
+  uint64_t grpc_header_bytes_max = 64 << 10;  // gRPC refuses calls with more than 8 KiB
   uint64_t connections_per_uid = 512;         // includes connections that have not sent their hello
   uint64_t tcp_connections = 512;             // a new connection replaces the oldest one that has made no call
   uint64_t tcp_connections_per_address = 64;  // per IPv4 address, or per /64 network of IPv6

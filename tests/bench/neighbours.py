@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
-from neighbour import ATTACKS, Attack, Outcome, attacked, neighbourhood, p99  # noqa: E402
+from neighbour import ATTACKS, DOORS, Attack, Outcome, attacked, neighbourhood, p99  # noqa: E402
 
 FLOOR_MS, TIMES_IDLE = 5.0, 10.0
-REACH = "p99 <= max(5 ms, 10 x idle p99), gap <= 1 s, baseline within 5 s"
+REACH = "p99 <= max(5 ms, 10 x idle p99), gap <= 1 s, baseline within 5 s, at the gRPC door <= 200 MiB"
 UNLISTED = {13}  # a law of the fault tests, not a row
 
 
@@ -30,12 +30,17 @@ def why_not() -> str:
     return "" if shutil.which("setpriv") else "setpriv is not installed"
 
 
-def row_of(attack: Attack, outcome: Outcome) -> dict[str, Any]:
+def doors_of(attack: Attack) -> tuple[str, ...]:
+    """Those at which the victim's calls are measured."""
+    return DOORS if attack.program == "grpc_attacker.py" else DOORS[:1]
+
+
+def row_of(attack: Attack, door: str, outcome: Outcome) -> dict[str, Any]:
     value, idle = p99(outcome.calls), p99(outcome.idle)
     floor = max(FLOOR_MS, TIMES_IDLE * idle)
     return {
-        "id": f"neighbour_{attack.stage}",
-        "work": f"another user's calls beside attack {attack.number}, p99",
+        "id": f"neighbour_{attack.stage}" + ("" if door == DOORS[0] else f"_{door}"),
+        "work": f"another user's calls at the {door} beside attack {attack.number}, p99",
         "value": round(value, 2),
         "unit": "ms",
         "floor": round(floor, 2),
@@ -61,8 +66,9 @@ def rows(build: Path, full: bool) -> list[dict[str, Any]]:
     attacks = [attack for attack in ATTACKS.values() if attack.number not in UNLISTED]
     for attack in attacks if full else attacks[:1]:  # tests/faults makes all of them in this form
         client = build / "tests/bench/bench_neighbour_client"
-        with neighbourhood(build / "daemon/arraybridged", client=client) as place:
-            found.append(row_of(attack, attacked(place, attack, full=full)))
+        for door in doors_of(attack):
+            with neighbourhood(build / "daemon/arraybridged", client=client) as place:
+                found.append(row_of(attack, door, attacked(place, attack, full=full, door=door)))
     return found
 
 

@@ -48,7 +48,8 @@ class Line:
         self.socket.connect(f"{directory}/lifeline.sock")
         self.number = 0
         self.refused: Counter[str] = Counter()
-        self.call(OPEN_SESSION, wire.OpenSessionRequest(protocol_min=1, protocol_max=1, client="neighbour"))
+        hello = wire.OpenSessionRequest(protocol_min=1, protocol_max=1, client="neighbour")
+        self.token = self.call(OPEN_SESSION, hello, wire.OpenSessionResponse)[0].token
 
     def send(self, verb: int, payload: bytes, flags: int = 0) -> None:
         self.number += 1

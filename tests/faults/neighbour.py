@@ -28,7 +28,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
-PROGRAMS = ("attacker.py", "victim.py")
+PROGRAMS = ("attacker.py", "grpc_attacker.py", "http2.py", "victim.py")
 ATTACKER, VICTIM = 65534, 65533  # user ids
 WATCHDOG_US = 400_000  # the daemon sends four notifications in this time
 PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
@@ -38,7 +38,7 @@ SETTLED_DESCRIPTORS = 8  # arenas that the victim released remain for a while
 
 @dataclass(frozen=True)
 class Attack:
-    """Parameters of attacker.py's stage, at full size; `small` has those of the fault tests."""
+    """Parameters of a stage of attacker.py, at full size; `small` has those of the fault tests."""
 
     number: int  # in the list of findings
     stage: str
@@ -46,6 +46,7 @@ class Attack:
     small: dict[str, int] = field(default_factory=dict)
     client: str = ""  # a command of fault_client, which is the attacker's program if there is no stage
     processes: int = 1
+    program: str = "attacker.py"
 
     def sizes(self, full: bool) -> dict[str, int]:
         return self.full if full else {**self.full, **self.small}
@@ -66,8 +67,18 @@ ATTACKS = {
         Attack(11, "queue", {}, {}, client="churn 1 1 1000000000", processes=3),
         Attack(12, "waiters", {"sessions": 200, "requests": 63}, {}),
         Attack(13, "minimal", {"namespaces": 8, "shares": 60_000}, {}),
+        Attack(14, "resets", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(15, "unagreed", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(16, "headers", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(17, "windows", {"connections": 500}, program="grpc_attacker.py"),
+        Attack(18, "unfinished", {"connections": 500}, program="grpc_attacker.py"),
+        Attack(19, "control", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(20, "ends", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(21, "answers", {"connections": 24}, program="grpc_attacker.py"),
+        Attack(22, "bombs", {"connections": 24}, program="grpc_attacker.py"),
     )
 }
+DOORS = ("lifeline", "broker")  # the victim's
 TIDY = Attack(0, "tidy", {})
 
 
@@ -83,7 +94,7 @@ class Outcome:
     refusals: list[str]  # all refusals that the victim got
     gap_s: float  # the longest time between two watchdog notifications
     kib_before: int
-    kib_during: int
+    kib_during: int  # the most
     kib_after: int
     descriptors_before: int
     descriptors_during: int
@@ -166,7 +177,8 @@ class Neighbourhood:
         with os.fdopen(read) as lines:
             assert lines.readline() == "ready\n", self.log_text()
         self.directory.chmod(0o755)
-        (self.directory / "lifeline.sock").chmod(0o666)
+        for door in DOORS:
+            (self.directory / f"{door}.sock").chmod(0o666)
 
     def _stubs(self) -> None:
         sys.path.insert(0, str(ROOT / "tests/foreign"))
@@ -196,7 +208,7 @@ class Neighbourhood:
                 client.chmod(0o755)
             return self.run_as(ATTACKER, [str(client), str(self.directory), "default", "30000", "calls"])
         sizes = [f"{key}={value}" for key, value in attack.sizes(full).items()]
-        return self.run_as(ATTACKER, [sys.executable, str(self.path / "attacker.py"), str(self.directory), attack.stage, *sizes])
+        return self.run_as(ATTACKER, [sys.executable, str(self.path / attack.program), str(self.directory), attack.stage, *sizes])
 
     def kib(self) -> int:
         """The daemon's own memory, without the memory that it hands out."""
@@ -239,12 +251,12 @@ def neighbourhood(daemon: Path, *flags: str, **more: Any) -> Iterator[Neighbourh
 class Calls:
     """The victim's process and its measurements."""
 
-    def __init__(self, place: Neighbourhood) -> None:
+    def __init__(self, place: Neighbourhood, door: str) -> None:
         self.file = place.path / "victim"
         self.file.mkdir()
         self.file.chmod(0o777)
         self.process = place.run_as(
-            VICTIM, [sys.executable, str(place.path / "victim.py"), str(place.directory), str(self.file / "calls")]
+            VICTIM, [sys.executable, str(place.path / "victim.py"), str(place.directory / f"{door}.sock"), str(self.file / "calls")]
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
@@ -290,9 +302,19 @@ def settle(place: Neighbourhood, kib: int, descriptors: int, patience_s: float) 
     return None
 
 
-def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float = 5.0, idle_s: float = 3.0,
-             settle_s: float = 30.0) -> Outcome:  # fmt: skip
-    victim = Calls(place)
+def most(place: Neighbourhood, seconds: float) -> tuple[int, int]:
+    """The most memory and descriptors of the daemon in this time."""
+    kib = descriptors = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        kib, descriptors = max(kib, place.kib()), max(descriptors, place.descriptors())
+        time.sleep(0.05)
+    return kib, descriptors
+
+
+def attacked(place: Neighbourhood, attack: Attack, *, full: bool, door: str = "lifeline", seconds: float = 5.0,
+             idle_s: float = 3.0, settle_s: float = 30.0) -> Outcome:  # fmt: skip
+    victim = Calls(place, door)
     time.sleep(1.0)  # its first calls, with their one-time costs in the daemon
     t_idle, kib, descriptors = time.monotonic(), place.kib(), place.descriptors()
     time.sleep(idle_s)
@@ -302,8 +324,7 @@ def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float
     t_attack = time.monotonic()
     for attacker in attackers:
         go(attacker, attack)
-    time.sleep(seconds)
-    kib_during, descriptors_during = place.kib(), place.descriptors()
+    kib_during, descriptors_during = most(place, seconds)
     t_death = time.monotonic()
     for attacker in attackers:
         attacker.kill()
@@ -332,13 +353,13 @@ def attacked(place: Neighbourhood, attack: Attack, *, full: bool, seconds: float
 
 
 def main() -> None:
-    """neighbour.py DAEMON [--full] [STAGE ...]: prints one line for each outcome."""
+    """neighbour.py DAEMON [--full] [--broker] [STAGE ...]: prints one line for each outcome."""
     words = sys.argv[1:]
-    full = "--full" in words
-    daemon, *names = [word for word in words if word != "--full"]
+    full, door = "--full" in words, DOORS["--broker" in words]
+    daemon, *names = [word for word in words if not word.startswith("--")]
     for name in names or ATTACKS:
         with neighbourhood(Path(daemon)) as place:
-            print(f"{name}: {attacked(place, ATTACKS[name], full=full).line()}", flush=True)
+            print(f"{name}: {attacked(place, ATTACKS[name], full=full, door=door).line()}", flush=True)
 
 
 if __name__ == "__main__":

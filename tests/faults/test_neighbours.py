@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,20 +19,28 @@ from typing import Any
 import pytest
 from harness import ACQUIRE, ALLOCATE, DAEMON, GET_STATS, MAPPED, OPEN_SESSION, PUBLISH, RawLifeline, Refused, daemon_in
 from holder import Holder
-from neighbour import ATTACKER, ATTACKS, VICTIM, Attack, Neighbourhood, Outcome, attacked, neighbourhood, stage
+from neighbour import ATTACKER, ATTACKS, DOORS, VICTIM, Attack, Neighbourhood, Outcome, attacked, go, neighbourhood, stage
 from test_hazards import HandMade
 
 WORST_MS = 5000.0
 MISDESCRIBED = Attack(10, "misdescribed", {})
+AT_LIFELINE = {stage: attack for stage, attack in ATTACKS.items() if attack.program == "attacker.py"}
+AT_GRPC = {stage: attack for stage, attack in ATTACKS.items() if attack.program == "grpc_attacker.py"}
+ENDS_S = 30.0  # from SIGTERM, with a drain timeout of 1 s; it once took 158 s
+GRPC_KIB_MAX = 200 << 10  # of the daemon's memory, whatever one user does at the gRPC door
 
 
-@pytest.fixture
-def place() -> Iterator[Neighbourhood]:
+@pytest.fixture(scope="module", autouse=True)
+def possible() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can run processes of other users")
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed")
     pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
+
+
+@pytest.fixture
+def place() -> Iterator[Neighbourhood]:
     with neighbourhood(DAEMON) as running:
         yield running
 
@@ -41,16 +50,39 @@ def check(outcome: Outcome) -> None:
     assert outcome.settled_s is not None, f"memory or descriptors were not released: {outcome.line()}"
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
-def test_an_attack_affects_only_its_user(place: Neighbourhood, attack: Attack) -> None:
-    outcome = attacked(place, attack, full=False, seconds=1.5, idle_s=0.5)
+def survive(place: Neighbourhood, attack: Attack, door: str) -> Outcome:
+    outcome = attacked(place, attack, full=False, door=door, seconds=1.5, idle_s=0.5)
     check(outcome)
     if outcome.worst >= WORST_MS or not outcome.attacked:  # a stalled machine has the same effect, but hardly twice
         with neighbourhood(DAEMON) as another:
-            outcome = attacked(another, attack, full=False, seconds=1.5, idle_s=0.5)
+            outcome = attacked(another, attack, full=False, door=door, seconds=1.5, idle_s=0.5)
         check(outcome)
     assert outcome.attacked, "the victim made no call"
     assert outcome.worst < WORST_MS, outcome.line()
+    return outcome
+
+
+@pytest.mark.parametrize("attack", AT_LIFELINE.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
+def test_an_attack_affects_only_its_user(place: Neighbourhood, attack: Attack) -> None:
+    survive(place, attack, "lifeline")
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("attack", AT_GRPC.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
+def test_an_attack_at_the_grpc_door_affects_only_its_user(place: Neighbourhood, attack: Attack, door: str) -> None:
+    outcome = survive(place, attack, door)
+    assert outcome.kib_during <= GRPC_KIB_MAX, outcome.line()
+
+
+@pytest.mark.parametrize("attack", AT_GRPC.values(), ids=lambda attack: f"{attack.number}-{attack.stage}")
+def test_the_daemon_ends_in_spite_of_an_attack(attack: Attack) -> None:
+    with neighbourhood(DAEMON, "--drain-timeout", "1s") as place:
+        process = place.attacker(attack, full=False)
+        stage(process, attack)
+        go(process, attack)
+        time.sleep(3.0)  # of attack
+        place.daemon.terminate()
+        assert place.daemon.wait(ENDS_S) == 0
 
 
 def test_arrays_that_no_reader_can_read_are_refused(place: Neighbourhood) -> None:

@@ -1,8 +1,8 @@
 """The program of the victim's process: an ordinary user's calls at a steady pace, each with its latency.
 
-neighbour.py starts it as another user: victim.py DIRECTORY FILE. One turn replaces a name by 4 KiB, acquires the share by
-a call, compares its bytes and releases it; every twentieth turn allocates an arena. It continues until its standard
-input ends, then writes FILE: one line of JSON per call, [verb, begin_ns, took_ns, refusal], with times of
+neighbour.py starts it as another user: victim.py SOCKET FILE. At the lifeline one turn replaces a name by 4 KiB, acquires
+the share by a call, compares its bytes and releases it; every twentieth turn allocates an arena. At the gRPC door one
+turn is a GetServerInfo. It continues until its standard input ends, then writes FILE: one line of JSON per call, [verb, begin_ns, took_ns, refusal], with times of
 CLOCK_MONOTONIC.
 """
 
@@ -25,6 +25,28 @@ PACE_S = 0.002
 TURNS_BETWEEN_ARENAS = 20
 
 
+Call = tuple[str, int, int, str]
+
+
+class GrpcVictim:
+    def __init__(self, path: str) -> None:
+        import grpc
+        from foreign_v1 import broker_pb2_grpc
+
+        self.error: type[Exception] = grpc.RpcError
+        self.stub = broker_pb2_grpc.BrokerStub(grpc.insecure_channel(f"unix:{path}"))
+        self.calls: list[Call] = []
+
+    def turn(self, _: int) -> None:
+        refusal = ""
+        begin = time.monotonic_ns()
+        try:
+            self.stub.GetServerInfo(wire.GetServerInfoRequest())
+        except self.error as refused:
+            refusal = str(refused)
+        self.calls.append(("info", begin, time.monotonic_ns() - begin, refusal))
+
+
 class Victim:
     def __init__(self, directory: str) -> None:
         self.line = Line(directory)
@@ -34,7 +56,7 @@ class Victim:
         self.bytes = mmap.mmap(descriptors[0], answer.handle.arena_size)
         os.close(descriptors[0])
         self.line.call(MAPPED, wire.MappedRequest(arena=self.handle.arena))
-        self.calls: list[tuple[str, int, int, str]] = []
+        self.calls: list[Call] = []
 
     def timed(self, what: str, verb: int, request: Any, answer: Any) -> Any:
         refusal = ""
@@ -75,8 +97,8 @@ class Victim:
 
 
 def main() -> None:
-    directory, file = sys.argv[1:]
-    victim = Victim(directory)
+    path, file = sys.argv[1:]
+    victim = GrpcVictim(path) if path.endswith("/broker.sock") else Victim(str(Path(path).parent))
     print("ready", flush=True)
     index = 0
     while not select.select([sys.stdin], [], [], PACE_S)[0]:

@@ -228,3 +228,11 @@ def test_connections_are_counted(start: Callable[..., Daemon], generated: tuple[
     with daemon.channel() as channel:  # there is room again after the daemon has noticed the end
         stub = service.BrokerStub(channel)
         assert stub.GetServerInfo(messages.GetServerInfoRequest(), wait_for_ready=True, timeout=90).version
+
+
+def test_a_compressed_call_is_refused(daemon: Daemon, generated: tuple[Any, Any]) -> None:
+    """Decompressed, 60 KB could be 60 MB."""
+    messages, service = generated
+    with daemon.channel() as channel, refused(grpc.StatusCode.UNIMPLEMENTED, "gzip"):
+        request = messages.GetServerInfoRequest()
+        service.BrokerStub(channel).GetServerInfo(request, compression=grpc.Compression.Gzip)

@@ -285,7 +285,7 @@ struct GrpcDoor::State {
   State(const Config& config, Broker& broker, Verbs& all_verbs, Certificates* certificates,
         const std::vector<Subject>& known)
       : verbs(all_verbs),
-        connections(config.limits.connections_per_uid),
+        connections(config.limits),
         callers(connections),
         service(broker, verbs, callers, streams),
         server(StartServer(config, service, reflection, kServiceName)) {

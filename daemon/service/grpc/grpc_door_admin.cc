@@ -166,7 +166,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
 struct AdminDoor::State {
   State(const Config& config, Admin& admin)
-      : connections(config.limits.connections_per_uid),
+      : connections(config.limits),
         service(admin, connections),
         server(Start(config, admin, connections, service, reflection)) {}
 

@@ -1,24 +1,18 @@
 #include "daemon/service/grpc/grpc_door_connections.h"
 
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <charconv>
 #include <utility>
 
+#include "daemon/service/grpc/grpc_sockets.h"
+#include "daemon/service/system/accepted_socket.h"
 #include "daemon/service/system/listener.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge {
 namespace {
-
-// 0 if `descriptor` is not open. Inodes of sockets are numbered in order of creation, so a reused descriptor has
-// another inode.
-uint64_t InodeOf(int descriptor) {
-  struct stat facts {};
-  return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
-}
 
 std::string Secret() {
   std::array<uint8_t, 16> bytes{};
@@ -31,8 +25,11 @@ std::string Secret() {
 bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
   MutexLock lock(mutex_);
   if (const auto old = connections_.find(descriptor); old != connections_.end()) Forget(old);
-  if (of_uid_[peer.uid] >= connections_per_uid_) ForgetEnded(peer.uid);
-  if (of_uid_[peer.uid] >= connections_per_uid_) return false;
+  if (of_uid_[peer.uid] >= limits_.connections_per_uid) ForgetEnded(peer.uid);
+  if (of_uid_[peer.uid] >= limits_.connections_per_uid) return false;
+  const auto user = UserOf(peer.uid);
+  if (user->ChargeResets(1) != nullptr) return false;  // a client could otherwise reset calls by new connections
+  if (!MeterSocket(descriptor, std::make_unique<GrpcMeter>(limits_, user))) return false;
   connections_.emplace(descriptor, Connection{InodeOf(descriptor), peer, Secret()});
   ++of_uid_[peer.uid];
   return true;
@@ -79,6 +76,13 @@ void GrpcDoorConnections::Forget(std::unordered_map<int, Connection>::iterator g
   const auto count = of_uid_.find(gone->second.peer.uid);
   if (--count->second == 0) of_uid_.erase(count);
   connections_.erase(gone);
+}
+
+std::shared_ptr<GrpcUser> GrpcDoorConnections::UserOf(uint32_t uid) {
+  const auto found = users_.find(uid);
+  if (found != users_.end()) return found->second;
+  std::erase_if(users_, [](const auto& one) { return one.second.use_count() == 1 && one.second->IsBlank(); });
+  return users_.emplace(uid, std::make_shared<GrpcUser>(uid, limits_)).first->second;
 }
 
 void GrpcDoorConnections::ForgetEnded(uint32_t uid) {

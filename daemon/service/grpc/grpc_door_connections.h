@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "daemon/broker/broker.h"
+#include "daemon/config/config.h"
+#include "daemon/service/grpc/grpc_meter.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
@@ -17,10 +20,11 @@ namespace arraybridge {
 // Thread-safe.
 class GrpcDoorConnections {
  public:
-  explicit GrpcDoorConnections(uint64_t connections_per_uid) : connections_per_uid_(connections_per_uid) {}
+  // `limits` outlives it and every socket that it has admitted.
+  explicit GrpcDoorConnections(const Limits& limits) : limits_(limits) {}
 
-  // Stores the peer. False, and nothing is stored: the peer's uid has the maximum number of open connections. REQUIRES:
-  // `descriptor` is an open socket.
+  // Stores the peer, and meters the socket. False, and nothing is stored: the peer's uid has the maximum number of open
+  // connections, or has reset too many calls. REQUIRES: `descriptor` is an open socket.
   bool Admit(int descriptor, const Peer& peer);
 
   // `name` is gRPC's name for the peer, "fd:N". Returns nullopt if the connection is unknown or has ended.
@@ -45,12 +49,15 @@ class GrpcDoorConnections {
   const Connection* Find(std::string_view name, int* descriptor) const AB_REQUIRES(mutex_);
   void Forget(std::unordered_map<int, Connection>::iterator gone) AB_REQUIRES(mutex_);
   void ForgetEnded(uint32_t uid) AB_REQUIRES(mutex_);
+  std::shared_ptr<GrpcUser> UserOf(uint32_t uid) AB_REQUIRES(mutex_);
 
-  const uint64_t connections_per_uid_;
+  const Limits& limits_;
   mutable Mutex mutex_;
   std::unordered_map<int, Connection> connections_ AB_GUARDED_BY(mutex_);  // at most one entry for each descriptor
   std::unordered_map<uint32_t, uint64_t> of_uid_
       AB_GUARDED_BY(mutex_);  // includes ended connections until room is needed
+  // Without connections, a user remains until its resets are forgiven.
+  std::unordered_map<uint32_t, std::shared_ptr<GrpcUser>> users_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

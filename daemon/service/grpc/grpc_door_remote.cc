@@ -4,6 +4,7 @@
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
+#include <grpcpp/resource_quota.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,6 +18,10 @@
 
 namespace arraybridge {
 namespace {
+
+// Of all connections together. Their frames are encrypted, so they cannot be charged to a subject; above it gRPC reads
+// more slowly.
+constexpr size_t kBufferBytesMax = 64 << 20;
 
 int Setting(std::chrono::milliseconds time) {
   return static_cast<int>(std::min<int64_t>(time.count(), std::numeric_limits<int>::max()));
@@ -77,6 +82,7 @@ RemoteServer::RemoteServer(const Config& config, Certificates& certificates, Rem
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Setting(config.limits.tcp_keepalive));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.SetResourceQuota(grpc::ResourceQuota("arraybridged over TCP").Resize(kBufferBytesMax));
   };
   server_ = StartServer(config, service, reflection, name, over_tls);
 }

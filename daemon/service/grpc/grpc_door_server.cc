@@ -12,8 +12,7 @@
 namespace arraybridge {
 namespace {
 
-constexpr size_t kBufferBytesMax = 64 << 20;  // of all connections together; above it gRPC reads more slowly
-constexpr int kThreadsMax = 64;               // of channelz, the only synchronous service
+constexpr int kThreadsMax = 64;  // of channelz, the only synchronous service
 
 // gRPC's settings are ints; a larger limit is set to the maximum.
 int Setting(uint64_t limit) { return static_cast<int>(std::min<uint64_t>(limit, std::numeric_limits<int>::max())); }
@@ -26,12 +25,18 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   // As packaged, abseil checks the order of gRPC's locks: every lock accesses one table for all threads.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
+  // Without a maximum of bytes: above it, gRPC closes connections of all users. GrpcMeter charges the bytes to their
+  // own.
   grpc::ResourceQuota quota("arraybridged");
-  quota.Resize(kBufferBytesMax).SetMaxThreads(kThreadsMax);
+  quota.SetMaxThreads(kThreadsMax);
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(Setting(config.limits.frame_bytes_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, Setting(config.limits.grpc_streams_max));
+  // A message could be a thousand times as large as the bytes that were counted. Calls that compress are refused.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // A connection that never makes a call, or stops in the middle of a frame, also counts as idle.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Setting(static_cast<uint64_t>(config.limits.hello_timeout.count())));

@@ -3,15 +3,14 @@
 // place.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "daemon/config/config.h"
+#include "daemon/service/system/accepted_socket.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
@@ -32,18 +31,14 @@ class RemoteConnections {
   Status Identify(std::string_view name, uint32_t subject) AB_EXCLUDES(mutex_);
 
  private:
-  using Address = std::array<uint8_t, 16>;    // in IPv6 form
-  using Peer = std::pair<Address, uint16_t>;  // address and port
   struct Connection {
     uint64_t inode = 0;  // distinguishes it from other sockets with the same number
-    Peer peer;
+    AddressAndPort peer;
     uint64_t order = 0;
     std::optional<uint32_t> subject;
   };
 
-  static std::optional<Peer> PeerOf(int descriptor);
-  static std::optional<Peer> PeerOf(std::string_view name);
-  static Address GroupOf(const Peer& peer);
+  static std::optional<AddressAndPort> PeerOf(std::string_view name);
   void ForgetEnded() AB_REQUIRES(mutex_);
   bool ShutOldestUnknown() AB_REQUIRES(mutex_);
 

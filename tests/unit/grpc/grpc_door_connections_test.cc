@@ -30,7 +30,8 @@ Peer Of(uint32_t uid) {
 }
 
 TEST(GrpcDoorConnections, ReturnsThePeerOfAConnection) {
-  GrpcDoorConnections connections(8);
+  const Limits limits;
+  GrpcDoorConnections connections(limits);
   const Pair pair;
   ASSERT_TRUE(connections.Admit(pair.ours.get(), Of(1000)));
   ASSERT_TRUE(connections.PeerOf(pair.name()));
@@ -38,7 +39,8 @@ TEST(GrpcDoorConnections, ReturnsThePeerOfAConnection) {
 }
 
 TEST(GrpcDoorConnections, ReturnsNoPeerOfOtherNames) {
-  GrpcDoorConnections connections(8);
+  const Limits limits;
+  GrpcDoorConnections connections(limits);
   const Pair pair;
   ASSERT_TRUE(connections.Admit(pair.ours.get(), Of(1000)));
   for (const std::string& name : {std::string{}, std::string{"fd:"}, std::string{"fd:-1"}, pair.name() + "x",
@@ -48,7 +50,8 @@ TEST(GrpcDoorConnections, ReturnsNoPeerOfOtherNames) {
 }
 
 TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsReused) {
-  GrpcDoorConnections connections(8);
+  const Limits limits;
+  GrpcDoorConnections connections(limits);
   Pair first;
   ASSERT_TRUE(connections.Admit(first.ours.get(), Of(1000)));
   const std::string name = first.name();
@@ -63,7 +66,9 @@ TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsReused) {
 }
 
 TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
-  GrpcDoorConnections connections(2);
+  Limits limits;
+  limits.connections_per_uid = 2;
+  GrpcDoorConnections connections(limits);
   std::vector<Pair> pairs(3);
   ASSERT_TRUE(connections.Admit(pairs[0].ours.get(), Of(1000)));
   ASSERT_TRUE(connections.Admit(pairs[1].ours.get(), Of(1000)));

@@ -49,7 +49,8 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
   if (!socket.ok()) return socket.status();
   auto http = Http::Adopt(*std::move(socket),
                           {[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
-                           [&verbs] { return !verbs.draining(); }, config.http_hosts});
+                           [&verbs] { return !verbs.draining(); }, config.http_hosts},
+                          config.limits);
   if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
   return http;
 }

@@ -74,10 +74,13 @@ struct Limits {
   uint64_t tcp_connections = 512;             // a new connection replaces the oldest one that has made no call
   uint64_t tcp_connections_per_address = 64;  // per IPv4 address, or per /64 network of IPv6
   uint64_t tcp_connections_per_subject = 64;
+  uint64_t http_connections = 512;  // a new connection replaces the oldest one of the address with the most
+  uint64_t http_connections_per_address = 256;
   uint64_t subjects = 1024;
   uint64_t subject_bytes_max = 4096;
   std::chrono::milliseconds tcp_keepalive{30000};
   std::chrono::milliseconds hello_timeout{5000};
+  std::chrono::milliseconds http_request_timeout{5000};  // from its connection, or the answer before it, to its end
   Reloadable<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
   Reloadable<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
 };

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import shutil
+import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -251,3 +255,29 @@ def test_the_documentation_lists_every_metric_and_no_other(daemon: Daemon) -> No
     told = {f"arraybridge_{name}" for row in rows[1:] for name in re.findall(r"`(\w+)`", row)}
     served = set(re.findall(r"^# TYPE (arraybridge_\S+)", read(daemon, "/metrics"), re.MULTILINE))
     assert told == served
+
+
+def test_slow_connections_do_not_silence_the_health_page(daemon: Daemon) -> None:
+    """More than half as many as the daemon may open descriptors, each with a byte now and then."""
+    port = int(url(daemon).rsplit(":", 1)[1])
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (512, 512))
+    slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(400)]
+    ended = threading.Event()
+
+    def trickle() -> None:
+        while not ended.wait(0.5):
+            for each in slow:
+                with contextlib.suppress(OSError):
+                    each.send(b"G", socket.MSG_DONTWAIT)
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        for _ in range(3):
+            with urllib.request.urlopen(url(daemon) + "/healthz", timeout=PATIENCE_S) as answer:
+                assert answer.read() == b"ok\n"
+    finally:
+        ended.set()
+        thread.join()
+        for each in slow:
+            each.close()

@@ -1,5 +1,6 @@
-// One thread runs libevent's evhttp. The kernel does not report the user of a TCP client, so all clients are treated
-// alike. A client could exhaust the daemon's descriptors, so HTTP accepts no connection while half of them are in use.
+// One thread runs libevent's evhttp. The kernel does not report the user of a TCP client, so clients are told apart by
+// their address alone. A client could exhaust the daemon's descriptors, so HTTP accepts no connection while half of
+// them are in use. It accepts a few at a time: a request that is sent at once is answered before its connection is old.
 #include "daemon/service/http/http.h"
 
 #include <event2/buffer.h>
@@ -17,21 +18,25 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "daemon/service/http/http_connections.h"
 #include "proto/boundary/endpoint.h"
 
 namespace arraybridge {
 namespace {
 
-constexpr int kTimeoutS = 5;
 constexpr ev_ssize_t kHeaderBytesMax = 8192;
+constexpr size_t kAcceptedAtOnce = 64;
 constexpr timeval kPause{1, 0};  // before connections are accepted again
 
 struct Free {
+  void operator()(bufferevent* one) const { ::bufferevent_decref(one); }
   void operator()(event_base* base) const { ::event_base_free(base); }
   void operator()(evhttp* server) const { ::evhttp_free(server); }
   void operator()(event* one) const { ::event_free(one); }
@@ -86,7 +91,11 @@ Result<UniqueFd> Http::Listen(const std::string& address) {
 }
 
 struct Http::State {
+  State(Pages served, const Limits& its_limits) : pages(std::move(served)), limits(its_limits), connections(limits) {}
+
   Pages pages;
+  const Limits limits;
+  HttpConnections connections;
   uint16_t port = 0;
   UniqueFd stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   // The members are created in this order and destroyed in the reverse order.
@@ -95,9 +104,15 @@ struct Http::State {
   evconnlistener* listener = nullptr;  // owned by the server
   std::unique_ptr<event, Free> stopped;
   std::unique_ptr<event, Free> resumed;
+  std::unique_ptr<event, Free> counted;
+  std::unique_ptr<event, Free> late;
+  std::vector<std::unique_ptr<bufferevent, Free>> accepted;  // not yet counted
   std::thread thread;
 
-  void Answer(evhttp_request* request) const;
+  bufferevent* Accept();
+  void CountAccepted();
+  void ShutLate();
+  void Answer(evhttp_request* request);
   static void Send(evhttp_request* request, int code, const char* type, std::string_view body);
 };
 
@@ -116,7 +131,42 @@ void Http::State::Send(evhttp_request* request, int code, const char* type, std:
   ::evhttp_send_reply(request, code, nullptr, nullptr);
 }
 
-void Http::State::Answer(evhttp_request* request) const {
+// Called for each accepted connection, before it has its descriptor.
+bufferevent* Http::State::Accept() {
+  bufferevent* const fresh = ::bufferevent_socket_new(base.get(), -1, 0);
+  if (fresh == nullptr) return nullptr;  // evhttp then fails in the same way, and closes the connection
+  ::bufferevent_incref(fresh);
+  accepted.emplace_back(fresh);
+  ::event_active(counted.get(), EV_TIMEOUT, 0);
+  if (accepted.size() >= kAcceptedAtOnce) ::evconnlistener_disable(listener);
+  return fresh;
+}
+
+// Runs when all that were accepted have their descriptors, and before any is read.
+void Http::State::CountAccepted() {
+  std::vector<int> descriptors;
+  for (const auto& each : accepted) descriptors.push_back(::bufferevent_getfd(each.get()));
+  connections.Add(descriptors, HttpConnections::TimePoint::clock::now());
+  accepted.clear();
+  if (::event_pending(late.get(), EV_TIMEOUT, nullptr) == 0) ShutLate();
+  if (DescriptorsAreScarce()) {
+    ::evconnlistener_disable(listener);
+    ::event_add(resumed.get(), &kPause);
+  } else {
+    ::evconnlistener_enable(listener);
+  }
+}
+
+void Http::State::ShutLate() {
+  const auto next = connections.ShutLate(HttpConnections::TimePoint::clock::now());
+  if (!next) return;
+  const timeval wait{next->count() / 1000, next->count() % 1000 * 1000};
+  ::event_add(late.get(), &wait);
+}
+
+void Http::State::Answer(evhttp_request* request) {
+  bufferevent* const its = ::evhttp_connection_get_bufferevent(::evhttp_request_get_connection(request));
+  connections.Answered(::bufferevent_getfd(its), HttpConnections::TimePoint::clock::now());
   constexpr char kText[] = "text/plain; charset=utf-8";
   if (!IsOurs(::evhttp_find_header(::evhttp_request_get_input_headers(request), "Host"), pages.hosts)) {
     constexpr int kMisdirected = 421;
@@ -135,15 +185,14 @@ void Http::State::Answer(evhttp_request* request) const {
   Send(request, HTTP_SERVUNAVAIL, kText, "draining\n");
 }
 
-Result<std::unique_ptr<Http>> Http::Open(const std::string& address, Pages pages) {
+Result<std::unique_ptr<Http>> Http::Open(const std::string& address, Pages pages, const Limits& limits) {
   auto socket = Listen(address);
   if (!socket.ok()) return socket.status();
-  return Adopt(*std::move(socket), std::move(pages));
+  return Adopt(*std::move(socket), std::move(pages), limits);
 }
 
-Result<std::unique_ptr<Http>> Http::Adopt(UniqueFd socket, Pages pages) {
-  auto state = std::make_unique<State>();
-  state->pages = std::move(pages);
+Result<std::unique_ptr<Http>> Http::Adopt(UniqueFd socket, Pages pages, const Limits& limits) {
+  auto state = std::make_unique<State>(std::move(pages), limits);
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size);
@@ -155,25 +204,23 @@ Result<std::unique_ptr<Http>> Http::Adopt(UniqueFd socket, Pages pages) {
   ::evhttp_set_allowed_methods(server, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
   ::evhttp_set_max_headers_size(server, kHeaderBytesMax);
   ::evhttp_set_max_body_size(server, 0);
-  ::evhttp_set_timeout(server, kTimeoutS);
+  // Silence; State::late ends what trickles.
+  const auto patience = std::chrono::ceil<std::chrono::seconds>(limits.http_request_timeout);
+  ::evhttp_set_timeout(server, static_cast<int>(std::min<int64_t>(patience.count(), std::numeric_limits<int>::max())));
   evhttp_bound_socket* const accepting = ::evhttp_accept_socket_with_handle(server, socket.get());
   if (accepting == nullptr) return ResourceExhausted("http: ", std::strerror(errno));
   socket.release();  // the server closes the socket
   state->listener = ::evhttp_bound_socket_get_listener(accepting);
   ::evhttp_set_gencb(
       server, [](evhttp_request* request, void* self) { static_cast<State*>(self)->Answer(request); }, state.get());
-  // Called for each accepted connection; if it returns null, evhttp creates its own bufferevent.
   ::evhttp_set_bevcb(
-      server,
-      [](event_base*, void* self) -> bufferevent* {
-        auto* const http = static_cast<State*>(self);
-        if (DescriptorsAreScarce()) {
-          ::evconnlistener_disable(http->listener);
-          ::event_add(http->resumed.get(), &kPause);
-        }
-        return nullptr;
-      },
-      state.get());
+      server, [](event_base*, void* self) { return static_cast<State*>(self)->Accept(); }, state.get());
+  state->counted.reset(::event_new(
+      state->base.get(), -1, 0, [](evutil_socket_t, short, void* self) { static_cast<State*>(self)->CountAccepted(); },
+      state.get()));
+  state->late.reset(::event_new(
+      state->base.get(), -1, 0, [](evutil_socket_t, short, void* self) { static_cast<State*>(self)->ShutLate(); },
+      state.get()));
   state->resumed.reset(::event_new(
       state->base.get(), -1, 0,
       [](evutil_socket_t, short, void* listener) { ::evconnlistener_enable(static_cast<evconnlistener*>(listener)); },

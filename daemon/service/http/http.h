@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -28,9 +29,9 @@ class Http {
   // port. INVALID_ARGUMENT: it has another form. UNAVAILABLE: the daemon cannot listen on it.
   static Result<UniqueFd> Listen(const std::string& address);
   // As Listen, then Adopt.
-  static Result<std::unique_ptr<Http>> Open(const std::string& address, Pages pages);
+  static Result<std::unique_ptr<Http>> Open(const std::string& address, Pages pages, const Limits& limits = {});
   // Serves a TCP socket that is already listening. RESOURCE_EXHAUSTED: no descriptor is left.
-  static Result<std::unique_ptr<Http>> Adopt(UniqueFd socket, Pages pages);
+  static Result<std::unique_ptr<Http>> Adopt(UniqueFd socket, Pages pages, const Limits& limits = {});
   // Waits until the current page, if any, has been written.
   ~Http();
   Http(const Http&) = delete;

@@ -397,7 +397,9 @@ class BundleWriter:
     def _spec(self, name: str, array: Any, kind: Kind, first: dict[Hashable, str]) -> _Wanted:
         if isinstance(array, BundleSpec):
             check_word(array.kind, "kind", _KINDS)
-            dtype, _, _ = numpy_adapter.traveling(array.dtype)
+            dtype = planner.dtype_name(array.dtype)
+            if dtype not in planner.PACKED:
+                dtype, _, _ = numpy_adapter.traveling(array.dtype)
             if array.tie and array.tie != name:
                 self._tied[name] = array.tie
             return name, _code(dtype), sizes_of(array.shape), _KINDS.index(array.kind), array.tie or ""

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <vector>
 
 #include "proto/boundary/unique_fd.h"
@@ -113,6 +114,72 @@ TEST_F(HttpTest, WhoSaysNothingKeepsNobodyWaiting) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(Connect());
   EXPECT_THAT(Get("/metrics"), HasSubstr("a_metric"));
+}
+
+// Returns whether the server has closed the connection.
+bool IsClosed(const UniqueFd& socket) {
+  char byte = 0;
+  return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+class LimitedHttpTest : public HttpTest {
+ protected:
+  void Serve(const Limits& limits) {
+    auto opened = Http::Open("127.0.0.1:0", {[] { return std::string("a_metric 1\n"); }, {}, {}, {}}, limits);
+    ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+    http_ = *std::move(opened);
+  }
+};
+
+TEST_F(LimitedHttpTest, TheOldestConnectionMakesRoomForANewOne) {
+  Limits limits;
+  limits.http_connections_per_address = 3;
+  Serve(limits);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(Connect());
+  EXPECT_THAT(Get("/metrics"), HasSubstr("a_metric"));
+  EXPECT_EQ(Answer(silent[0]), "");  // it is closed
+  EXPECT_FALSE(IsClosed(silent[2]));
+}
+
+TEST_F(LimitedHttpTest, ATotalOfConnectionsHoldsTooAndEndedOnesDoNotCount) {
+  Limits limits;
+  limits.http_connections = 3;
+  Serve(limits);
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Get("/metrics"), HasSubstr("a_metric"));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(Connect());
+  EXPECT_THAT(Get("/metrics"), HasSubstr("a_metric"));
+  EXPECT_EQ(Answer(silent[0]), "");
+  EXPECT_FALSE(IsClosed(silent[2]));
+}
+
+// A byte now and then kept a connection for as long as a client liked.
+TEST_F(LimitedHttpTest, ARequestHasADeadlineThatItsBytesDoNotExtend) {
+  Limits limits;
+  limits.http_request_timeout = std::chrono::milliseconds(300);
+  Serve(limits);
+  const UniqueFd slow = Connect();
+  int sent = 0;
+  for (; sent < 1000 && !IsClosed(slow); ++sent) {
+    ::send(slow.get(), "G", 1, MSG_NOSIGNAL);
+    ::usleep(10'000);  // a byte every 10 ms
+  }
+  EXPECT_LT(sent, 1000);
+}
+
+TEST_F(LimitedHttpTest, EachRequestOfAConnectionHasItsOwnDeadline) {
+  Limits limits;
+  limits.http_request_timeout = std::chrono::milliseconds(3000);
+  Serve(limits);
+  const UniqueFd kept = Connect();
+  for (int i = 0; i < 4; ++i) {
+    ::usleep(900'000);  // together longer than the deadline
+    const std::string request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    ASSERT_EQ(::send(kept.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+    char part[4096];
+    ASSERT_GT(::recv(kept.get(), part, sizeof part, 0), 0) << i;
+  }
 }
 
 TEST_F(HttpTest, LeavesDescriptorsForTheOthers) {

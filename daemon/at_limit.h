@@ -35,8 +35,8 @@ inline Status CheckSharedLimit(const SharedLimit& limit, uint32_t uid, uint64_t 
   if (left > limit.value / 8) return Ok();
   const uint64_t kept = limit.value / 64;
   if (left > kept && own < left - kept) return Ok();
-  return ResourceExhausted("limit ", limit.name, " (", limit.value,
-                           ") is almost reached: what is left is for users with ", "fewer than these ", own)
+  return ResourceExhausted("limit ", limit.name, " (", limit.value, ") is almost reached: user ", uid, " has ", own,
+                           ", and what is left is for users with fewer")
       .Because(std::string(limit.reason))
       .With("limit", std::string(limit.name))
       .With("value", std::to_string(limit.value));

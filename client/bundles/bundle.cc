@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "client/bundles/manifest.h"
@@ -80,13 +79,15 @@ struct Span {
 };
 
 // Empty for an entry without bytes of its own, or one that At refuses. `shape` is for use by this function.
-Span SpanOf(const View& bytes, const Entry& entry, uint64_t index, std::vector<int64_t>* shape) {
+Span SpanOf(const View& bytes, uint64_t slab_bytes, const Entry& entry, uint64_t index, std::vector<int64_t>* shape) {
   const Span none{0, 0, index};
-  if (entry.tie != index || entry.slab != 0 || !ReadShape(bytes, entry, shape).ok()) return none;
+  const DataType type{entry.code, entry.bits, entry.lanes};
+  if (entry.tie != index || entry.slab != 0 || !layout::CheckType(type).ok()) return none;
+  if (!ReadShape(bytes, entry, shape).ok()) return none;
   const auto elements = layout::Elements(*shape);
   if (!elements.ok()) return none;
-  const auto count = layout::CompactBytes(*elements, {entry.code, entry.bits, entry.lanes});
-  if (!count.ok() || *count > std::numeric_limits<uint64_t>::max() - entry.offset) return none;
+  const auto count = layout::CompactBytes(*elements, type);
+  if (!count.ok() || entry.offset > slab_bytes || *count > slab_bytes - entry.offset) return none;
   return {entry.offset, entry.offset + *count, index};
 }
 
@@ -177,7 +178,7 @@ Status Bundle::CheckSpans() const {
   spans.reserve(size_);
   std::vector<int64_t> shape;
   for (uint64_t i = 0; i < size_; ++i) {
-    const Span span = SpanOf(manifest_, EntryAt(manifest_, i, entry_bytes_), i, &shape);
+    const Span span = SpanOf(manifest_, views_[1].nbytes(), EntryAt(manifest_, i, entry_bytes_), i, &shape);
     if (span.begin < span.end) spans.push_back(span);
   }
   // BundlePlan places arrays in the order of their names.

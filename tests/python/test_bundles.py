@@ -271,8 +271,10 @@ def publish_spoilt(broker: Broker, name: str, spoilt: bytes) -> None:
     specs = [("uint8", (1, 8, 1), (size,)) for size in (len(spoilt), 1 << 20)]
     options = _core.PutOptions(structure=_core.BUNDLE_STRUCTURE)
     placement = core.empty(specs, name, options)
+    room = np.from_dlpack(placement.views[0])
+    room[:] = 0
     core.publish(placement, name, options)
-    np.from_dlpack(placement.views[0])[:] = np.frombuffer(spoilt, "uint8")
+    room[:] = np.frombuffer(spoilt, "uint8")
 
 
 @pytest.mark.parametrize(

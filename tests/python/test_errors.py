@@ -118,7 +118,7 @@ def test_a_dtype_of_another_process_cannot_speak_to_the_terminal(broker: Broker)
     share = broker.list()[0].share
     view = share.view()
     shown = [repr(share), repr(view), share._repr_html_(), view._repr_html_()]
-    for call in (lambda: np.from_dlpack(view), view.__arrow_c_array__, lambda: broker.get("d"), lambda: broker.get("d", "torch")):
+    for call in (lambda: np.from_dlpack(view), view.__arrow_c_array__, lambda: broker.get("d")):
         with pytest.raises((BufferError, errors.UnsupportedDtype)) as caught:
             call()
         shown.append(str(caught.value))

@@ -41,7 +41,7 @@ class Broker::Recovery {
   LostArena WhyLost(uint64_t arena) const;
 
   void Quotas() AB_REQUIRES(state_.mutex);
-  void Subjects();
+  void Subjects() AB_REQUIRES(state_.mutex);
   void Sessions(const std::vector<LiveClient>& clients) AB_REQUIRES(state_.mutex);
   void Arenas() AB_REQUIRES(state_.mutex);
   Status RestoreArena(const Records::Entry& entry) AB_REQUIRES(state_.mutex);

@@ -48,7 +48,7 @@ TEST_F(LimitsTest, FourUsersDoNotTakeAllSessions) {
   });
   EXPECT_EQ(broker().OpenSession({.uid = 1000}).status().message(), "limit sessions_per_uid (256) is reached");
   EXPECT_THAT(broker().OpenSession({.uid = 2000}).status().message(),
-              testing::HasSubstr("limit sessions (1024) is almost reached: what is left is for users with fewer than"));
+              testing::HasSubstr("limit sessions (1024) is almost reached: user 2000 has "));
 }
 
 TEST_F(LimitsTest, FourUsersDoNotTakeAllWatches) {

@@ -6,6 +6,9 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/bundles/manifest.h"
 
@@ -101,7 +104,8 @@ TEST(BundleTest, ANameMayBeEmptyOrLong) {
   Memory memory({{longest, kFloat, {2}}, {"", kFloat, {3}}, {"b", kFloat, {4}}});
   const Bundle bundle = memory.bundle();
   EXPECT_EQ(*bundle.NameAt(0), "");
-  for (const auto& [name, size] : {std::pair{std::string(), 3}, {longest, 2}, {std::string("b"), 4}}) {
+  const std::vector<std::pair<std::string, int64_t>> sizes = {{"", 3}, {longest, 2}, {"b", 4}};
+  for (const auto& [name, size] : sizes) {
     const auto found = bundle.Find(name);
     ASSERT_TRUE(found.ok());
     EXPECT_EQ(bundle.At(*found)->view.shape, std::vector<int64_t>{size});
@@ -288,6 +292,7 @@ TEST(BundleTest, AHostileEntryIsRefusedAlone) {
       [](manifest::Entry& entry) { entry.offset += 1; },
       [](manifest::Entry& entry) { entry.code = 200; },
       [](manifest::Entry& entry) { entry.lanes = 9; },
+      [](manifest::Entry& entry) { entry.lanes = 0xff01; },  // it would reach into the next one's bytes
       [](manifest::Entry& entry) { entry.bits = 0; },
       [](manifest::Entry& entry) { entry.kind = 77; },
       [](manifest::Entry& entry) { entry.slab = 1; },

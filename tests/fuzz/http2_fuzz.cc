@@ -14,10 +14,8 @@ namespace {
 using Found = std::vector<std::array<uint32_t, 4>>;
 
 void ReadInto(Found& found, Http2Frames& frames, std::span<const uint8_t> bytes) {
-  frames.Read(bytes, [&found](const Http2Frame& frame) {
-    found.push_back({frame.bytes, frame.type, frame.flags, frame.stream});
-    return true;
-  });
+  while (const auto frame = frames.Next(bytes))
+    found.push_back({frame->bytes, frame->type, frame->flags, frame->stream});
 }
 
 }  // namespace

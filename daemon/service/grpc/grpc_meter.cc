@@ -10,15 +10,11 @@ constexpr double kBurstSeconds = 2;  // of resets, after a pause
 constexpr uint64_t kUpdates = 3;     // expected for each call and each frame of an answer: two of windows, one PING
 constexpr uint64_t kExpectedMax = uint64_t{1} << 16;  // of each kind of answer
 
-// Calls `each` with the pieces of the first `bytes` of the message.
-template <class Each>
-void ForEachPiece(const msghdr& message, size_t bytes, Each each) {
-  for (size_t i = 0; i < message.msg_iovlen && bytes > 0; ++i) {
-    const iovec& piece = message.msg_iov[i];
-    const size_t size = std::min(bytes, piece.iov_len);
-    each(std::span(static_cast<const uint8_t*>(piece.iov_base), size));
-    bytes -= size;
-  }
+// The bytes in this piece of a message of which `left` bytes are left.
+std::span<const uint8_t> Take(const iovec& piece, size_t& left) {
+  const size_t size = std::min(left, piece.iov_len);
+  left -= size;
+  return {static_cast<const uint8_t*>(piece.iov_base), size};
 }
 
 void Expect(uint64_t& expected, uint64_t more) { expected = std::min(expected + more, kExpectedMax); }
@@ -63,12 +59,12 @@ GrpcMeter::~GrpcMeter() {
 
 bool GrpcMeter::Receive(const msghdr& message, size_t bytes) {
   const MutexLock lock(mutex_);
-  ForEachPiece(message, bytes, [this](std::span<const uint8_t> piece) AB_REQUIRES(mutex_) {
-    received_.Read(piece, [this](const Http2Frame& frame) AB_REQUIRES(mutex_) {
-      if (exceeded_ == nullptr) exceeded_ = Count(frame);
-      return exceeded_ == nullptr;
-    });
-  });
+  for (size_t i = 0; bytes > 0; ++i) {
+    auto piece = Take(message.msg_iov[i], bytes);
+    while (const auto frame = received_.Next(piece)) {
+      if (exceeded_ == nullptr) exceeded_ = Count(*frame);
+    }
+  }
   return exceeded_ == nullptr;
 }
 
@@ -128,12 +124,10 @@ const char* GrpcMeter::CountAnswer(uint64_t& expected) {
 }
 
 void GrpcMeter::CountSent(const msghdr& message, size_t bytes) {
-  ForEachPiece(message, bytes, [this](std::span<const uint8_t> piece) AB_REQUIRES(mutex_) {
-    sent_.Read(piece, [this](const Http2Frame& frame) AB_REQUIRES(mutex_) {
-      CountSent(frame);
-      return true;
-    });
-  });
+  for (size_t i = 0; bytes > 0; ++i) {
+    auto piece = Take(message.msg_iov[i], bytes);
+    while (const auto frame = sent_.Next(piece)) CountSent(*frame);
+  }
 }
 
 void GrpcMeter::CountSent(const Http2Frame& frame) {

@@ -64,7 +64,7 @@ bool MeterSocket(int descriptor, std::unique_ptr<GrpcMeter> meter) {
   if (place.load(std::memory_order_acquire) == nullptr) {
     auto fresh = std::make_unique<Page>();
     Page* none = nullptr;
-    if (place.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) fresh.release();
+    if (place.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) static_cast<void>(fresh.release());
   }
   FindMeter(descriptor)->store(meter.release(), std::memory_order_release);
   return true;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace arraybridge {
@@ -40,23 +41,20 @@ class Http2Frames {
 
   explicit Http2Frames(size_t preface_bytes = 0) : skipped_(preface_bytes) {}
 
-  // Calls `each` for each frame whose header ends in `bytes`, in order, until it returns false.
-  template <class Each>
-  void Read(std::span<const uint8_t> bytes, Each each) {
-    while (!bytes.empty()) {
-      const size_t skipped = std::min(skipped_, bytes.size());
-      skipped_ -= skipped;
-      bytes = bytes.subspan(skipped);
-      const size_t taken = std::min(kHeaderBytes - held_, bytes.size());
-      std::copy_n(bytes.begin(), taken, header_.begin() + held_);
-      held_ += taken;
-      bytes = bytes.subspan(taken);
-      if (held_ < kHeaderBytes) return;
-      held_ = 0;
-      const Http2Frame frame = Header();
-      skipped_ = frame.bytes;
-      if (!each(frame)) return;
-    }
+  // The next frame whose header ends in `bytes`; takes the bytes up to there. Nullopt: it has taken all.
+  std::optional<Http2Frame> Next(std::span<const uint8_t>& bytes) {
+    const size_t skipped = std::min(skipped_, bytes.size());
+    skipped_ -= skipped;
+    bytes = bytes.subspan(skipped);
+    const size_t taken = std::min(kHeaderBytes - held_, bytes.size());
+    std::copy_n(bytes.begin(), taken, header_.begin() + held_);
+    held_ += taken;
+    bytes = bytes.subspan(taken);
+    if (held_ < kHeaderBytes) return std::nullopt;
+    held_ = 0;
+    const Http2Frame frame = Header();
+    skipped_ = frame.bytes;
+    return frame;
   }
 
  private:

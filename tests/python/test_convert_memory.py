@@ -338,10 +338,11 @@ def test_what_a_framework_raises_is_told_and_chained(monkeypatch):
     def refuse(_):
         raise Refusal("not today")
 
-    # The adapter looks its framework's importer up once.
+    # The adapter looks its framework's importer up once, and so does the short way that a plan of such arrays is kept for:
+    # no other test converts arrays of six dimensions.
     monkeypatch.setattr("arraybridge.adapters.tensorflow._importer", lambda: refuse)
     with pytest.raises(MemoryConversionError, match="from jax to tensorflow: Refusal: not today") as caught:
-        convert_memory(jnp.ones(3), "jax", "tensorflow", None)
+        convert_memory(jnp.ones((1, 1, 1, 1, 1, 3)), "jax", "tensorflow", None)
     error = caught.value
     assert isinstance(error.__cause__, Refusal) and type(error) is MemoryConversionError
     again = pickle.loads(pickle.dumps(error))

@@ -320,8 +320,7 @@ Status OfAnotherDaemon(const WrittenArena& arena, const Status& why) {
   if (arena.kind != HandleKind::kCudaIpc || why.reason() != "ARENA_NOT_FOUND") return why;
   return FailedPrecondition(
              "the memory of this array ended with the daemon that allocated it, as memory shared as cuda_ipc does: "
-             "make "
-             "the array again")
+             "make the array again")
       .Because("MEMORY_LOST");
 }
 

@@ -32,7 +32,7 @@ namespace arraybridge {
 namespace {
 
 constexpr ev_ssize_t kHeaderBytesMax = 8192;
-constexpr size_t kAcceptedAtOnce = 64;
+constexpr size_t kAcceptedAtOnce = 16;
 constexpr timeval kPause{1, 0};  // before connections are accepted again
 
 struct Free {

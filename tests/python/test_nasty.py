@@ -484,6 +484,27 @@ print("ok")
 """
 
 
+JAX_IN_JIT = """
+import sys, jax, jax.numpy as jnp, numpy as np, arraybridge
+broker = arraybridge.Broker(sys.argv[1], namespace="jit", start="never")
+broker.put(np.arange(4.0, dtype="f4"), "x")
+
+@jax.jit
+def traced(y):
+    got = [broker.get("x", "jax"), broker.get("x", "jax", device="cpu")]
+    assert all((np.asarray(each) == np.arange(4)).all() for each in got)
+    return y + sum(got)
+
+assert traced(jnp.ones(4)).tolist() == [1, 3, 5, 7]
+assert not broker.get("x", "jax").committed and broker.get("x", "jax", device="cpu").committed
+print("ok")
+"""
+
+
+def test_jax_reads_within_jit_as_outside(client):
+    assert client(JAX_IN_JIT) == "ok\n"
+
+
 @pytest.mark.parametrize("way", ["own", "public"])
 def test_jax_computes_where_its_default_device_says_unless_a_device_was_named(client, way):
     assert client(JAX_DEVICES, way, XLA_FLAGS="--xla_force_host_platform_device_count=2", PYTHONWARNINGS="ignore") == "ok\n"

@@ -19,6 +19,8 @@ from arraybridge.broker.share import Got, Share
 from arraybridge.errors import BrokerError
 
 _ALIGN_BYTES: Final = 64  # a part begins at a multiple of it, so that elements of every dtype stay aligned
+_METADATA_BYTES_MAX: Final = 8 << 10  # of a list of parts; a longer one is an array of its own, the last one
+_IN_LAST_ARRAY: Final = b"-"
 
 
 class Layout(NamedTuple):
@@ -112,6 +114,9 @@ class Message:
         """
         for storage in self.storages.values():
             arrays, metadata = storage.parts()
+            if len(metadata) > _METADATA_BYTES_MAX:
+                torch = ensure_module("torch")
+                arrays, metadata = [*arrays, torch.frombuffer(bytearray(metadata), dtype=torch.uint8)], _IN_LAST_ARRAY
             content, sealed = arrays if len(arrays) > 1 else arrays[0], storage.sealed
             self.shares.append(broker.put(content, storage.name, sealed=sealed, metadata=metadata, lifetime=lifetime))
 
@@ -127,8 +132,11 @@ class ReceivedStorage:
 
     def __init__(self, got: Got) -> None:
         said = got.share.metadata
-        parts = [Part(*part) for part in json.loads(said)] if said else [Part(0, sys.maxsize, True)]
         arrays = got.array if isinstance(got.array, list) else [got.array]
+        if said == _IN_LAST_ARRAY:
+            *arrays, last = arrays
+            said = last.numpy().tobytes()
+        parts = [Part(*part) for part in json.loads(said)] if said else [Part(0, sys.maxsize, True)]
         self._parts = list(zip(parts, arrays, strict=True))
 
     def tensor(self, layout: Layout) -> Any:

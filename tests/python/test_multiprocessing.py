@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import time
+import warnings
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import ModuleType
@@ -363,6 +364,19 @@ def test_tensors_of_one_message_share_a_storage_as_before(installed, kind):
                 each.untyped_storage().fill_(7)
         assert all((each.contiguous().resolve_conj().view(torch.uint8) == 7).all() for each in read if not each.is_conj() and not each.is_neg())
         assert sent[0].flatten()[0].item() == first
+
+
+def test_many_ranges_of_one_storage_go_by_value(installed):
+    torch = pytest.importorskip("torch")
+    passing.install(installed, threshold=1 << 12)
+    rows = torch.zeros((1500, 1 << 16), dtype=torch.uint8)
+    sent = [row[: 1 << 12] for row in rows]
+    for number, row in enumerate(sent):
+        row[:] = number % 251
+    with warnings.catch_warnings(action="error"):
+        read = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    rows[:] = 255  # the sender's later writes are not the receiver's
+    assert all((row == number % 251).all() for number, row in enumerate(read))
 
 
 def test_a_message_has_only_the_bytes_of_a_storage_that_its_tensors_use(installed):

@@ -1,6 +1,5 @@
 #include "daemon/keeper/closing.h"
 
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,8 +12,9 @@
 namespace arraybridge {
 namespace {
 
-constexpr off_t kQuickBytes = 16 << 20;  // are freed in about a millisecond
-constexpr unsigned kFirst = 3;           // standard descriptors stay
+constexpr off_t kQuickBytes = 16 << 20;    // are freed in about a millisecond
+constexpr unsigned kFirst = 3;             // standard descriptors stay
+constexpr unsigned kNumbersMax = 1 << 16;  // the keeper opens fewer than 17,000
 
 bool IsQuick(int fd) {
   struct stat file {};
@@ -24,9 +24,8 @@ bool IsQuick(int fd) {
 
 void CloseRange(unsigned first, unsigned last) {
   if (first > last || ::close_range(first, last, 0) == 0) return;
-  rlimit limit{};  // an older kernel, or a container that forbids the call
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  for (rlim_t fd = first; fd <= last && fd < limit.rlim_max; ++fd) ::close(static_cast<int>(fd));
+  // An older kernel, or a container that forbids the call; limits of a thousand million are common there.
+  for (unsigned fd = first; fd <= last && fd < kNumbersMax; ++fd) ::close(static_cast<int>(fd));
 }
 
 void CloseOthers(std::span<int> kept) {

@@ -190,11 +190,9 @@ class Broker {
   Status HazardPageMapped(SessionId session, std::string_view ns);
   // Whether withdrawn bytes wait until a hazard slot is cleared. No message need report that.
   bool hazards_waiting() const;
-  // Whether PollHazards would find something: waiting bytes, or sessions over a limit.
-  bool look_wanted() const;
   struct Looked {
     uint64_t freed = 0;                 // shares whose bytes wait no longer
-    std::vector<OverLimit> over_limit;  // the caller must end these sessions
+    std::vector<SessionId> over_limit;  // sessions above limits.pinned_bytes_per_session; the caller must end them
     bool more = false;                  // the look reached its limit: call LookOn soon
   };
   // Looks through the hazard pages again, for all shares that wait. One call does one slice, in turns between users.

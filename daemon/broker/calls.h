@@ -31,13 +31,6 @@ inline int64_t InMilliseconds(Clock::time_point time) {
 inline constexpr std::string_view kDefaultNamespace = "default";
 inline std::string_view NamespaceNameOf(std::string_view name) { return name.empty() ? kDefaultNamespace : name; }
 
-// A session that keeps more withdrawn bytes than this limit allows.
-struct OverLimit {
-  SessionId session{};
-  std::string_view limit;
-  friend bool operator==(const OverLimit&, const OverLimit&) = default;
-};
-
 struct OpenedSession {
   SessionId session{};
   Token token{};

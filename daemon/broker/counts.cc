@@ -42,7 +42,6 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.queued_shares += direct_channels.standing();
   for (const auto& [id, session] : sessions.all()) snapshot.tickets += session->tickets.size();
   snapshot.arenas = arenas.size();
-  snapshot.unstored_arenas = unstored_arenas->charges();
   snapshot.dying_arenas = arenas.dying_count();
   snapshot.sessions_total = sessions.total();
   snapshot.unread_shares = shares.unread;

@@ -9,7 +9,6 @@ namespace arraybridge {
 struct Flags {
   std::atomic<bool> sweep_wanted{false};     // a Sweep would find something that the last one has not seen
   std::atomic<bool> hazards_waiting{false};  // a share waits for hazard slots to be cleared
-  std::atomic<bool> pins_over_limit{false};  // a session keeps too many withdrawn bytes and must end
   std::atomic<bool> has_queues{false};       // a session has a queue
 };
 

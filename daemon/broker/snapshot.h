@@ -217,9 +217,8 @@ struct Snapshot {
   uint64_t charged_bytes = 0;
   uint64_t tickets = 0;
   uint64_t dying_arenas = 0;
-  uint64_t unstored_arenas = 0;  // that the store of descriptors has not, though it could
-  uint64_t hazard_slots = 0;     // hazard slots in use
-  uint64_t pinned_bytes = 0;     // of withdrawn shares that only hazard slots keep
+  uint64_t hazard_slots = 0;  // hazard slots in use
+  uint64_t pinned_bytes = 0;  // of withdrawn shares that only hazard slots keep
   uint64_t channels = 0;
   uint64_t queued_shares = 0;  // sent and not received yet
   uint64_t sessions_total = 0;

@@ -57,13 +57,8 @@ struct Broker::State {
   Result<Backends::Served> ServedFor(SessionId session, const AllocateCall& call) const AB_EXCLUDES(mutex);
   struct Reserved {
     Charge charge;
-    Namespace* ns = nullptr;        // lives as long as the Charge does
-    std::optional<Charge> entry{};  // in the store of descriptors; nullopt: the arena is not stored
+    Namespace* ns = nullptr;  // lives as long as the Charge does
   };
-  // Stores the memory for the next daemon if `entry` has a charge for it. Otherwise, or if the store is full, `entry`
-  // becomes one of the arenas that are not stored.
-  Result<StoreGuard> StoreArena(ArenaId id, const MemoryBlock& block, std::optional<Charge>& entry) const
-      AB_EXCLUDES(mutex);
   Result<Reserved> Reserve(Session& session, const NamespaceKey& key, uint64_t footprint) AB_REQUIRES(mutex);
 
   // Publishing (publish.cc).
@@ -127,8 +122,7 @@ struct Broker::State {
   DeferredRelease released AB_GUARDED_BY(mutex);
   DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
   Counter direct_channel_ids AB_GUARDED_BY(mutex);
-  const std::shared_ptr<Quota> unstored_arenas = std::make_shared<Quota>(UINT64_MAX);  // that could be stored
-  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels, journal};
+  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels};
   Rights rights AB_GUARDED_BY(mutex){config};
   Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released, journal};
   Arenas arenas AB_GUARDED_BY(mutex){backends, flags, journal};

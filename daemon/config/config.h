@@ -23,8 +23,6 @@ struct Limits {
   Reloadable<uint64_t> leases_per_session = 65536;
   uint64_t catalogue_shares = 65536;
   Reloadable<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
-  // 0 = half of the device's capacity, of the namespace's quota, and of bytes_per_uid
-  Reloadable<uint64_t> pinned_bytes_per_uid = 0;
   Reloadable<uint64_t> leases_per_uid = 1 << 20;
   Reloadable<uint64_t> hazard_pages_per_uid = 1024;  // 4 KiB of locked memory each; without one: reads by calls
   Reloadable<uint64_t> arenas_per_session = 1024;

@@ -46,13 +46,11 @@ class DescriptorStore {
     uint64_t entries_max = 0;
     uint64_t name_bytes = 0;  // with one separator for each name
     uint64_t name_bytes_max = 0;
-    uint64_t refused_total = 0;     // calls of Store that were refused because the store was full, and of CountRefused
+    uint64_t refused_total = 0;     // calls of Store that were refused because the store was full
     bool holder_has_ended = false;  // nothing is kept any more; this daemon serves on
     Holder holder = Holder::kServiceManager;
   };
   virtual Usage usage() const = 0;
-  // Counts something that was not offered to the store, because others need the room.
-  virtual void CountRefused() = 0;
 };
 
 // A descriptor that the previous daemon has stored.

@@ -556,42 +556,6 @@ def test_a_full_store_does_not_stop_the_daemon(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_memory_for_which_the_store_has_no_room_is_served_and_ends_with_its_daemon(tmp_path: Path) -> None:
-    command = [str(DAEMON), "--directory", str(tmp_path / "broker"), "--backend", "host", "--host-capacity", "16777216", "--cache", "0"]
-    holder = Holder(tmp_path, command, entries_max=7)  # one of them for a user: a session
-    holder.start()
-    directory = tmp_path / "broker"
-    clients: list[Client] = []
-
-    def before() -> None:
-        clients.append(Client(directory))
-        for name in ("a", "b"):
-            clients[0].ask(f"put {name} 4194304 1")
-        clients[0].ask("get a 1")
-
-    def after() -> None:
-        clients[0].ask("check")  # what it reads stays, and no other array is written over it
-        for number in range(3):
-            clients[0].ask(f"put c 4194304 {number}")
-            clients[0].ask("check")
-            clients[0].ask("withdraw c")
-        clients[0].ask("put b 4194304 5 replace")
-        clients[0].ask("get b 5")
-        with pytest.raises(Refused, match="NOT_FOUND"):
-            clients[0].ask("get a 1")
-
-    try:
-        holder.during(before)
-        assert not any(name[0] == "a" for name in holder.names() if "." not in name), "an arena is stored"
-        holder.kill()
-        holder.start()
-        assert "the store of descriptors had no room for its memory" in holder.log.read_text()
-        holder.during(after)
-        holder.during(clients[0].leave)
-    finally:
-        holder.close()
-
-
 def test_a_keeper_below_a_service_manager_passes_on_what_it_gets(tmp_path: Path) -> None:
     directory = tmp_path / "broker"
     directory.mkdir(mode=0o700)

@@ -6,21 +6,14 @@ delayed it by 7 to 58 s. The benchmark has the numbers (tests/bench/run, rows ne
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from harness import ACQUIRE, ALLOCATE, DAEMON, GET_STATS, MAPPED, OPEN_SESSION, PUBLISH, RawLifeline, Refused, daemon_in
-from holder import Holder
-from neighbour import ATTACKER, ATTACKS, DOORS, VICTIM, Attack, Neighbourhood, Outcome, attacked, go, neighbourhood, stage
-from test_hazards import HandMade
+from harness import DAEMON
+from neighbour import ATTACKS, DOORS, Attack, Neighbourhood, Outcome, attacked, go, neighbourhood, stage
 
 WORST_MS = 5000.0
 MISDESCRIBED = Attack(10, "misdescribed", {})
@@ -97,131 +90,3 @@ def test_waiting_requests_are_charged_to_their_user(place: Neighbourhood) -> Non
     got = stage(place.attacker(attack, False), attack)
     assert got["refused"].get("QUEUED_BYTES", 0) > 0, got
     assert got["waiting"] + sum(got["refused"].values()) == attack.full["sessions"] * attack.full["requests"]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """That every user may enter."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can be other users")
-    with tempfile.TemporaryDirectory(prefix="arraybridge-neighbours-") as path:
-        Path(path).chmod(0o755)
-        yield Path(path)
-
-
-def open_to_all(directory: Path) -> None:
-    directory.chmod(0o755)
-    (directory / "lifeline.sock").chmod(0o666)
-
-
-@contextlib.contextmanager
-def as_user(uid: int) -> Iterator[None]:
-    """For connecting: the daemon asks the kernel who has connected."""
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-def line_of(uid: int, directory: Path, messages: Any) -> RawLifeline:
-    with as_user(uid):
-        line = RawLifeline(directory, messages)
-    line.call(OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw", resumes=True), messages.OpenSessionResponse)
-    return line
-
-
-def arena_of(line: RawLifeline, messages: Any) -> Any:
-    request = messages.AllocateRequest(namespace="default", device={"type": 1}, size=4096, timeout_ms=5000)
-    answer, descriptors = line.call(ALLOCATE, request, messages.AllocateResponse)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return answer.handle
-
-
-def test_one_user_does_not_fill_the_store_of_descriptors(folder: Path, messages: Any) -> None:
-    """8 sessions of the attacker allocate 800 small arenas, where 200 descriptors can be kept for the next daemon."""
-    directory = folder / "run"
-    holder = Holder(folder, [str(DAEMON), "--directory", str(directory), "--backend", "host", "--host-capacity", "64MiB", "--cache", "0"], entries_max=200)
-    holder.start()
-    open_to_all(directory)
-    kept: list[RawLifeline] = []
-
-    def fill() -> None:
-        for _ in range(8):
-            kept.append(line_of(ATTACKER, directory, messages))
-            for _ in range(100):
-                arena_of(kept[-1], messages)
-
-    def work() -> None:
-        line = line_of(VICTIM, directory, messages)
-        kept.append(line)
-        arena = arena_of(line, messages)
-        line.call(MAPPED, messages.MappedRequest(arena=arena.arena), messages.MappedResponse)
-        spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [256], "size": 256}
-        request = messages.PublishRequest(
-            namespace="default", name="frame", arena=arena.arena, arena_generation=arena.generation, size=256, specs={"arrays": [spec]}
-        )
-        line.call(PUBLISH, request, messages.PublishResponse)
-
-    def read() -> None:
-        line = line_of(VICTIM, directory, messages)
-        kept.append(line)
-        line.call(ACQUIRE, messages.AcquireRequest(namespace="default", shares=[{"name": "frame"}]), messages.AcquireResponse)
-
-    try:
-        holder.during(fill)
-        stats, _ = kept[0].call(GET_STATS, messages.GetStatsRequest(), messages.GetStatsResponse)
-        stored = Counter(name[0] for name in holder.names() if "." not in name)  # a socket that listens has a dot
-        assert stored["a"] + stored["l"] <= 200 // 4 and stored["l"] == 8, stored
-        assert stats.arenas == 800 and stats.unstored_arenas == 800 - stored["a"]
-        holder.during(work)
-        holder.kill()
-        holder.start()
-        holder.during(read)  # it was kept
-    finally:
-        for line in kept:
-            line.close()
-        holder.close()
-
-
-@pytest.mark.parametrize("keep", ["leases", "slots"])
-def test_a_reader_does_not_stop_its_producer(folder: Path, messages: Any, keep: str) -> None:
-    """Three sessions of a user who may only read keep every frame, each less than half of the quota."""
-    configuration = folder / "arraybridged.toml"
-    configuration.write_text('[namespace.team]\nquota = "64MiB"\naccess = ["uid:0", "anyone:ro"]\n')
-    directory = folder / "run"
-    with daemon_in(directory, "--config", str(configuration), keeper=False) as daemon:
-        open_to_all(directory)
-        producer = daemon.client("team")
-        producer.ask("put frame 1048576 0")
-
-        def leases() -> Callable[[], object]:
-            line = line_of(ATTACKER, directory, messages)
-            request = messages.AcquireRequest(namespace="team", shares=[{"name": "frame"}])
-            return lambda: [os.close(each) for each in line.call(ACQUIRE, request, messages.AcquireResponse)[1]]
-
-        def slots() -> Callable[[], object]:
-            with as_user(ATTACKER):
-                page = HandMade(daemon, messages, "team")
-            held: list[int] = []
-
-            def hold() -> None:
-                held.extend(page.words())
-                page.write(held)
-                page.line.call(GET_STATS, messages.GetStatsRequest(), messages.GetStatsResponse)
-
-            return hold
-
-        attack = {"leases": leases, "slots": slots}[keep]
-        sessions = [attack() for _ in range(3)]
-        cuts = 0
-        for frame in range(1, 150):
-            producer.ask(f"put frame 1048576 {frame} replace")
-            try:
-                sessions[frame % 3]()
-            except (EOFError, ConnectionError, Refused):
-                cuts += 1
-                sessions[frame % 3] = attack()
-        assert cuts > 0
-        assert daemon.stats()["sessions_cut_total"] >= cuts

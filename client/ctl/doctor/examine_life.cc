@@ -55,7 +55,7 @@ Finding OnLegacyMemory(const v1::DeviceInfo& device) {
 }
 
 Finding OnStore(const v1::Life& life) {
-  constexpr uint64_t kNearly = 70;  // percent; at three quarters no arena is stored
+  constexpr uint64_t kNearly = 90;  // percent
   const auto percent = [](uint64_t used, uint64_t most) { return most == 0 ? 0 : used * 100 / most; };
   const uint64_t used = std::max(percent(life.store_entries(), life.store_entries_max()),
                                  percent(life.store_name_bytes(), life.store_name_bytes_max()));
@@ -66,10 +66,7 @@ Finding OnStore(const v1::Life& life) {
                   ""};
   if (used < kNearly && life.store_refused_total() == 0) return finding;
   finding.health = used >= 100 ? Health::kProblem : Health::kNote;
-  finding.text +=
-      used >= kNearly
-          ? "; at three quarters new arenas end with the daemon, and when it is full, new sessions are refused"
-          : "";
+  finding.text += used >= kNearly ? "; when it is full, new sessions and arenas are refused" : "";
   finding.mend = life.holder() == v1::HOLDER_KEEPER
                      ? "raise the keeper's limit of open files (up to 16512 are used), or end sessions and withdraw "
                        "shares that are not needed"

@@ -202,7 +202,6 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
   add("shares without a name", stats.withdrawn_shares());
   add("arenas", stats.arenas());
   add("arenas in quarantine", stats.dying_arenas());
-  add("arenas that end with the daemon", stats.unstored_arenas());
   table.Add({"charged", table.Size(stats.charged_bytes())});
   add("tickets", stats.tickets());
   add("waiting requests", stats.waiting());

@@ -69,9 +69,6 @@ class Arena {
   uint32_t maker_uid = 0;
   uint64_t request = 0;  // the maker's request that allocated it; 0: unknown
   uint32_t record = 0;   // in the journal
-  // In the number of its user's arenas that the store has, or of all arenas that it does not have; nullopt: the memory
-  // cannot be stored, or there is no store.
-  std::optional<Charge> entry;
   StoreGuard stored;
 
  private:

@@ -83,28 +83,7 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
   // If the charge is refused, the next sweep drops a fresh namespace.
   auto charge = (*owner)->ChargeFor(footprint, memory);
   if (!charge.ok()) return charge.status();
-  Reserved reserved{*std::move(charge), *owner};
-  if (!journal.keeps()) return reserved;
-  // An arena that the store does not have ends with this daemon. The next one knows none of its bytes, so it cannot
-  // reuse them while they are read.
-  const bool may_store = accounts.MayStoreArena(session) && journal.has_room_for_arena();
-  if (may_store) reserved.entry.emplace(*Charge::Of(session.account->stored, 1));
-  return reserved;
-}
-
-Result<StoreGuard> Broker::State::StoreArena(ArenaId id, const MemoryBlock& block, std::optional<Charge>& entry) const {
-  const int file = block.descriptor();
-  if (file < 0) entry.reset();
-  if (file < 0 || !journal.keeps()) return StoreGuard();
-  if (entry) {
-    auto kept = journal.Store(StoredName(kStoredArena, Number(id)), {&file, 1}, DescriptorStore::Until::kHandled);
-    static_cast<void>(Failpoint("arena_stored"));
-    if (kept.ok() || kept.status().reason() != "STORE_FULL") return kept;  // which counts its refusal
-  } else {
-    journal.CountUnstored();
-  }
-  entry.emplace(*Charge::Of(unstored_arenas, 1));
-  return StoreGuard();
+  return Reserved{*std::move(charge), *owner};
 }
 
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
@@ -136,9 +115,13 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
     auto allocated = backend.AllocateWithProgress(device, call.size, call.progress);
     if (!allocated.ok()) return allocated.status();
     block = *std::move(allocated);
-    auto kept = state.StoreArena(id, *block, reserved->entry);
-    if (!kept.ok()) return kept.status();
-    stored = *std::move(kept);
+    if (const int file = block->descriptor(); file >= 0) {
+      auto kept =
+          state.journal.Store(StoredName(kStoredArena, Number(id)), {&file, 1}, DescriptorStore::Until::kHandled);
+      if (!kept.ok()) return kept.status();
+      stored = *std::move(kept);
+      static_cast<void>(Failpoint("arena_stored"));
+    }
     return block->Export(Access::kWrite);
   }();
   const auto took = Clock::now() - begun;
@@ -158,7 +141,6 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   arena->maker_uid = found->peer.uid;
   arena->request = call.request;
   arena->stored = std::move(stored);
-  if (reserved->entry) arena->entry.emplace(*std::move(reserved->entry));
   AllocatedArena answer{arena->Describe()};
   answer.handle.descriptor = std::move(writable->descriptor);
   answer.handle.opaque = arena->opaque = std::move(writable->opaque);

@@ -17,8 +17,6 @@ DirectEnd SideOf(ChannelRole role) {
   return role == ChannelRole::kSender ? DirectEnd::kProducer : DirectEnd::kConsumer;
 }
 
-static_assert(kEntriesOfDirectChannel == DirectChannel::kStored);
-
 }  // namespace
 
 // Without the direct channel itself. REQUIRES: the channel has one sender and one receiver.
@@ -29,7 +27,6 @@ Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& chan
     if (session == nullptr) return NoDirectChannel("an end is being closed");
     if (session->peer.door != Door::kLifeline) return NoDirectChannel("an end is not at a lifeline");
     AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfDirectChannel));
-    AB_RETURN_IF_ERROR(accounts.CheckEntries(*session, kEntriesOfDirectChannel));
     const bool sends = member.role == ChannelRole::kSender;
     (sends ? planned.sender : planned.receiver) = member.session;
     (sends ? planned.sending : planned.receiving) = member.end;

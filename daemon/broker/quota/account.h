@@ -7,7 +7,6 @@
 
 #include "daemon/broker/quota/charge.h"
 #include "daemon/broker/quota/look_budget.h"
-#include "daemon/broker/quota/pins.h"
 
 namespace arraybridge {
 
@@ -18,10 +17,6 @@ class Namespace;
 inline constexpr uint64_t kDescriptorsOfSession = 4;
 inline constexpr uint64_t kDescriptorsOfArena = 2;
 inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
-// Entries in the store of descriptors, for the next daemon. A session has its lifeline.
-inline constexpr uint64_t kEntriesOfSession = 1;
-inline constexpr uint64_t kEntriesOfQueue = 2;
-inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 
 struct Account {
   uint64_t sessions = 0;
@@ -33,20 +28,15 @@ struct Account {
   uint64_t unmapped_hazard_pages = 0;  // of these; the daemon keeps a descriptor of each
   uint64_t queues = 0;
   uint64_t catalogues = 0;  // of its own namespaces
-  Pins pinned;              // bytes of other users that its sessions keep, each share once
-  uint64_t over_limit = 0;  // sessions that must end because of it, until they hold nothing any more
   // The bytes and number of its arenas. The limit is checked where they are allocated.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
-  // One for each arena that is in the store of descriptors.
-  const std::shared_ptr<Quota> stored = std::make_shared<Quota>(UINT64_MAX);
   // For looks through its own namespaces; outlives them.
   const std::shared_ptr<LookBudget> looks = std::make_shared<LookBudget>();
   Namespace* looked_at = nullptr;  // the namespace looked at last; only compared, since it may be gone
 
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
-           hazard_pages == 0 && queues == 0 && catalogues == 0 && pinned.empty() && over_limit == 0 &&
-           memory->used() == 0 && stored->used() == 0 && looks->is_full();
+           hazard_pages == 0 && queues == 0 && catalogues == 0 && memory->used() == 0 && looks->is_full();
   }
 };
 

@@ -8,20 +8,20 @@
 namespace arraybridge {
 namespace {
 
-// By default one user may take a quarter of the process's descriptors, and of the entries in the store.
-constexpr uint64_t kPart = 4;
+// By default one user may take a quarter of the process's descriptors.
+constexpr uint64_t kPartOfDescriptors = 4;
 
 // An embedded daemon has one user.
 uint64_t DescriptorsMax(const Config& config) {
   rlimit limit{};
   if (config.embedded || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
-  return limit.rlim_cur / kPart;
+  return limit.rlim_cur / kPartOfDescriptors;
 }
 
 }  // namespace
 
-Accounts::Accounts(const Config& config, const DirectChannelTable& direct_channels, const Journal& journal)
-    : config_(config), direct_channels_(direct_channels), journal_(journal), descriptors_max_(DescriptorsMax(config)) {}
+Accounts::Accounts(const Config& config, const DirectChannelTable& direct_channels)
+    : config_(config), direct_channels_(direct_channels), descriptors_max_(DescriptorsMax(config)) {}
 
 const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
   std::shared_ptr<Account>& account = accounts_[uid];
@@ -47,30 +47,6 @@ Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
   const uint64_t most = chosen != 0 ? chosen : descriptors_max_;
   if (open + more <= most) return Ok();
   return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
-}
-
-uint64_t Accounts::EntriesOf(const Session& session) const {
-  const Account& account = *session.account;
-  return kEntriesOfSession * account.sessions + kEntriesOfQueue * account.queues + account.stored->used() +
-         kEntriesOfDirectChannel * direct_channels_.CountOf(session.peer.uid) + account.hazard_pages +
-         account.catalogues;
-}
-
-uint64_t Accounts::EntriesMax() const {
-  if (!journal_.keeps() || config_.embedded) return UINT64_MAX;  // an embedded daemon has one user
-  const uint64_t chosen = config_.limits.descriptors_per_uid;
-  return chosen != 0 ? chosen : journal_.entries_max() / kPart;
-}
-
-Status Accounts::CheckEntries(const Session& session, uint64_t more) const {
-  const uint64_t most = EntriesMax();
-  if (EntriesOf(session) + more <= most) return Ok();
-  return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
-}
-
-bool Accounts::MayStoreArena(const Session& session) const {
-  const uint64_t most = EntriesMax();
-  return EntriesOf(session) < most - most / kPart;
 }
 
 }  // namespace arraybridge

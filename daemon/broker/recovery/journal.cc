@@ -66,7 +66,6 @@ std::string StoredName(char letter, uint64_t number) {
 void Journal::Begin(std::unique_ptr<RecordFile> file, DescriptorStore& store) {
   file_ = std::move(file);
   store_ = &store;
-  entries_max_ = store.usage().entries_max;
   pages_.ContinueIn(word(record::kLastPage));
 }
 
@@ -320,14 +319,6 @@ Journal::Place Journal::PutQuota(uint32_t uid, std::string_view ns, uint64_t byt
   fixed.ns_uid = uid;
   const std::string_view name = Fit(ns, fixed.ns_bytes);
   return file_->Put(record::kQuota, {BytesOf(fixed), name});
-}
-
-bool Journal::has_room_for_arena() const {
-  constexpr uint64_t kPart = 4;  // of the store, for sessions and pages
-  if (store_ == nullptr) return false;
-  const DescriptorStore::Usage usage = store_->usage();
-  return usage.entries < usage.entries_max - usage.entries_max / kPart &&
-         usage.name_bytes < usage.name_bytes_max - usage.name_bytes_max / kPart;
 }
 
 Result<StoreGuard> Journal::Store(std::string name, std::span<const int> files, DescriptorStore::Until until) const {

@@ -79,20 +79,12 @@ class Journal {
   // holder: call it on a worker.
   Result<StoreGuard> Store(std::string name, std::span<const int> files,
                            DescriptorStore::Until until = DescriptorStore::Until::kQueued) const;
-  // Whether an arena may be stored. Sessions and pages must be stored, so arenas leave a part of the store to them.
-  // Thread-safe, without the lock.
-  bool has_room_for_arena() const;
-  // An arena is not stored. Thread-safe, without the lock. REQUIRES: there is a store.
-  void CountUnstored() const { store_->CountRefused(); }
-  // Of the store; 0: there is none.
-  uint64_t entries_max() const { return entries_max_; }
   // Of the previous daemon.
   StoreGuard Has(std::string name) const { return {*store_, std::move(name)}; }
 
  private:
   std::unique_ptr<RecordFile> file_;
   DescriptorStore* store_ = nullptr;
-  uint64_t entries_max_ = 0;
   Counter pages_;
 };
 

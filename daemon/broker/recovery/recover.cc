@@ -80,10 +80,7 @@ Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
     if (each->kind() == kind && std::ranges::find(devices, device) != devices.end()) backend = each;
   }
   if (backend == nullptr) return FailedPrecondition("its device is not served any more");
-  if (!file.valid() && kind == HandleKind::kCudaIpc) {
-    return FailedPrecondition(NameOf(kind), " memory ends with the daemon that allocated it");
-  }
-  if (!file.valid()) return FailedPrecondition("the store of descriptors had no room for its memory");
+  if (!file.valid()) return FailedPrecondition(NameOf(kind), " memory ends with the daemon that allocated it");
   auto block = backend->Adopt(device, its->size, std::move(file));
   if (!block.ok()) return block.status();
   const auto owner = state_.namespaces.FindOrMake({its->ns_uid, ns}, its->maker_uid);
@@ -99,7 +96,6 @@ Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
   arena->request = its->request;
   arena->record = entry.place;
   arena->stored = journal().Has(name);
-  arena->entry.emplace(*Charge::Of(state_.accounts.Of(its->maker_uid)->stored, 1));
   recovered_.bytes += its->size;
   state_.arenas.Restore(maker, std::move(arena));
   return Ok();
@@ -238,12 +234,6 @@ void Broker::Resumed(SessionId session) {
 }
 
 Result<StoreGuard> Broker::StoreLifeline(SessionId session, int socket) const {
-  {
-    const MutexLock lock(state_->mutex);
-    const Session* const found = state_->sessions.Find(session);
-    if (found == nullptr) return NoSession();
-    AB_RETURN_IF_ERROR(state_->accounts.CheckEntries(*found, 0));  // the account counts it already
-  }
   return state_->journal.Store(StoredName(kStoredLifeline, Number(session)), {&socket, 1});
 }
 

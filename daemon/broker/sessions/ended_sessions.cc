@@ -10,14 +10,9 @@ void EndedSessions::Add(std::unique_ptr<Session> session) {
   arenas_.because = FreeCause::kSessionEnd;
   const bool cleared = Clear(*session, &steps);
   arenas_.because = FreeCause::kRelease;
-  if (cleared) return Release(std::move(session));
+  if (cleared) return released_.Add(std::move(session));
   all_.push_back(std::move(session));
   flags_.sweep_wanted.store(true);
-}
-
-void EndedSessions::Release(std::unique_ptr<Session> session) {
-  hazards_.pins.Forget(*session);
-  released_.Add(std::move(session));
 }
 
 // Clears a few steps of each session in turn, so that a small session does not wait for a large one.
@@ -32,7 +27,7 @@ void EndedSessions::Clear(uint64_t* steps) {
     const bool cleared = Clear(*session, &left);
     *steps -= std::max<uint64_t>(given - left, 1);
     if (cleared) {
-      Release(std::move(session));
+      released_.Add(std::move(session));
     } else {
       all_.push_back(std::move(session));
     }

@@ -35,7 +35,6 @@ class EndedSessions {
   void Clear(uint64_t* steps);
 
  private:
-  void Release(std::unique_ptr<Session> session);
   // Each call subtracts its steps from `steps`. True: the session is cleared.
   bool Clear(Session& session, uint64_t* steps);
   bool ClearArenas(Session& session, uint64_t* steps);

@@ -17,9 +17,9 @@
 #include "daemon/broker/channels/channel.h"
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/account.h"
-#include "daemon/broker/quota/pins.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/broker/sessions/peer.h"
+#include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/broker/shares/share.h"
 
 namespace arraybridge {
@@ -50,8 +50,7 @@ struct Session {
   std::map<ShareId, Share*> forwarded;  // shares that it made in ranges of others (shares/forwards.h)
   Tickets tickets;
   std::vector<Namespace*> hazard_pages_in;  // namespaces in which it has a hazard page
-  Pins pinned;                 // in all of these, as of the last look at each; and bytes of other users that it leases
-  bool is_over_limit = false;  // it must end because of these
+  Pins pinned;                              // in all of these, as of the last look at each
   std::shared_ptr<SessionQueue> queue;      // null until the session opens one
   std::map<ChannelEndId, ChannelEnd> ends;  // open ends of channels
   std::set<std::string> watches;            // shared namespaces that its watches cover

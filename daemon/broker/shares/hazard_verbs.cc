@@ -29,7 +29,6 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->hazards.catalogue == nullptr) {
         AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
-        AB_RETURN_IF_ERROR(state.accounts.CheckEntries(*found, 1));
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         if (fresh != nullptr) {
           ++state.accounts.Of(key->uid)->catalogues;
@@ -112,9 +111,6 @@ Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
 }
 
 bool Broker::hazards_waiting() const { return state_->flags.hazards_waiting.load(std::memory_order_relaxed); }
-bool Broker::look_wanted() const {
-  return hazards_waiting() || state_->flags.pins_over_limit.load(std::memory_order_relaxed);
-}
 
 Broker::Looked Broker::PollHazards() {
   {
@@ -129,7 +125,7 @@ Broker::Looked Broker::LookOn() {
   Looked looked;
   const MutexLock lock(state.mutex);
   looked.freed = state.shares.LookFor(kLookNs);
-  looked.over_limit = state.hazards.pins.Take(state.sessions.all());
+  looked.over_limit = state.hazards.TakeOverLimit();
   looked.more = state.hazards.wants_look();
   return looked;
 }

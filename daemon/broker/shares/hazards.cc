@@ -11,6 +11,8 @@
 namespace arraybridge {
 namespace {
 
+constexpr uint64_t kPartOfCapacity = 2;  // by default one session may pin half of a device
+
 void Uncount(const NamespaceHazards::Page& page) {
   Account& account = *page.session->account;
   --account.hazard_pages;
@@ -21,8 +23,8 @@ void Uncount(const NamespaceHazards::Page& page) {
 
 Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags,
                  DeferredRelease& released, Journal& journal)
-    : pins(config, backends, accounts, flags),
-      config_(config),
+    : config_(config),
+      backends_(backends),
       accounts_(accounts),
       flags_(flags),
       released_(released),
@@ -31,7 +33,6 @@ Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accou
 Status Hazards::CheckPage(const Session& session) const {
   const uint64_t most = config_.limits.hazard_pages_per_uid;
   if (session.account->hazard_pages >= most) return AtLimit("TOO_MANY_HAZARD_PAGES", "hazard_pages_per_uid", most);
-  AB_RETURN_IF_ERROR(accounts_.CheckEntries(session, 1));
   return accounts_.CheckDescriptors(session, 1);
 }
 
@@ -45,11 +46,6 @@ void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<Haz
 void Hazards::DropPages(Session& session) {
   for (Namespace* const ns : std::exchange(session.hazard_pages_in, {})) {
     NamespaceHazards::Page page = ns->hazards.Drop(session);
-    // The next round finds what the user's other sessions hold.
-    if (const auto its = ns->hazards.users.find(session.peer.uid); its != ns->hazards.users.end()) {
-      session.account->pinned.Drop(its->second.pinned.Drop(page.pinned));
-      its->second.counting.Drop(page.counting);
-    }
     Uncount(page);
     journal_.Erase(page.record);
     released_.Add(std::move(page.page));
@@ -58,9 +54,9 @@ void Hazards::DropPages(Session& session) {
 }
 
 void Hazards::DropPages(Namespace& ns) {
-  UnpinAll(ns.hazards);
   for (const NamespaceHazards::Page& page : ns.hazards.pages()) {
     std::erase(page.session->hazard_pages_in, &ns);
+    for (const PinnedBytes& was : page.pinned) AddPinned(page.session->pinned, was.device, -was.bytes);
     Uncount(page);
     journal_.Erase(page.record);
   }
@@ -77,7 +73,7 @@ void Hazards::DropPages(Namespace& ns) {
 void Hazards::Insert(Share& share) const {
   NamespaceHazards& hazards = share.ns->hazards;
   if (hazards.catalogue == nullptr || share.entry.has_value()) return;
-  if (share.size <= pins.BytesOfSessionMax(share.arena->device())) hazards.Insert(share);
+  if (share.size <= PinnedBytesMax(share.arena->device())) hazards.Insert(share);
 }
 
 void Hazards::MarkEnforced(const Arena& arena) {
@@ -96,7 +92,6 @@ void Hazards::Await(Share& share) {
 
 void Hazards::Unwait(Share& share) {
   if (!share.ns->hazards.Unwait(share) || share.ns->hazards.waits()) return;
-  UnpinAll(share.ns->hazards);
   waited_in_.erase(share.ns);
   if (waited_in_.empty()) flags_.hazards_waiting.store(false, std::memory_order_relaxed);
 }
@@ -151,33 +146,25 @@ Namespace* Hazards::NextOf(uint32_t uid) {
   return last;
 }
 
-void Hazards::UnpinAll(NamespaceHazards& hazards) {
-  for (NamespaceHazards::Page& page : hazards.pages()) {
-    page.session->pinned.Drop(std::exchange(page.pinned, {}));
-    page.counting = {};
-  }
-  for (const auto& [uid, of_user] : std::exchange(hazards.users, {})) accounts_.Of(uid)->pinned.Drop(of_user.pinned);
-}
-
-// The round has seen every page of the namespace and knows the bytes that each session and each user pins there.
+// The round has seen every page of the namespace and knows the bytes that each session pins there.
 void Hazards::EndRound(Namespace& ns) {
   if (!ns.hazards.again) to_look_at_.erase({ns.uid(), &ns});
   for (NamespaceHazards::Page& page : ns.hazards.pages()) {
     if (page.counting.empty() && page.pinned.empty()) continue;
     Pins& pinned = page.session->pinned;
-    pinned.Drop(page.pinned);
-    pinned.Add(page.counting);
+    // adding a negative number wraps round
+    for (const PinnedBytes& before : page.pinned) AddPinned(pinned, before.device, -before.bytes);
+    for (const PinnedBytes& now : page.counting) AddPinned(pinned, now.device, now.bytes);
     page.pinned = std::exchange(page.counting, {});
-    pins.Check(*page.session);
+    const bool over =
+        std::ranges::any_of(pinned, [&](const PinnedBytes& of) { return of.bytes > PinnedBytesMax(of.device); });
+    if (over) over_limit_.push_back(page.session->id);
   }
-  for (auto& [uid, of_user] : ns.hazards.users) {
-    Pins& pinned = accounts_.Of(uid)->pinned;
-    pinned.Drop(of_user.pinned);
-    pinned.Add(of_user.counting);
-    of_user.pinned = std::exchange(of_user.counting, {});
-    pins.CheckUser(uid);
-  }
-  std::erase_if(ns.hazards.users, [](const auto& entry) { return entry.second.pinned.empty(); });
+}
+
+uint64_t Hazards::PinnedBytesMax(const Device& device) const {
+  const uint64_t chosen = config_.limits.pinned_bytes_per_session;
+  return chosen != 0 ? chosen : backends_.CapacityBytes(device) / kPartOfCapacity;
 }
 
 }  // namespace arraybridge

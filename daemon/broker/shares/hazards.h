@@ -11,14 +11,15 @@
 #include <set>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "daemon/broker/arenas/backends.h"
 #include "daemon/broker/deferred_release.h"
 #include "daemon/broker/flags.h"
+#include "daemon/broker/ids.h"
 #include "daemon/broker/quota/accounts.h"
 #include "daemon/broker/recovery/journal.h"
 #include "daemon/broker/shares/namespace_hazards.h"
-#include "daemon/broker/shares/pin_limits.h"
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
@@ -64,17 +65,17 @@ class Hazards {
   // Does one turn that costs about `cost_max_ns` at most. nullopt: no namespace wants a look, or the budgets are spent.
   std::optional<NamespaceHazards::Slice> Look(uint64_t cost_max_ns);
   bool wants_look() const { return !to_look_at_.empty(); }
-
-  // Looks tell them what hazard slots pin. They count what leases pin as well.
-  PinLimits pins;
+  // Sessions that exceed limits.pinned_bytes_per_session, as found by looks. Each is returned once.
+  std::vector<SessionId> TakeOverLimit() { return std::exchange(over_limit_, {}); }
 
  private:
   Namespace* Next();
   Namespace* NextOf(uint32_t uid);
   void EndRound(Namespace& ns);
-  void UnpinAll(NamespaceHazards& hazards);
+  uint64_t PinnedBytesMax(const Device& device) const;
 
   const Config& config_;
+  const Backends& backends_;
   Accounts& accounts_;
   Flags& flags_;
   DeferredRelease& released_;
@@ -82,6 +83,7 @@ class Hazards {
   std::unordered_set<Namespace*> waited_in_;              // namespaces with waiting shares
   std::set<std::pair<uint64_t, Namespace*>> to_look_at_;  // by user
   uint64_t looked_at_ = 0;                                // the user whose turn was last
+  std::vector<SessionId> over_limit_;
 };
 
 }  // namespace arraybridge

@@ -64,7 +64,6 @@ void Leases::Add(Session& session, Share& share, LeaseId id) {
   ++session.account->leases;
   ++share.leases;
   ++count_;
-  hazards_.pins.Leased(session, share);
 }
 
 void Leases::Restore(Session& session, Share& share, LeaseId id, Session::RecordedLease recorded) {
@@ -116,7 +115,6 @@ bool Leases::End(Session& session, LeaseId lease) {
   --share.leases;
   --count_;
   --session.account->leases;
-  hazards_.pins.Released(session, share);
   if (share.orphan_until.has_value() && !share.withdrawn) shares_.AwaitOrphan(share);
   shares_.Settle(share);
   journal_.Erase(record);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "daemon/broker/arenas/arena.h"
-#include "daemon/broker/sessions/session.h"
 #include "daemon/broker/shares/share.h"
 
 namespace arraybridge {
@@ -37,6 +36,15 @@ CatalogueRow RowOf(const Share& share) {
 }
 
 }  // namespace
+
+void AddPinned(Pins& pins, const Device& device, uint64_t bytes) {
+  const auto found = std::ranges::find(pins, device, &PinnedBytes::device);
+  if (found != pins.end()) {
+    found->bytes += bytes;
+  } else {
+    pins.push_back({device, bytes});
+  }
+}
 
 std::shared_ptr<HazardPage> NamespaceHazards::PageOf(const Session& session) const {
   const auto found = std::ranges::find(pages_, &session, &Page::session);
@@ -134,7 +142,7 @@ bool NamespaceHazards::Unwait(const Share& share) {
 uint64_t NamespaceHazards::Gather() {
   auto next = waiting_.upper_bound(gathered_);
   while (next != waiting_.end() && next->first <= last_ && sought_.size() < kSoughtMax) {
-    sought_.emplace(next->second.share->entry->hazard_word(), Sought{next->second.share});
+    sought_.emplace(next->second.share->entry->hazard_word(), Sought{next->second.share, nullptr});
     gathered_ = (next++)->first;
   }
   next_page_ = 0;
@@ -144,18 +152,13 @@ uint64_t NamespaceHazards::Gather() {
 // The content of each hazard slot is compared, never used as an index or a length.
 uint64_t NamespaceHazards::LookInto(Page& page) {
   uint64_t slots = 0;
-  const uint32_t uid = page.session->peer.uid;
   page.page->ForEach([&](uint64_t word) {
     ++slots;
     const auto found = sought_.find(word);
     if (found == sought_.end() || found->second.seen_in == page.page.get()) return;
     found->second.seen_in = page.page.get();
     const Share& share = *found->second.share;
-    if (!share.withdrawn) return;
-    page.counting.Add(share);
-    if (uid == share.maker_uid || std::ranges::find(found->second.users, uid) != found->second.users.end()) return;
-    found->second.users.push_back(uid);
-    users[uid].counting.Add(share);
+    if (share.withdrawn) AddPinned(page.counting, share.arena->device(), share.size);
   });
   return kPageNs + HighOf(*page.words) / kWordsPerNs + slots * kFindNs;
 }
@@ -183,7 +186,7 @@ NamespaceHazards::Slice NamespaceHazards::Look(uint64_t cost_max_ns) {
       stage_ = Stage::kGathers;
     } else {
       const auto first = sought_.begin();
-      const Sought& sought = first->second;
+      const Sought sought = first->second;
       if (sought.seen_in == nullptr) slice.unheld.push_back(sought.share);
       slice.cost_ns += sought.seen_in == nullptr ? kTellNs : kFindNs;
       sought_.erase(first);

@@ -15,14 +15,22 @@
 
 #include "daemon/broker/ids.h"
 #include "daemon/broker/quota/look_budget.h"
-#include "daemon/broker/quota/pins.h"
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "daemon/memory/shared_pages/hazard_page.h"
+#include "proto/boundary/handle.h"
 
 namespace arraybridge {
 
 struct Session;
 struct Share;
+
+// Bytes that one session alone keeps from reuse, by device, because each device has its own capacity.
+struct PinnedBytes {
+  Device device;
+  uint64_t bytes = 0;
+};
+using Pins = std::vector<PinnedBytes>;
+void AddPinned(Pins& pins, const Device& device, uint64_t bytes);
 
 class NamespaceHazards {
  public:
@@ -34,11 +42,6 @@ class NamespaceHazards {
     Pins pinned;                          // counted in the last round; included in the session's Pins
     uint32_t record = 0;                  // in the journal
   };
-  // Of other users' shares, each once, however many sessions of the user hold it.
-  struct OfUser {
-    Pins counting;
-    Pins pinned;  // included in the Pins of the user's account
-  };
 
   // Null until a session asks for it.
   std::shared_ptr<Catalogue> catalogue;
@@ -47,7 +50,6 @@ class NamespaceHazards {
   std::shared_ptr<LookBudget> budget;
 
   std::vector<Page>& pages() { return pages_; }
-  std::map<uint32_t, OfUser> users;  // by uid
   const std::vector<Page>& pages() const { return pages_; }
   std::shared_ptr<HazardPage> PageOf(const Session& session) const;  // null: none
   // REQUIRES: the session has none yet.
@@ -91,7 +93,6 @@ class NamespaceHazards {
   struct Sought {
     Share* share = nullptr;
     const HazardPage* seen_in = nullptr;  // counts once per page, however often the share is in it
-    std::vector<uint32_t> users{};        // other users whose pages had it
   };
   struct Wait {
     Share* share = nullptr;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "daemon/broker/ids.h"
 #include "daemon/broker/shares/history.h"
@@ -33,11 +32,6 @@ struct Share {
   std::string note;                                 // the maker's note on how the bytes came
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
-  struct Reader {
-    Session* session = nullptr;
-    uint64_t leases = 0;
-  };
-  std::vector<Reader> readers;   // sessions of other users that lease it, those of one user side by side
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then
   ChannelEndId sent_by{};        // the sender's end

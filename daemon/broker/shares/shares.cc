@@ -66,10 +66,8 @@ void Shares::NoteRead(Share& share) {
 void Shares::TakeName(Share& share) {
   NoteRead(share);
   if (share.expires.has_value()) expiring_.erase({*std::exchange(share.expires, std::nullopt), &share});
-  if (share.withdrawn) return;
-  share.unnoted = true;
+  share.unnoted = share.unnoted || !share.withdrawn;
   share.ns->TakeName(share);
-  hazards_.pins.Withdrawn(share);
 }
 
 void Shares::Note(Share& share) {

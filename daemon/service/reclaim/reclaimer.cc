@@ -31,11 +31,11 @@ void Reclaimer::Reclaim() {
 }
 
 bool Reclaimer::PollHazards(Sweeper::Look look) {
-  if (!broker_.look_wanted()) return false;
+  if (!broker_.hazards_waiting()) return false;
   const Broker::Looked looked = look == Sweeper::Look::kAll ? broker_.PollHazards() : broker_.LookOn();
   if (looked.freed > 0) Reclaim();
-  for (const OverLimit& over : looked.over_limit) {
-    cuts_.Cut(over.session, Concat("holds withdrawn bytes beyond limits.", over.limit));
+  for (const SessionId session : looked.over_limit) {
+    cuts_.Cut(session, "holds withdrawn bytes beyond limits.pinned_bytes_per_session");
   }
   return looked.more;
 }

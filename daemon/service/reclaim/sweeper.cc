@@ -55,7 +55,7 @@ void Sweeper::PostAt(Clock::time_point when) {
 // A cooperative client reports that it has cleared such a slot; the periodic check is for clients that do not, or
 // cannot.
 void Sweeper::WatchHazards() {
-  if (broker_.look_wanted()) LookAfter(kLookMin);
+  if (broker_.hazards_waiting()) LookAfter(kLookMin);
 }
 
 void Sweeper::HazardCleared(SessionId session) {
@@ -85,7 +85,7 @@ void Sweeper::LookAfter(std::chrono::milliseconds pause) {
       look_at_.reset();
     }
     if (poll_hazards_(Look::kAll)) LookOn();
-    if (broker_.look_wanted()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
+    if (broker_.hazards_waiting()) LookAfter(std::clamp(pause * 2, kLookMin, kLookMax));
   });
 }
 

@@ -181,11 +181,6 @@ Status ManagerStore::Barrier(Deadline deadline) {
   return WaitFor(ours.get(), 0, deadline) ? Ok() : DoesNotAnswer("it has not read the descriptors within 5 s");
 }
 
-void ManagerStore::CountRefused() {
-  const MutexLock lock(mutex_);
-  ++refused_total_;
-}
-
 DescriptorStore::Usage ManagerStore::usage() const {
   const MutexLock lock(mutex_);
   return {entries_,

@@ -38,7 +38,6 @@ class ManagerStore final : public DescriptorStore {
   // process dies before that, the entry keeps its memory until the next daemon starts, which removes entries that it
   // does not know.
   void Remove(std::string_view name) override AB_EXCLUDES(mutex_);
-  void CountRefused() override AB_EXCLUDES(mutex_);
   Usage usage() const override AB_EXCLUDES(mutex_);
 
   // Becomes readable when the keeper has ended; -1: the holder is the service manager, which does not end.

@@ -217,8 +217,7 @@ void AddLife(Page& page, const Life& life) {
   page.Only("arraybridge_store_name_bytes", "gauge", "Bytes of the names of these descriptors.", usage.name_bytes);
   page.Only("arraybridge_store_name_bytes_max", "gauge", "Maximum of these bytes.", usage.name_bytes_max);
   page.Only("arraybridge_store_refused_total", "counter",
-            "Sessions and pages that were refused, and arenas that end with the daemon, because there was no room.",
-            usage.refused_total);
+            "Sessions, arenas and pages that were refused because the maximum was reached.", usage.refused_total);
 }
 
 void AddLog(Page& page) {

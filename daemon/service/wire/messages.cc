@@ -209,7 +209,6 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_charged_bytes(snapshot.charged_bytes);
   message->set_tickets(snapshot.tickets);
   message->set_dying_arenas(snapshot.dying_arenas);
-  message->set_unstored_arenas(snapshot.unstored_arenas);
   message->set_sessions_total(snapshot.sessions_total);
   message->set_publishes_total(snapshot.publishes_total);
   message->set_forwards_total(snapshot.forwards_total);

@@ -14,19 +14,14 @@ namespace arraybridge {
 class FakeStore final : public DescriptorStore {
  public:
   Status Store(std::span<const Entry> entries, Until = Until::kHandled) override {
-    if (full || held_.size() + entries.size() > entries_max)
-      return ResourceExhausted("the store is full").Because("STORE_FULL");
+    if (full) return ResourceExhausted("the store is full").Because("STORE_FULL");
     for (const Entry& entry : entries) held_.push_back({std::string(entry.name), Duplicate(entry.fd)});
     return busy ? Unavailable("the holder does not answer") : Ok();
   }
   void Remove(std::string_view name) override {
     std::erase_if(held_, [&](const StoredDescriptor& each) { return each.name == name; });
   }
-  Usage usage() const override {
-    return {.entries = held_.size(), .entries_max = entries_max, .name_bytes_max = 120 << 10};
-  }
-
-  void CountRefused() override { ++refused; }
+  Usage usage() const override { return {.entries = held_.size()}; }
 
   // What the next daemon is started with.
   std::vector<StoredDescriptor> PassOn() const {
@@ -40,8 +35,6 @@ class FakeStore final : public DescriptorStore {
   void Drop(std::string_view name) { Remove(name); }
 
   bool full = false;
-  uint64_t refused = 0;
-  uint64_t entries_max = 8000;
   bool busy = false;  // stores all the same, as a holder that goes on later
 
  private:

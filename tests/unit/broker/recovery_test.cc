@@ -29,7 +29,6 @@ class RecoveryTest : public testing::Test {
     if (broker_ != nullptr) abandoned_.push_back({std::move(store_), std::move(backend_), std::move(broker_)});
     if (!has_catalogues_) abandoned_.clear();
     store_ = std::make_unique<FakeStore>();
-    store_->entries_max = entries_max_;
     for (const StoredDescriptor& each : passed) {
       const DescriptorStore::Entry entry{each.name, each.fd.get()};
       EXPECT_TRUE(store_->Store({&entry, 1}).ok());
@@ -37,8 +36,7 @@ class RecoveryTest : public testing::Test {
     backend_ = MakeHostBackend({.capacity_bytes = 64 * kPage});
     broker_ = std::make_unique<Broker>(config_, std::vector<MemoryBackend*>{backend_.get()});
     std::vector<LiveClient> clients;
-    for (const SessionId session : alive)
-      clients.push_back({session, {.uid = others_.contains(session) ? 1001u : 1000u}});
+    for (const SessionId session : alive) clients.push_back({session, {.uid = 1000}});
     auto recovered = broker_->Recover(*store_, std::move(passed), clients);
     EXPECT_TRUE(recovered.ok()) << recovered.status().ToString();
     return *std::move(recovered);
@@ -47,10 +45,6 @@ class RecoveryTest : public testing::Test {
   FakeStore& store() { return *store_; }
 
   SessionId Open() { return broker().OpenSession({.uid = 1000, .client = "test"})->session; }
-  // Of another user.
-  SessionId OpenOther() {
-    return *others_.insert(broker().OpenSession({.uid = 1001, .client = "test"})->session).first;
-  }
   Handle Arena(SessionId session, uint64_t pages = 1) {
     auto arena = broker().Allocate(session, {"default", kHost, pages * kPage});
     EXPECT_TRUE(arena.ok()) << arena.status().ToString();
@@ -98,7 +92,6 @@ class RecoveryTest : public testing::Test {
 
   const Device kHost{kDeviceCpu, 0, {}};
   Config config_;
-  uint64_t entries_max_ = 8000;  // of the store of the next life
   bool has_catalogues_ = false;  // whose destructor would close them for their readers; a killed broker does not
 
  private:
@@ -108,7 +101,6 @@ class RecoveryTest : public testing::Test {
     std::unique_ptr<Broker> broker;
   };
   std::vector<Abandoned> abandoned_;
-  std::set<SessionId> others_;
   std::unique_ptr<FakeStore> store_ = std::make_unique<FakeStore>();
   std::unique_ptr<MemoryBackend> backend_;
   std::unique_ptr<Broker> broker_;
@@ -343,94 +335,20 @@ TEST_F(RecoveryTest, AShareWithoutItsMemoryIsReportedLost) {
   EXPECT_EQ(recovered.lost[0].share, "a");
   EXPECT_EQ(recovered.lost[0].ns, "default");
   EXPECT_EQ(recovered.lost[0].ns_uid, 1000u);
-  EXPECT_THAT(recovered.lost[0].why, testing::HasSubstr("had no room for its memory"));
+  EXPECT_THAT(recovered.lost[0].why, testing::HasSubstr("memfd memory ends with the daemon"));
   EXPECT_TRUE(Acquire(Open(), "b").ok());
   const auto later = Start();
   EXPECT_EQ(later.lost_shares, 0u);
   EXPECT_EQ(later.lost_shares_total, 1u);
 }
 
-TEST_F(RecoveryTest, AnArenaForWhichTheStoreIsFullEndsWithItsDaemon) {
+TEST_F(RecoveryTest, AFullStoreRefusesWhatCouldNotBeRecovered) {
   const auto maker = Open();
-  Publish(maker, Filled(maker, 1), "kept");
   store().full = true;
-  const auto arena = Filled(maker, 2);
-  Publish(maker, arena, "lost");
-  EXPECT_TRUE(Acquire(Open(), "lost").ok());
-  EXPECT_EQ(Now().unstored_arenas, 1u);
-  EXPECT_FALSE(store().Has(StoredName(kStoredArena, arena.arena)));
-  const auto recovered = Start({maker});
-  EXPECT_TRUE(Acquire(maker, "kept").ok());
-  ASSERT_THAT(recovered.lost, SizeIs(1));
-  EXPECT_EQ(recovered.lost[0].share, "lost");
-  EXPECT_EQ(Now().unstored_arenas, 0u);
+  EXPECT_THAT(broker().Allocate(maker, {"default", kHost, kPage}), FailsWith(Code::kResourceExhausted, "STORE_FULL"));
+  EXPECT_EQ(Now().charged_bytes, 0u);
+  store().full = false;
   EXPECT_TRUE(broker().Allocate(maker, {"default", kHost, kPage}).ok());
-}
-
-TEST_F(RecoveryTest, ArenasLeaveAPartOfTheStoreToSessionsAndPages) {
-  entries_max_ = 40;
-  config_.limits.descriptors_per_uid = 1000;  // more than the store has
-  Start();
-  const auto maker = Open();
-  std::vector<Handle> arenas;
-  for (int i = 0; i < 40; ++i) arenas.push_back(Arena(maker));
-  EXPECT_EQ(store().usage().entries, 30u) << "the journal, and arenas up to three quarters";
-  EXPECT_EQ(Now().unstored_arenas, 11u);
-  EXPECT_TRUE(broker().StoreLifeline(maker, arenas[0].descriptor.get()).ok());
-  EXPECT_TRUE(broker().ExportCatalogue(maker, "default").ok());
-  arenas.clear();
-  broker().EndSession(maker);
-  broker().Sweep(Clock::now());
-  EXPECT_EQ(Now().unstored_arenas, 0u);
-  EXPECT_EQ(store().usage().entries, 1u) << "the journal";
-}
-
-TEST_F(RecoveryTest, OneUserLeavesTheStoreToOthers) {
-  entries_max_ = 40;  // ten for each user
-  Start();
-  const auto maker = Open();
-  std::vector<Handle> arenas;
-  for (int i = 0; i < 12; ++i) arenas.push_back(Arena(maker));
-  EXPECT_EQ(Now().unstored_arenas, 5u) << "seven are stored, beside a session; two entries are left for others";
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(broker().StoreLifeline(Open(), arenas[0].descriptor.get()).ok());
-  // A session or page that the next daemon does not have would let it reuse bytes that are being read.
-  EXPECT_THAT(broker().StoreLifeline(Open(), arenas[0].descriptor.get()),
-              FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
-  EXPECT_THAT(broker().ExportCatalogue(maker, "default"), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
-  EXPECT_THAT(broker().OpenQueueOf(maker, ""), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
-  const auto other = OpenOther();
-  const auto stored = Arena(other);
-  EXPECT_TRUE(store().Has(StoredName(kStoredArena, stored.arena)));
-  EXPECT_TRUE(broker().StoreLifeline(other, stored.descriptor.get()).ok());
-
-  Start({maker, other});
-  EXPECT_FALSE(store().Has(StoredName(kStoredArena, Arena(maker).arena))) << "the next daemon counts on";
-  EXPECT_TRUE(store().Has(StoredName(kStoredArena, Arena(other).arena)));
-}
-
-TEST_F(RecoveryTest, WhatAUserKeptFromOthersBeforeIsCounted) {
-  using Who = AccessEntry::Who;
-  config_.namespaces["default"] = {
-      .quota_bytes = 4 * kPage,
-      .access = {{Who::kUser, 1000, {}, Right::kWrite}, {Who::kUser, 1001, {}, Right::kRead}}};
-  Start();
-  const auto maker = Open();
-  const auto reader = OpenOther();
-  const auto read = [&](unsigned char byte) {
-    auto call = Call(Filled(maker, byte), "frame");
-    call.size = kPage;
-    ASSERT_TRUE(broker().Publish(maker, call).ok());
-    ASSERT_TRUE(Acquire(reader, "frame").ok());
-  };
-  read(1);
-  read(2);
-  Withdraw(maker, "frame");
-  Start({maker, reader});
-  EXPECT_FALSE(broker().look_wanted()) << "half of the quota";
-  read(3);
-  Withdraw(maker, "frame");
-  ASSERT_TRUE(broker().look_wanted());
-  EXPECT_EQ(broker().PollHazards().over_limit, std::vector({OverLimit{reader, "pinned_bytes_per_uid"}}));
 }
 
 TEST_F(RecoveryTest, WhatWasRefusedBecauseTheHolderIsBusyIsNotKept) {

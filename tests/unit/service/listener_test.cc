@@ -177,7 +177,6 @@ class HeldHere final : public DescriptorStore {
     std::erase_if(held, [name](const auto& each) { return each.first == name; });
   }
   Usage usage() const override { return {}; }
-  void CountRefused() override {}
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;

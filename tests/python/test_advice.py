@@ -95,12 +95,12 @@ def bundled(arrays: dict[str, Any]) -> Callable[[Broker], object]:
     return lambda broker: broker.bundle(None, arrays).fill().publish()
 
 
-def attached(module: torch.nn.Module, **options: Any) -> Callable[[Broker], object]:
+def attached(make: Callable[[], torch.nn.Module], **options: Any) -> Callable[[Broker], object]:
     """Attaches the weights of a layer of 2 inputs and 3 outputs."""
 
     def ask(broker: Broker) -> None:
         publish(torch.nn.ModuleDict({"inner": torch.nn.Linear(2, 3)}), "model", broker=broker, replace=True)
-        attach(module, broker.open("model"), **options)
+        attach(make(), broker.open("model"), **options)  # the rows outlive the test, and so would a module of theirs
 
     return ask
 
@@ -294,10 +294,10 @@ ROWS = [
     Row("records in a bundle", bundled({"t": COLUMN}), "use an array for each field, as array[field]", bundled({f"t.{name}": COLUMN[name] for name in COLUMN.dtype.names})),
     Row("JAX's arrays of a bundle", lambda b: b.bundle(None, {"w": ONE}).array("w", "jax"), "use numpy", lambda b: b.bundle(None, {"w": ONE}).array("w", "numpy")),
     # Modules
-    Row("another shape of a module", attached(torch.nn.Linear(3, 3), prefix="inner."), "make the module with that shape", attached(torch.nn.Linear(2, 3), prefix="inner.")),
-    Row("another dtype of a module", attached(torch.nn.Linear(2, 3).half(), prefix="inner."), "make the module with that dtype",
-        attached(torch.nn.Linear(2, 3), prefix="inner.")),
-    Row("other names of a module", attached(torch.nn.Linear(2, 3)), "pass prefix=, with which the bundle's names begin", attached(torch.nn.Linear(2, 3), prefix="inner.")),
+    Row("another shape of a module", attached(lambda: torch.nn.Linear(3, 3), prefix="inner."), "make the module with that shape", attached(lambda: torch.nn.Linear(2, 3), prefix="inner.")),
+    Row("another dtype of a module", attached(lambda: torch.nn.Linear(2, 3).half(), prefix="inner."), "make the module with that dtype",
+        attached(lambda: torch.nn.Linear(2, 3), prefix="inner.")),
+    Row("other names of a module", attached(lambda: torch.nn.Linear(2, 3)), "pass prefix=, with which the bundle's names begin", attached(lambda: torch.nn.Linear(2, 3), prefix="inner.")),
     # Names, channels, watches
     Row("a taken name", lambda b: (b.put(ONE, "a"), b.put(ONE, "a")), "pass replace=True", lambda b: b.put(ONE, "a", replace=True)),
     Row("a replaced share", lambda b: gone(b).to("numpy"), "get its name", lambda b: values(b.get("gone"), ONE + 1)),

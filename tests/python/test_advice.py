@@ -4,13 +4,15 @@ what it says. Dtypes that only one framework has are in test_refusals.
 
 import array
 import collections
+import contextlib
 import ctypes
 import dataclasses
 import datetime
 import enum
+import gc
 import pickle
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -32,7 +34,18 @@ COLUMN = np.zeros(4, [("f0", "i4"), ("f1", "f8")])[::2]
 OVERLAPPING = np.zeros(2, np.dtype({"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]}))
 CONJUGATE = torch.tensor([1 + 2j, 3 - 4j]).conj()
 SYMBOLS = np.array(["a", "b"])
+CHANNELS = ["closed", "four", "full False", "full True", "newest", "p"]  # of the rows
 PARIS = zoneinfo.ZoneInfo("Europe/Paris")
+
+
+@pytest.fixture
+def broker(broker: Broker) -> Iterator[Broker]:
+    """The broker of other tests; leaves no channel that waits for a receiver."""
+    yield broker
+    gc.collect()
+    for name in CHANNELS:
+        with contextlib.suppress(arraybridge.BrokerError):
+            broker.channel(name).drain()
 
 
 class Point(ctypes.Structure):

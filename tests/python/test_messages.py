@@ -329,7 +329,7 @@ ROWS = [
     Row("a dtype of objects", errors.UnsupportedDtype, lambda s: s.broker.put(np.array([object()]), "x"),
         "cannot be shared.*Python objects", "numpy to share.*dtype object", r"astype\(float\).*as a list or dict"),
     Row("a dtype of text", errors.UnsupportedDtype, lambda s: s.broker.put(np.array(["a"]), "x"),
-        "cannot be shared", "numpy to share.*<U1", "as a list beside an array.*tolist"),
+        "cannot be shared", "numpy to share.*<U1", r"put the text beside an array.*tolist\(\)"),
     Row("a dtype of long floats", errors.UnsupportedDtype, lambda s: convert_memory(np.ones(1, "longdouble"), "numpy", "torch", None),
         "cannot be shared", "numpy to torch.*float128", r"astype\(float\)"),
     Row("a dtype that the target lacks", errors.UnsupportedDtype,

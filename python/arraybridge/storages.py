@@ -6,6 +6,7 @@ uses. So the pickle names a share for each storage, and the bytes are put when t
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
 import math
@@ -137,12 +138,12 @@ class ReceivedStorage:
             *arrays, last = arrays
             said = last.numpy().tobytes()
         parts = [Part(*part) for part in json.loads(said)] if said else [Part(0, sys.maxsize, True)]
-        self._parts = list(zip(parts, arrays, strict=True))
+        self._parts = list(zip(parts, arrays, strict=True))  # by their begin, since `SentStorage.parts` sorts them
 
     def tensor(self, layout: Layout) -> Any:
         """The tensor that had this layout in the storage of the sender."""
         begin = layout.span[0]
-        part, values = next(each for each in self._parts if each[0].begin <= begin < each[0].end)
+        part, values = self._parts[bisect.bisect_right(self._parts, begin, key=lambda each: each[0].begin) - 1]
         if part.alone:
             return values.detach()
         offset, remainder = divmod(values.storage_offset() + begin - part.begin, layout.dtype.itemsize)

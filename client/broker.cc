@@ -287,12 +287,9 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     // Another thread has published the arrays that were born there, or their share is gone: now they are copied like
     // any other.
     copies = how != Passed::kCopied && (sent.reason() == "PLACEMENT_PUBLISHED" || IsNotForwarded(sent));
-    if (copies) {
-      note_time_left();
-      continue;
-    }
     // As in Put, once.
-    if (sent.reason() != "MEMORY_LOST" || how != Passed::kCopied || !std::exchange(again, false)) return sent;
+    const bool lost = how == Passed::kCopied && sent.reason() == "MEMORY_LOST" && std::exchange(again, false);
+    if (!copies && !lost) return sent;
     note_time_left();
   }
 }

@@ -78,10 +78,10 @@ Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<S
   auto recovered = broker.Recover(*store, std::move(files), clients);
   const std::string reason(recovered.ok() ? "" : recovered.status().reason());
   if (reason == "STORE_FULL" || reason == "NO_JOURNAL") {
-    for (const auto& [session, connection] : taken.lifelines) {
+    for (auto& [session, connection] : taken.lifelines) {
+      CloseAside(std::move(connection.socket));
       store->Remove(StoredName(kStoredLifeline, Number(session)));
     }
-    for (auto& [session, connection] : taken.lifelines) CloseAside(std::move(connection.socket));
     taken.lifelines.clear();
     log::Error("if this daemon ends, everything that it holds is lost: {}", recovered.status().message());
     return taken;

@@ -308,8 +308,11 @@ void Keeper::Reap() {
     if (is_daemon) OnNotices();
     int status = 0;
     ::waitpid(ended.si_pid, &status, 0);
-    if (is_daemon) OnDeath(status);
-    if (!is_daemon) closing_.Ended(ended.si_pid);
+    if (is_daemon) {
+      OnDeath(status);
+    } else {
+      closing_.Ended(ended.si_pid);
+    }
   }
 }
 

@@ -10,12 +10,10 @@ namespace arraybridge {
 
 namespace {
 
-std::string_view NameOf(ChannelMode mode) {
+// Values of terms in messages.
+std::string_view ValueOf(ChannelMode mode) {
   return mode == ChannelMode::kLatest ? "latest" : mode == ChannelMode::kBroadcast ? "broadcast" : "queue";
 }
-
-// Values of terms in messages.
-std::string_view ValueOf(ChannelMode mode) { return NameOf(mode); }
 std::string_view ValueOf(const std::optional<bool>& drops) { return *drops ? "drop_oldest" : "block"; }
 uint64_t ValueOf(const std::optional<uint64_t>& shares) { return *shares; }
 uint64_t ValueOf(uint64_t shares) { return shares; }
@@ -44,7 +42,7 @@ Status Channel::Agree(const ChannelTerms& stated, const std::string& by) {
                               ValueOf(wanted), ": ", why)
         .Because(term == kCapacity ? "CHANNEL_CAPACITY" : "CHANNEL_MODE")
         .With(term == kCapacity ? "capacity" : "mode",
-              term == kCapacity ? std::to_string(agreed.capacity) : std::string(NameOf(agreed.mode)));
+              term == kCapacity ? std::to_string(agreed.capacity) : std::string(ValueOf(agreed.mode)));
   };
   AB_RETURN_IF_ERROR(agree(kMode, stated.mode, agreed.mode, ChannelMode::kUnset));
   AB_RETURN_IF_ERROR(agree(kOnSlow, stated.drop_oldest, agreed.drop_oldest, std::nullopt));

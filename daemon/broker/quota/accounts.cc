@@ -18,6 +18,9 @@ uint64_t DescriptorsMax(const Config& config) {
   return limit.rlim_cur / kPartOfDescriptors;
 }
 
+// Nothing is counted, and no session has it.
+bool IsUnused(const std::shared_ptr<Account>& account) { return account.use_count() == 1 && account->unused(); }
+
 }  // namespace
 
 Accounts::Accounts(const Config& config, const DirectChannelTable& direct_channels)
@@ -31,11 +34,11 @@ const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
 
 bool Accounts::InUse(uint32_t uid) const {
   const auto found = accounts_.find(uid);
-  return found != accounts_.end() && (found->second.use_count() > 1 || !found->second->unused());
+  return found != accounts_.end() && !IsUnused(found->second);
 }
 
 void Accounts::DropUnused() {
-  std::erase_if(accounts_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->unused(); });
+  std::erase_if(accounts_, [](const auto& entry) { return IsUnused(entry.second); });
 }
 
 Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {

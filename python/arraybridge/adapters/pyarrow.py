@@ -1,5 +1,5 @@
-"""PyArrow: immutable one-dimensional arrays without nulls, tensors of any rank, and arrays of tensors of one shape. Booleans are bits, so they are
-copied.
+"""PyArrow: immutable one-dimensional arrays without nulls, tensors of any rank, and arrays of tensors of one shape. Booleans
+are bits, so they are copied.
 """
 
 from __future__ import annotations

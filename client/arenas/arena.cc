@@ -69,19 +69,28 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
   return CarveFrom(*best, bytes, std::move(holders));
 }
 
+// Whatever needs memory comes first, so that an arena is in all containers or in none.
 WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes) {
   MutexLock lock(mutex_);
   const uint64_t id = arena->id;
+  const auto address = std::bit_cast<uintptr_t>(arena->data());
   const uint64_t size = arena->size;
-  Entry fresh{.arena = std::move(arena), .large = bytes >= large_, .carver = Carver(size), .ranges = {}, .spare = {}};
+  std::map<uint64_t, Entry> made;
+  Entry& entry = made[id];
+  entry.large = bytes >= large_;
+  entry.carver = Carver(size);
+  std::map<uintptr_t, Entry*> at{{address, &entry}};
+  of_small_.reserve(of_small_.size() + 1);
+  entry.arena = std::move(arena);
   if (const auto before = entries_.find(id); before != entries_.end()) {
     Remove(before->second);
     entries_.erase(before);
   }
-  Entry& entry = entries_.emplace(id, std::move(fresh)).first->second;
+  entries_.insert(made.extract(made.begin()));
   if (!entry.large && !entry.arena->own) of_small_.push_back(&entry);
   span_.Note(entry.arena->data(), size);
-  by_address_.insert_or_assign(std::bit_cast<uintptr_t>(entry.arena->data()), &entry);
+  by_address_.erase(address);
+  by_address_.insert(at.extract(at.begin()));
   return CarveFrom(entry, bytes, {.range = {}});
 }
 
@@ -107,16 +116,17 @@ void WrittenArenas::Unmap(WrittenArena& arena) {
 }
 
 WrittenArenas::Carving WrittenArenas::CarveFrom(Entry& entry, uint64_t bytes, Holders holders) {
+  if (entry.spare.empty()) {  // before the carver counts the range, because there may be no memory
+    std::map<uint64_t, Holders> one;
+    one[0];
+    entry.spare = one.extract(one.begin());
+  }
   const auto offset = entry.carver.Carve(bytes);
   AB_CHECK(offset.has_value());
   holders.size = bytes;
-  if (entry.spare.empty()) {
-    entry.ranges.emplace(*offset, std::move(holders));
-  } else {
-    entry.spare.key() = *offset;
-    entry.spare.mapped() = std::move(holders);
-    entry.ranges.insert(std::move(entry.spare));
-  }
+  entry.spare.key() = *offset;
+  entry.spare.mapped() = std::move(holders);
+  entry.ranges.insert(std::move(entry.spare));
   entry.used = CoarseNow();
   return {entry.arena, *offset};
 }
@@ -230,6 +240,9 @@ std::vector<uint64_t> WrittenArenas::TakeEmpty(Instant before) {
   std::vector<uint64_t> ids;
   {
     MutexLock lock(mutex_);
+    // Nothing is removed if there is no memory to tell of it.
+    dead.reserve(entries_.size());
+    ids.reserve(entries_.size());
     for (auto entry = entries_.begin(); entry != entries_.end();) {
       if (!entry->second.carver.empty() || entry->second.used > before) {
         ++entry;

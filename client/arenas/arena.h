@@ -119,7 +119,7 @@ class WrittenArenas {
   struct Entry {
     std::shared_ptr<WrittenArena> arena;
     bool large = false;  // made for one large range; small ranges would pin it
-    Carver carver;
+    Carver carver{0};
     std::map<uint64_t, Holders> ranges;            // by offset
     std::map<uint64_t, Holders>::node_type spare;  // the node of the last range removed, reused by the next
     Instant used{};

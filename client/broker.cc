@@ -363,8 +363,11 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
     const bool not_there = why.code() == Code::kDeadlineExceeded || why.code() == Code::kNotFound;
-    if (not_sent) again = false;
-    if (!not_sent && (!not_there || steady_clock::now() >= until)) return acquired;
+    // The broker may not know yet what this process has dropped.
+    const bool pinned = again && why.reason() == "PINNED_BYTES";
+    if (pinned) AB_RETURN_IF_ERROR(from->Flush(deadline));
+    if (not_sent || pinned) again = false;
+    if (!not_sent && !pinned && (!not_there || steady_clock::now() >= until)) return acquired;
   }
 }
 

@@ -122,7 +122,7 @@ struct Broker::State {
   DeferredRelease released AB_GUARDED_BY(mutex);
   DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
   Counter direct_channel_ids AB_GUARDED_BY(mutex);
-  Accounts accounts AB_GUARDED_BY(mutex){config, direct_channels};
+  Accounts accounts AB_GUARDED_BY(mutex){config, backends, direct_channels, journal};
   Rights rights AB_GUARDED_BY(mutex){config};
   Hazards hazards AB_GUARDED_BY(mutex){config, backends, accounts, flags, released, journal};
   Arenas arenas AB_GUARDED_BY(mutex){backends, flags, journal};

@@ -82,10 +82,16 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that clients find without a call"),
       Bytes(AB_LIMIT(pinned_bytes_per_session), kAny,
             "withdrawn bytes that a session holds before it is disconnected; 0 = half its device's capacity"),
+      Bytes(
+          AB_LIMIT(pinned_bytes_per_uid), kAny,
+          "withdrawn bytes of others that a user may lease who may only read; 0 = as many as it leaves of half of the "
+          "namespace's quota and of the device"),
       Number(AB_LIMIT(arenas_per_session), kPositive, "arenas that one session writes"),
       Number(AB_LIMIT(arenas_per_uid), kPositive, "arenas of one user, those of ended sessions included"),
-      Number(AB_LIMIT(descriptors_per_uid), kAny,
-             "descriptors that the daemon keeps open for one user; 0 = a quarter of those that it may open"),
+      Number(
+          AB_LIMIT(descriptors_per_uid), kAny,
+          "descriptors that the daemon keeps for one user; 0 = a quarter of those that it may open, and in the store "
+          "for the next daemon as many as are left for others"),
       Number(AB_LIMIT(shares_per_namespace), kPositive, "published arrays under one namespace"),
       Number(AB_LIMIT(shares_per_uid), kPositive, "published arrays of one user, over all namespaces"),
       Number(AB_LIMIT(channels_per_namespace), kAny, "open channels of one namespace"),

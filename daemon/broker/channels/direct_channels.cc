@@ -17,6 +17,8 @@ DirectEnd SideOf(ChannelRole role) {
   return role == ChannelRole::kSender ? DirectEnd::kProducer : DirectEnd::kConsumer;
 }
 
+static_assert(kEntriesOfDirectChannel == DirectChannel::kStored);
+
 }  // namespace
 
 // Without the direct channel itself. REQUIRES: the channel has one sender and one receiver.

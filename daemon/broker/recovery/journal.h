@@ -79,6 +79,8 @@ class Journal {
   // holder: call it on a worker.
   Result<StoreGuard> Store(std::string name, std::span<const int> files,
                            DescriptorStore::Until until = DescriptorStore::Until::kQueued) const;
+  // Of the store. REQUIRES: keeps(). Thread-safe, without the lock.
+  DescriptorStore::Usage usage() const { return store_->usage(); }
   // Of the previous daemon.
   StoreGuard Has(std::string name) const { return {*store_, std::move(name)}; }
 

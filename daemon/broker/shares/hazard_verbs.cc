@@ -11,6 +11,9 @@ Status NoNamespace(std::string_view ns) {
   return NotFound("there is no namespace '", NamespaceNameOf(ns), "'").Because("NAMESPACE_NOT_FOUND");
 }
 
+// The daemon cannot refuse a read without a call, so only sessions read so that may fill the namespace anyway.
+constexpr Right kReadWithoutCalls = Right::kWrite;
+
 }  // namespace
 
 Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns) {
@@ -23,7 +26,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       const MutexLock lock(state.mutex);
       const Session* const found = state.sessions.Find(session);
       if (found == nullptr) return NoSession();
-      const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+      const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
       if (!key.ok()) return key.status();
       Namespace* const owner = state.namespaces.Find(*key);
       if (owner == nullptr) return NoNamespace(ns);
@@ -65,7 +68,7 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
       const MutexLock lock(state.mutex);
       Session* const found = state.sessions.Find(session);
       if (found == nullptr) return NoSession();
-      const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+      const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
       if (!key.ok()) return key.status();
       Namespace* const owner = state.namespaces.Find(*key);
       if (owner == nullptr || owner->hazards.catalogue == nullptr) return NoNamespace(ns);
@@ -99,7 +102,7 @@ Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+  const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
   if (!key.ok()) return key.status();
   const Namespace* const owner = state.namespaces.Find(*key);
   const std::shared_ptr<HazardPage> page = owner == nullptr ? nullptr : owner->hazards.PageOf(*found);

@@ -64,6 +64,15 @@ void Leases::Add(Session& session, Share& share, LeaseId id) {
   ++session.account->leases;
   ++share.leases;
   ++count_;
+  // A receiver may keep what is sent to it.
+  if (session.peer.uid == share.maker_uid || share.channel != ChannelId{}) return;
+  const auto reader = std::ranges::find(share.readers, session.account.get(), &Share::Reader::account);
+  if (reader != share.readers.end()) {
+    ++reader->leases;
+    return;
+  }
+  share.readers.push_back({session.account.get(), 1});
+  if (share.withdrawn) accounts_.Pin(*session.account, share);
 }
 
 void Leases::Restore(Session& session, Share& share, LeaseId id, Session::RecordedLease recorded) {
@@ -115,6 +124,11 @@ bool Leases::End(Session& session, LeaseId lease) {
   --share.leases;
   --count_;
   --session.account->leases;
+  const auto reader = std::ranges::find(share.readers, session.account.get(), &Share::Reader::account);
+  if (reader != share.readers.end() && --reader->leases == 0) {
+    share.readers.erase(reader);
+    if (share.withdrawn) accounts_.Unpin(*session.account, share);
+  }
   if (share.orphan_until.has_value() && !share.withdrawn) shares_.AwaitOrphan(share);
   shares_.Settle(share);
   journal_.Erase(record);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "daemon/broker/ids.h"
 #include "daemon/broker/shares/history.h"
@@ -17,6 +18,7 @@ namespace arraybridge {
 class Arena;
 class Namespace;
 class KeptRanges;
+struct Account;
 struct Session;
 
 struct Share {
@@ -32,6 +34,12 @@ struct Share {
   std::string note;                                 // the maker's note on how the bytes came
   std::chrono::steady_clock::time_point born;
   uint64_t leases = 0;
+  struct Reader {
+    Account* account = nullptr;  // lives as long as its leases
+    uint64_t leases = 0;
+  };
+  std::vector<Reader> readers;   // the users, other than the maker, that lease it
+  uint64_t pinned_by = 0;        // these users, once it is withdrawn
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then
   ChannelEndId sent_by{};        // the sender's end

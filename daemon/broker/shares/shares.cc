@@ -66,8 +66,10 @@ void Shares::NoteRead(Share& share) {
 void Shares::TakeName(Share& share) {
   NoteRead(share);
   if (share.expires.has_value()) expiring_.erase({*std::exchange(share.expires, std::nullopt), &share});
-  share.unnoted = share.unnoted || !share.withdrawn;
+  if (share.withdrawn) return;
+  share.unnoted = true;
   share.ns->TakeName(share);
+  for (const Share::Reader& reader : share.readers) accounts_.Pin(*reader.account, share);
 }
 
 void Shares::Note(Share& share) {

@@ -21,7 +21,7 @@ class FakeStore final : public DescriptorStore {
   void Remove(std::string_view name) override {
     std::erase_if(held_, [&](const StoredDescriptor& each) { return each.name == name; });
   }
-  Usage usage() const override { return {.entries = held_.size()}; }
+  Usage usage() const override { return {.entries = held_.size(), .entries_max = entries_max}; }
 
   // What the next daemon is started with.
   std::vector<StoredDescriptor> PassOn() const {
@@ -34,6 +34,7 @@ class FakeStore final : public DescriptorStore {
   }
   void Drop(std::string_view name) { Remove(name); }
 
+  uint64_t entries_max = 8000;  // only told; `full` refuses
   bool full = false;
   bool busy = false;  // stores all the same, as a holder that goes on later
 

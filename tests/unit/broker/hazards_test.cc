@@ -249,6 +249,128 @@ TEST_F(PinnedTest, WhatAloneIsTooMuchToPinIsAcquiredByCalls) {
   EXPECT_TRUE(broker().PollHazards().over_limit.empty());
 }
 
+// Alice publishes in a namespace of sixteen frames, where others may only read. She replaces her arrays, so that those
+// who keep them take her quota.
+class OthersBytesTest : public HazardsTest {
+ protected:
+  static constexpr uint64_t kQuota = 4 * kPage;
+  static constexpr uint64_t kFrame = 1024;
+
+  OthersBytesTest() {
+    using Who = AccessEntry::Who;
+    config_.namespaces["team"] = {
+        .quota_bytes = kQuota,
+        .access = {{Who::kUser, kAlice, {}, Right::kWrite}, {Who::kAnyone, 0, {}, Right::kRead}}};
+    maker_ = Open(kAlice);
+    arena_ = Arena(maker_, kQuota, "team");
+  }
+  // The share lies at its number.
+  void Put(uint64_t number, uint64_t size = kFrame) {
+    ASSERT_TRUE(broker().Publish(maker_, Call(arena_, std::to_string(number), number * kFrame, size, "team")).ok());
+  }
+  Status Lease(SessionId session, uint64_t number, std::vector<LeaseId>* leases = nullptr) {
+    const auto acquired = Acquire(session, {{.name = std::to_string(number)}}, "team");
+    if (acquired.ok() && leases != nullptr) leases->push_back(acquired->shares.at(0).lease);
+    return acquired.status();
+  }
+  void Withdraw(uint64_t number) {
+    ASSERT_TRUE(BrokerTest::Withdraw(maker_, {{.name = std::to_string(number)}}, "team").ok());
+  }
+  // How many frames the session gets that are withdrawn afterwards, from this one on.
+  uint64_t Pin(SessionId session, uint64_t first, std::vector<LeaseId>* leases = nullptr) {
+    uint64_t number = first;
+    for (; number < 16; ++number) {
+      Put(number);
+      const Status got = Lease(session, number, leases);
+      Withdraw(number);
+      if (got.ok()) continue;
+      EXPECT_THAT(got, FailsWith(Code::kResourceExhausted, "PINNED_BYTES"));
+      break;
+    }
+    return number - first;
+  }
+
+  SessionId maker_{};
+  Handle arena_;
+};
+
+TEST_F(OthersBytesTest, AReaderKeepsAsMuchAsItLeavesOfHalfTheQuota) {
+  const auto reader = Open(kBob);
+  Put(15);
+  EXPECT_EQ(Pin(reader, 0), 5u) << "with the fifth it has more than it leaves";
+  EXPECT_THAT(Lease(reader, 15), FailsWith(Code::kResourceExhausted, "PINNED_BYTES")) << "it is still published";
+  EXPECT_THAT(
+      Lease(reader, 15).message(),
+      testing::HasSubstr("user 1001 still holds 5 arrays, 5120 bytes, that others have withdrawn or replaced in "
+                         "namespace 'team', where 3072 of such bytes are left"));
+  EXPECT_TRUE(Lease(Open(kBob + 1), 15).ok());
+  EXPECT_TRUE(Lease(maker_, 15).ok());
+}
+
+TEST_F(OthersBytesTest, TheSessionsOfAUserCountTogether) {
+  const auto one = Open(kBob);
+  const auto two = Open(kBob);
+  for (uint64_t i = 0; i < 3; ++i) Put(i);
+  for (const auto session : {one, two}) {
+    for (uint64_t i = 0; i < 3; ++i) EXPECT_TRUE(Lease(session, i).ok());
+  }
+  for (uint64_t i = 0; i < 3; ++i) Withdraw(i);
+  EXPECT_EQ(Pin(two, 3), 2u) << "three arrays count once, whichever sessions have them";
+  EXPECT_EQ(Pin(one, 6), 0u);
+  broker().EndSession(one);
+  EXPECT_EQ(Pin(two, 7), 0u) << "it has all of them, too";
+}
+
+TEST_F(OthersBytesTest, UsersTogetherLeaveHalf) {
+  EXPECT_EQ(Pin(Open(kBob), 0), 5u);
+  EXPECT_EQ(Pin(Open(kBob + 1), 5), 2u) << "one, and the next";
+  EXPECT_EQ(Pin(Open(kBob + 2), 7), 2u);
+}
+
+TEST_F(OthersBytesTest, WhatWasGivenBackCountsNoLonger) {
+  const auto reader = Open(kBob);
+  std::vector<LeaseId> leases;
+  EXPECT_EQ(Pin(reader, 0, &leases), 5u);
+  for (const LeaseId lease : leases) Release(reader, lease);
+  EXPECT_EQ(Pin(reader, 6), 5u);
+  broker().EndSession(reader);
+  EXPECT_EQ(broker().TakeReturned(maker_, 99).size(), 12u);
+  EXPECT_EQ(Pin(Open(kBob), 10), 5u);
+}
+
+TEST_F(OthersBytesTest, OneShareOfAnySizeMayBeKept) {
+  const auto reader = Open(kBob);
+  Put(0, kQuota - 2 * kFrame);
+  EXPECT_TRUE(Lease(reader, 0).ok());
+  Withdraw(0);
+  EXPECT_EQ(Pin(reader, 14), 1u) << "its successor, and nothing after that";
+}
+
+TEST_F(OthersBytesTest, OnesOwnLeasesAreNotCounted) { EXPECT_EQ(Pin(maker_, 0), 16u); }
+
+TEST_F(OthersBytesTest, WhoMayWriteMayFillTheNamespaceAnyway) {
+  config_.namespaces["team"].access[1].right = Right::kWrite;
+  broker().AdoptNamespaces();
+  EXPECT_EQ(Pin(Open(kBob), 0), 16u);
+}
+
+TEST_F(OthersBytesTest, AChosenLimitHoldsInstead) {
+  config_.limits.pinned_bytes_per_uid = 7 * kFrame;
+  EXPECT_EQ(Pin(Open(kBob), 0), 8u);
+}
+
+TEST_F(OthersBytesTest, NoMoreThanHalfOfTheMakersOwnLimit) {
+  config_.limits.bytes_per_uid = kQuota / 2;  // she has more already
+  EXPECT_EQ(Pin(Open(kBob), 0), 3u);
+}
+
+TEST_F(OthersBytesTest, WhoMayOnlyReadReadsByCalls) {
+  EXPECT_TRUE(broker().ExportCatalogue(maker_, "team").ok());
+  const auto reader = Open(kBob);
+  EXPECT_THAT(broker().ExportCatalogue(reader, "team"), FailsWith(Code::kPermissionDenied, "NAMESPACE_READ_ONLY"));
+  EXPECT_THAT(broker().ExportHazardPage(reader, "team"), FailsWith(Code::kPermissionDenied, "NAMESPACE_READ_ONLY"));
+}
+
 TEST_F(HazardsTest, ASessionHasOnePageHoweverOftenItAsks) {
   const auto maker = Open();
   const auto arena = Arena(maker);

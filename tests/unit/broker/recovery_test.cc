@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "daemon/broker/recovery/journal.h"
@@ -36,7 +37,8 @@ class RecoveryTest : public testing::Test {
     backend_ = MakeHostBackend({.capacity_bytes = 64 * kPage});
     broker_ = std::make_unique<Broker>(config_, std::vector<MemoryBackend*>{backend_.get()});
     std::vector<LiveClient> clients;
-    for (const SessionId session : alive) clients.push_back({session, {.uid = 1000}});
+    for (const SessionId session : alive)
+      clients.push_back({session, {.uid = uids_.contains(session) ? uids_[session] : 1000}});
     auto recovered = broker_->Recover(*store_, std::move(passed), clients);
     EXPECT_TRUE(recovered.ok()) << recovered.status().ToString();
     return *std::move(recovered);
@@ -44,7 +46,11 @@ class RecoveryTest : public testing::Test {
   Broker& broker() { return *broker_; }
   FakeStore& store() { return *store_; }
 
-  SessionId Open() { return broker().OpenSession({.uid = 1000, .client = "test"})->session; }
+  SessionId Open(uint32_t uid = 1000) {
+    const SessionId session = broker().OpenSession({.uid = uid, .client = "test"})->session;
+    uids_[session] = uid;
+    return session;
+  }
   Handle Arena(SessionId session, uint64_t pages = 1) {
     auto arena = broker().Allocate(session, {"default", kHost, pages * kPage});
     EXPECT_TRUE(arena.ok()) << arena.status().ToString();
@@ -101,6 +107,7 @@ class RecoveryTest : public testing::Test {
     std::unique_ptr<Broker> broker;
   };
   std::vector<Abandoned> abandoned_;
+  std::map<SessionId, uint32_t> uids_;
   std::unique_ptr<FakeStore> store_ = std::make_unique<FakeStore>();
   std::unique_ptr<MemoryBackend> backend_;
   std::unique_ptr<Broker> broker_;
@@ -349,6 +356,56 @@ TEST_F(RecoveryTest, AFullStoreRefusesWhatCouldNotBeRecovered) {
   EXPECT_EQ(Now().charged_bytes, 0u);
   store().full = false;
   EXPECT_TRUE(broker().Allocate(maker, {"default", kHost, kPage}).ok());
+}
+
+// Each has as much as it leaves, so that a store that nobody else fills has room for everybody.
+TEST_F(RecoveryTest, OneUserLeavesTheStoreToOthers) {
+  store().entries_max = 65;  // one has the journal
+  const auto fill = [this](SessionId session) {
+    uint64_t arenas = 0;
+    for (;; ++arenas) {
+      const auto arena = broker().Allocate(session, {"default", kHost, kPage / 4});
+      if (arena.ok()) continue;
+      EXPECT_THAT(arena, FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
+      return arenas;
+    }
+  };
+  const auto greedy = Open();
+  EXPECT_EQ(fill(greedy), 30u);
+  EXPECT_TRUE(broker().ExportCatalogue(greedy, "default").ok());
+  EXPECT_THAT(broker().ExportHazardPage(greedy, "default"),
+              FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTORS"));
+  EXPECT_TRUE(broker().OpenSession({.uid = 1000, .client = "test"}).ok()) << "sessions have limits of their own";
+  const auto second = Open(1001);
+  EXPECT_EQ(fill(second), 15u);
+  EXPECT_EQ(fill(Open(1002)), 7u);
+  EXPECT_GT(fill(Open(1003)), 0u);
+  EXPECT_TRUE(broker().Allocate(Open(0), {"default", kHost, kPage}).ok()) << "root";
+  Start({greedy, second});
+  store().entries_max = 65;
+  EXPECT_EQ(fill(greedy), 0u) << "the next daemon counts on";
+}
+
+TEST_F(RecoveryTest, WhatAUserKeptFromOthersBeforeIsCounted) {
+  using Who = AccessEntry::Who;
+  config_.namespaces["default"] = {
+      .quota_bytes = 8 * kPage,
+      .access = {{Who::kUser, 1000, {}, Right::kWrite}, {Who::kUser, 1001, {}, Right::kRead}}};
+  Start();
+  const auto maker = Open();
+  const auto reader = Open(1001);
+  const auto get = [&](unsigned char byte) {
+    auto call = Call(Filled(maker, byte), "frame");
+    call.size = kPage;
+    EXPECT_TRUE(broker().Publish(maker, call).ok());
+    return Acquire(reader, "frame").status();
+  };
+  EXPECT_TRUE(get(1).ok());
+  EXPECT_TRUE(get(2).ok());
+  EXPECT_TRUE(get(3).ok());
+  Withdraw(maker, "frame");
+  Start({maker, reader});
+  EXPECT_THAT(get(4), FailsWith(Code::kResourceExhausted, "PINNED_BYTES")) << "three, and one is left of four";
 }
 
 TEST_F(RecoveryTest, WhatWasRefusedBecauseTheHolderIsBusyIsNotKept) {

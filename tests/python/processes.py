@@ -36,7 +36,8 @@ Key = TypeVar("Key")
 
 def environment(**changes: str) -> dict[str, str]:
     path = os.pathsep.join([PACKAGE_PARENT, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, **changes}
+    # Else a child that prints a line and waits keeps the line in its buffer.
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **changes}
 
 
 def run_client(code: str, *arguments: str, **changes: str) -> str:

@@ -28,19 +28,41 @@ seconds_since() {
   echo "$((tenths / 10)).$((tenths % 10))"
 }
 
-# step <log name> <what> <command...>: runs the command with its output in build/logs/ and prints its duration. On
-# failure it prints the end of the output and returns the command's status.
+# step <log name> <what> <command...>: runs the command with its output in build/logs/ and prints its duration; while it
+# runs, how far it is. On failure it prints the end of the output and returns the command's status.
 step() {
-  local log=$logs/$1.log what=$2 begun status=0
+  local log=$logs/$1.log what=$2 begun status=0 watcher
   shift 2
   begun=$(microseconds)
+  : >"$log"
+  show_progress "$log" "$what" "$begun" "$BASHPID" &
+  watcher=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
+  kill "$watcher" 2>/dev/null
+  wait "$watcher" 2>/dev/null || true
+  if [[ -t 1 ]]; then printf '\r\e[K'; fi
   if ((status != 0)); then
     tail -n 60 "$log" >&2
     printf '   FAILED  %-54s %7s s   (all of it: %s)\n' "$what" "$(seconds_since "$begun")" "${log#"$root"/}" >&2
     return "$status"
   fi
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
+}
+
+# show_progress <log> <what> <since> <shell>: until it is killed, or the shell has ended. A terminal has one line that changes each second; elsewhere a
+# line is added each minute. Ninja writes "[57/142] Building ...".
+show_progress() {
+  local log=$1 what=$2 begun=$3 next=$((SECONDS + 60)) of
+  trap 'exit 0' TERM
+  while sleep 1 >/dev/null 2>&1 && kill -0 "$4" 2>/dev/null; do
+    of=$(tail -c 4000 "$log" 2>/dev/null | grep -oE '\[[0-9]+/[0-9]+\]' | tail -n 1) || true
+    if [[ -t 1 ]]; then
+      printf '\r   %s %s … %s s\e[K' "$what" "$of" "$(seconds_since "$begun")"
+    elif ((SECONDS >= next)); then
+      next=$((SECONDS + 60))
+      printf '   … %s %s after %s s\n' "$what" "$of" "$(seconds_since "$begun")"
+    fi
+  done
 }
 
 # twice <command...>: a download that fails is tried once more.
@@ -109,6 +131,6 @@ fill_environment() {
 # Installs the package as editable: Python files are read from the tree; extension, daemon and tool are built in
 # build/python (kept, so that a second run compiles only changes) and copied into .venv.
 install_package() {
-  step package "arraybridge in .venv" "$python" -m pip install --no-build-isolation --no-deps --no-index \
+  step package "arraybridge in .venv" "$python" -m pip install -v --no-build-isolation --no-deps --no-index \
     --config-settings=editable.mode=redirect --config-settings=build-dir=build/python -e .
 }

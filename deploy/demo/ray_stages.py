@@ -106,7 +106,7 @@ def main() -> None:
         addresses = abr.start()
         assert sorted(addresses.values()) == sorted(broker.address for broker in brokers)
         run(wanted.frames)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90  # Ray counts references at its leisure
         while any(left(broker) for broker in brokers) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not any(left(broker) for broker in brokers), [broker.list() for broker in brokers]

@@ -343,7 +343,7 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
   // wait for the names if that is longer.
   const Deadline told = options.wait.count() > 0 ? until + kAnswerGrace : until;
   const Deadline deadline = std::max(steady_clock::now() + options_.timeout, told);
-  for (bool again = true;;) {
+  for (bool again = true, drops = true;;) {
     auto session = from->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, refs));
@@ -364,9 +364,9 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
     const bool not_there = why.code() == Code::kDeadlineExceeded || why.code() == Code::kNotFound;
     // The broker may not know yet what this process has dropped.
-    const bool pinned = again && why.reason() == "PINNED_BYTES";
-    if (pinned) AB_RETURN_IF_ERROR(from->Flush(deadline));
-    if (not_sent || pinned) again = false;
+    const bool pinned = why.reason() == "PINNED_BYTES" && std::exchange(drops, false);
+    if (pinned && from->reclaimer().Collect(deadline)) static_cast<void>((*session)->releases().Sync({}, deadline));
+    if (not_sent) again = false;
     if (!not_sent && !pinned && (!not_there || steady_clock::now() >= until)) return acquired;
   }
 }

@@ -40,6 +40,9 @@ inline Status RefuseAsDirect(const Channel& channel) {
       .Because("CHANNEL_IS_DIRECT");
 }
 
+// The daemon cannot refuse a read without a call, so only sessions read so that may fill the namespace anyway.
+inline constexpr Right kReadWithoutCalls = Right::kWrite;
+
 // The row after which a list continues, and the session that asks. A page token is "number:text"; each list defines
 // both.
 struct ListPosition {
@@ -79,7 +82,8 @@ struct Broker::State {
   // The lease that this end received. Null: it stays as it is, because no receiver would get the share.
   Channel* PutBack(Session& session, const Received& undelivered) AB_REQUIRES(mutex);
   // Whether its peer has a right to every namespace that the session uses.
-  bool UsesOnlyWhatItMay(const Session& session) const AB_REQUIRES(mutex);
+  // `without_calls`: the right to a namespace in which it has a hazard page.
+  bool UsesOnlyWhatItMay(const Session& session, Right without_calls) const AB_REQUIRES(mutex);
 
   // Direct channels (direct_channels.cc).
   // The two ends of a new direct channel of this channel. NOT_FOUND, NO_DIRECT_CHANNEL; RESOURCE_EXHAUSTED.

@@ -23,7 +23,7 @@ struct Limits {
   Reloadable<uint64_t> leases_per_session = 65536;
   uint64_t catalogue_shares = 65536;
   Reloadable<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
-  Reloadable<uint64_t> pinned_bytes_per_uid = 0;      // 0 = as many as are left of half of a namespace's quota
+  Reloadable<uint64_t> pinned_bytes_per_uid = 0;      // 0 = half of a namespace's quota and of a device
   Reloadable<uint64_t> leases_per_uid = 1 << 20;
   Reloadable<uint64_t> hazard_pages_per_uid = 1024;  // 4 KiB of locked memory each; without one: reads by calls
   Reloadable<uint64_t> arenas_per_session = 1024;

@@ -82,10 +82,9 @@ std::vector<Setting> LimitSettings() {
       Number(AB_LIMIT(catalogue_shares), kCatalogueShares, "shares of a namespace that clients find without a call"),
       Bytes(AB_LIMIT(pinned_bytes_per_session), kAny,
             "withdrawn bytes that a session holds before it is disconnected; 0 = half its device's capacity"),
-      Bytes(
-          AB_LIMIT(pinned_bytes_per_uid), kAny,
-          "withdrawn bytes of others that a user may lease who may only read; 0 = as many as it leaves of half of the "
-          "namespace's quota and of the device"),
+      Bytes(AB_LIMIT(pinned_bytes_per_uid), kAny,
+            "bytes of others that a user who may only read may hold while some of them are withdrawn; 0 = half of the "
+            "namespace's quota and of the device"),
       Number(AB_LIMIT(arenas_per_session), kPositive, "arenas that one session writes"),
       Number(AB_LIMIT(arenas_per_uid), kPositive, "arenas of one user, those of ended sessions included"),
       Number(

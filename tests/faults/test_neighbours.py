@@ -140,7 +140,7 @@ def test_one_user_does_not_fill_the_store_of_descriptors(folder: Path, messages:
     def fill() -> None:
         for _ in range(8):
             kept.append(line_of(ATTACKER, directory, messages))
-            with pytest.raises(Refused, match="TOO_MANY_DESCRIPTORS.*may not have more than it leaves"):
+            with pytest.raises(Refused, match="TOO_MANY_DESCRIPTORS.*gets no more of them than it leaves"):
                 for _ in range(200):
                     arena_of(kept[-1], messages)
 
@@ -163,7 +163,7 @@ def test_one_user_does_not_fill_the_store_of_descriptors(folder: Path, messages:
     try:
         holder.during(fill)
         stored = Counter(name[0] for name in holder.names() if "." not in name)  # a socket that listens has a dot
-        assert 80 < stored["a"] <= 100 and stored["l"] == 8, stored
+        assert 40 < stored["a"] <= 50 and stored["l"] == 8, stored  # half of the store is for sessions
         holder.during(work)
         holder.kill()
         holder.start()
@@ -213,14 +213,14 @@ def test_a_reader_that_keeps_too_much_is_refused_and_reads_no_wrong_byte(folder:
         producer = daemon.client("team")
         reader = daemon.client("team", prefix=["setpriv", f"--reuid={VICTIM}", "--clear-groups"])
         got = 0
-        for number in range(30):
+        for number in range(20):
             producer.ask(f"put frame 3145728 {number} replace")
             try:
                 reader.ask(f"get frame {number}")
                 got += 1
             except Refused as refusal:
-                assert "PINNED_BYTES" in str(refusal) and "drop arrays that are not needed" in str(refusal)
-        assert 4 <= got <= 8
+                assert "PINNED_BYTES" in str(refusal) and "drop what was replaced, or copy it" in str(refusal)
+        assert got == 10  # 30 MiB; the producer has the other half
         reader.ask("check")  # every word of what it has
         reader.ask("drop")
-        reader.ask("get frame 29")
+        reader.ask("get frame 19")

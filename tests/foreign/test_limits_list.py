@@ -9,8 +9,8 @@ from foreign_client import ROOT
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "ms": 1, "s": 1000}
 # The list describes the meaning of 0 in words.
 IN_WORDS = {
-    "the capacity", "half of the device's", "a quarter of all; in the store as many as it leaves to others",
-    "as many as it leaves of half the quota, and the device",
+    "the capacity", "half of the device's", "a quarter of all; in the store no more than it leaves to others",
+    "half of the namespace's quota, and of the device",
 }  # fmt: skip
 
 

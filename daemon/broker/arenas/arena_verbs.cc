@@ -72,7 +72,7 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
   if (memory->charges() >= limits.arenas_per_uid) {
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
   }
-  AB_RETURN_IF_ERROR(accounts.CheckDescriptors(session, kDescriptorsOfArena));
+  AB_RETURN_IF_ERROR(accounts.CheckDescriptors(session, kDescriptorsOfArena, 1));
   const uint64_t bytes_per_uid = limits.bytes_per_uid;
   const uint64_t has_bytes = memory->used();
   if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has_bytes, bytes_per_uid)) {

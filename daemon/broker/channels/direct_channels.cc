@@ -28,7 +28,7 @@ Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& chan
     const Session* const session = sessions.Find(member.session);
     if (session == nullptr) return NoDirectChannel("an end is being closed");
     if (session->peer.door != Door::kLifeline) return NoDirectChannel("an end is not at a lifeline");
-    AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfDirectChannel));
+    AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfDirectChannel, kEntriesOfDirectChannel));
     const bool sends = member.role == ChannelRole::kSender;
     (sends ? planned.sender : planned.receiver) = member.session;
     (sends ? planned.sending : planned.receiving) = member.end;

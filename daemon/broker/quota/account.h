@@ -19,17 +19,18 @@ class Namespace;
 inline constexpr uint64_t kDescriptorsOfSession = 4;
 inline constexpr uint64_t kDescriptorsOfArena = 2;
 inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
-// Of these, the store for the next daemon has copies. A session has its lifeline there.
-inline constexpr uint64_t kEntriesOfSession = 1;
+// Entries in the store for the next daemon. Everything else has one.
 inline constexpr uint64_t kEntriesOfQueue = 2;
 inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 
-// Withdrawn bytes in one namespace, on one device, that users lease who have not made them.
-struct WithdrawnBytes {
+// What a user leases of one other user in one namespace, on one device. Each share counts once.
+struct LeasedBytes {
   const Namespace* ns = nullptr;
   Device device;
+  uint32_t maker_uid = 0;
   uint64_t bytes = 0;
   uint64_t shares = 0;
+  uint64_t withdrawn = 0;  // of these shares
 };
 
 struct Account {
@@ -41,8 +42,8 @@ struct Account {
   uint64_t hazard_pages = 0;
   uint64_t unmapped_hazard_pages = 0;  // of these; the daemon keeps a descriptor of each
   uint64_t queues = 0;
-  uint64_t catalogues = 0;             // of its own namespaces
-  std::vector<WithdrawnBytes> pinned;  // a row has at least one share; each share counts once
+  uint64_t catalogues = 0;          // of its own namespaces
+  std::vector<LeasedBytes> leased;  // a row has at least one share
   // The bytes and number of its arenas. The limit is checked where they are allocated.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
   // For looks through its own namespaces; outlives them.
@@ -51,7 +52,7 @@ struct Account {
 
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
-           hazard_pages == 0 && queues == 0 && catalogues == 0 && pinned.empty() && memory->used() == 0 &&
+           hazard_pages == 0 && queues == 0 && catalogues == 0 && leased.empty() && memory->used() == 0 &&
            looks->is_full();
   }
 };

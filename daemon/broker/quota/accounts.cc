@@ -27,34 +27,14 @@ uint64_t DescriptorsMax(const Config& config) {
 // Nothing is counted, and no session has it.
 bool IsUnused(const std::shared_ptr<Account>& account) { return account.use_count() == 1 && account->unused(); }
 
-std::vector<WithdrawnBytes>::iterator RowOf(std::vector<WithdrawnBytes>& rows, const Share& share) {
-  return std::ranges::find_if(
-      rows, [&](const WithdrawnBytes& each) { return each.ns == share.ns && each.device == share.arena->device(); });
+std::vector<LeasedBytes>::iterator RowOf(std::vector<LeasedBytes>& rows, const Share& share) {
+  return std::ranges::find_if(rows, [&](const LeasedBytes& each) {
+    return each.ns == share.ns && each.maker_uid == share.maker_uid && each.device == share.arena->device();
+  });
 }
 
-void Add(std::vector<WithdrawnBytes>& rows, const Share& share) {
-  const auto row = RowOf(rows, share);
-  if (row == rows.end()) return rows.push_back({share.ns, share.arena->device(), share.size, 1});
-  row->bytes += share.size;
-  ++row->shares;
-}
-
-void Subtract(std::vector<WithdrawnBytes>& rows, const Share& share) {
-  const auto row = RowOf(rows, share);
-  AB_CHECK(row != rows.end());
-  row->bytes -= share.size;
-  if (--row->shares == 0) rows.erase(row);
-}
-
-template <class IsThere>
-WithdrawnBytes Sum(const std::vector<WithdrawnBytes>& rows, const IsThere& is_there) {
-  WithdrawnBytes sum;
-  for (const WithdrawnBytes& row : rows) {
-    if (!is_there(row)) continue;
-    sum.bytes += row.bytes;
-    sum.shares += row.shares;
-  }
-  return sum;
+bool IsLeasedBy(const Account& account, const Share& share) {
+  return std::ranges::find(share.readers, &account, &Share::Reader::account) != share.readers.end();
 }
 
 }  // namespace
@@ -82,76 +62,94 @@ void Accounts::DropUnused() {
   std::erase_if(accounts_, [](const auto& entry) { return IsUnused(entry.second); });
 }
 
-Status Accounts::CheckDescriptors(const Session& session, uint64_t more) const {
+Status Accounts::CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const {
   const Account& account = *session.account;
+  const uint64_t direct = direct_channels_.CountOf(session.peer.uid);
   const uint64_t open = kDescriptorsOfSession * account.sessions + kDescriptorsOfArena * account.memory->charges() +
-                        kDescriptorsOfDirectChannel * direct_channels_.CountOf(session.peer.uid) +
-                        account.unmapped_hazard_pages + account.catalogues;
+                        kDescriptorsOfDirectChannel * direct + account.unmapped_hazard_pages + account.catalogues;
   const uint64_t chosen = config_.limits.descriptors_per_uid;
   const uint64_t most = chosen != 0 ? chosen : descriptors_max_;
-  if (open + more > most) return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
-  return CheckStore(session, more);
+  if (open + descriptors > most) return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
+  const uint64_t own = account.sessions + kEntriesOfQueue * account.queues + account.memory->charges() +
+                       kEntriesOfDirectChannel * direct + account.hazard_pages + account.catalogues;
+  uint64_t sessions = 0;
+  for (const auto& [uid, each] : accounts_) sessions += each->sessions;
+  const uint64_t sessions_max = config_.limits.sessions;
+  return CheckStore(session.peer.uid, own, entries, sessions_max - std::min(sessions, sessions_max));
 }
 
-// Opening a session does not come here: other limits bound sessions, and no user is refused one because of its arenas.
-Status Accounts::CheckStore(const Session& session, uint64_t more) const {
-  const uint32_t uid = session.peer.uid;
+Status Accounts::CheckSessionEntry(uint32_t uid) const { return CheckStore(uid, At(uid).sessions, 1, 0); }
+
+// `reserve`: entries for sessions that others may open, up to half of the store.
+Status Accounts::CheckStore(uint32_t uid, uint64_t own, uint64_t more, uint64_t reserve) const {
   if (!journal_.keeps() || config_.embedded || uid == 0 || uid == ::geteuid()) return Ok();
-  const Account& account = *session.account;
-  const uint64_t own = kEntriesOfSession * account.sessions + kEntriesOfQueue * account.queues +
-                       account.memory->charges() + kEntriesOfDirectChannel * direct_channels_.CountOf(uid) +
-                       account.hazard_pages + account.catalogues;
-  const uint64_t chosen = config_.limits.descriptors_per_uid;
   const DescriptorStore::Usage usage = journal_.usage();
-  const uint64_t left = usage.entries_max - std::min(usage.entries, usage.entries_max);
-  const uint64_t most = chosen != 0 ? chosen : (own + left) / 2;
+  const uint64_t taken = usage.entries + std::min(reserve, usage.entries_max / 2);
+  const uint64_t left = usage.entries_max - std::min(taken, usage.entries_max);
+  const uint64_t most = (own + left) / 2;
   if (own + more <= most) return Ok();
   return ResourceExhausted("user ", uid, " has ", own, " of the ", usage.entries_max,
-                           " descriptors that are kept for the next daemon, and may not have more than it leaves to "
-                           "others: withdraw what is not needed, or ask the operator to raise "
-                           "limits.descriptors_per_uid, or the size of the store")
+                           " descriptors that are kept for the next daemon, and gets no more of them than it leaves to "
+                           "others: withdraw what is not needed, or ask the operator for a larger store")
       .Because("TOO_MANY_DESCRIPTORS")
       .With("limit", "descriptors_per_uid")
       .With("value", std::to_string(most));
 }
 
-void Accounts::Pin(Account& account, Share& share) {
-  Add(account.pinned, share);
-  if (share.pinned_by++ == 0) Add(pinned_, share);
+void Accounts::Lease(Account& account, const Share& share) {
+  auto row = RowOf(account.leased, share);
+  if (row == account.leased.end()) {
+    row = account.leased.insert(row, {share.ns, share.arena->device(), share.maker_uid});
+  }
+  row->bytes += share.size;
+  ++row->shares;
+  if (share.withdrawn) ++row->withdrawn;
 }
 
-void Accounts::Unpin(Account& account, Share& share) {
-  Subtract(account.pinned, share);
-  if (--share.pinned_by == 0) Subtract(pinned_, share);
+void Accounts::GiveBack(Account& account, const Share& share) {
+  const auto row = RowOf(account.leased, share);
+  AB_CHECK(row != account.leased.end());
+  row->bytes -= share.size;
+  if (share.withdrawn) --row->withdrawn;
+  if (--row->shares == 0) account.leased.erase(row);
 }
 
-// Of a half of the quota, and of the device, a user may keep as much as it leaves, so that several users together leave
-// the other half to those who write, and something to other readers. One share of any size may be kept, because a
-// reader of large weights keeps them until it has their successor.
+void Accounts::Withdraw(Account& account, const Share& share) { ++RowOf(account.leased, share)->withdrawn; }
+
+// A reader may lease all that is published, and a reader of one share its successor. With shares that were withdrawn it
+// may have half, so that a producer that replaces its arrays has the other half.
 Status Accounts::CheckPinned(const Session& session, const Share& share) const {
-  const std::vector<WithdrawnBytes>& own = session.account->pinned;
+  const Account& account = *session.account;
+  const uint64_t more = IsLeasedBy(account, share) ? 0 : share.size;
   const auto check = [&](uint64_t all, std::string_view where, const auto& is_there) -> Status {
-    const WithdrawnBytes its = Sum(own, is_there);
-    const uint64_t half = all / 2;
+    LeasedBytes sum;
+    for (const LeasedBytes& row : account.leased) {
+      if (!is_there(row)) continue;
+      sum.bytes += row.bytes;
+      sum.shares += row.shares;
+      sum.withdrawn += row.withdrawn;
+    }
     const uint64_t chosen = config_.limits.pinned_bytes_per_uid;
-    const uint64_t most = chosen != 0 ? chosen : half - std::min(half, Sum(pinned_, is_there).bytes);
-    if (its.shares <= 1 || its.bytes <= most) return Ok();
-    return ResourceExhausted("user ", session.peer.uid, " still holds ", its.shares, " arrays, ", its.bytes,
-                             " bytes, that others have withdrawn or replaced ", where, ", where ", most,
-                             " of such bytes are left (limits.pinned_bytes_per_uid): drop arrays that are not needed "
-                             "any more, or copy them")
+    const uint64_t most = chosen != 0 ? chosen : all / 2;
+    if (sum.withdrawn == 0 || sum.shares == 1 || sum.bytes + more <= most) return Ok();
+    return ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes, " bytes, ",
+                             where, "; others have withdrawn or replaced ", sum.withdrawn,
+                             " of them, and a user who may only read may hold ", most,
+                             " bytes then (limits.pinned_bytes_per_uid): drop what was replaced, or copy it")
         .Because("PINNED_BYTES")
         .With("limit", "pinned_bytes_per_uid")
         .With("value", std::to_string(most));
   };
-  const uint64_t of_maker = config_.limits.bytes_per_uid;
-  const uint64_t quota = std::min(share.ns->quota().bytes(), of_maker != 0 ? of_maker : UINT64_MAX);
-  AB_RETURN_IF_ERROR(check(quota, Concat("in namespace '", share.ns->name(), "'"),
-                           [&](const WithdrawnBytes& row) { return row.ns == share.ns; }));
+  AB_RETURN_IF_ERROR(check(share.ns->quota().bytes(), Concat("in namespace '", share.ns->name(), "'"),
+                           [&](const LeasedBytes& row) { return row.ns == share.ns; }));
+  if (const uint64_t of_maker = config_.limits.bytes_per_uid; of_maker != 0) {
+    AB_RETURN_IF_ERROR(check(of_maker, Concat("of user ", share.maker_uid),
+                             [&](const LeasedBytes& row) { return row.maker_uid == share.maker_uid; }));
+  }
   const Device& device = share.arena->device();
   return check(backends_.CapacityBytes(device),
                device.type == kDeviceCpu ? "in host memory" : Concat("on ", device.uuid),
-               [&](const WithdrawnBytes& row) { return row.device == device; });
+               [&](const LeasedBytes& row) { return row.device == device; });
 }
 
 }  // namespace arraybridge

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "daemon/broker/arenas/backends.h"
 #include "daemon/broker/channels/direct_channel_table.h"
@@ -30,21 +29,24 @@ class Accounts {
   // REQUIRES: the user has an account.
   Account& At(uint32_t uid) const { return *accounts_.at(uid); }
   // RESOURCE_EXHAUSTED: the session's user would exceed limits.descriptors_per_uid with so many more descriptors, or
-  // would have more of the store for the next daemon than it leaves to others.
-  Status CheckDescriptors(const Session& session, uint64_t more) const;
+  // with so many more entries in the store for the next daemon, of which it gets no more than it leaves to others.
+  Status CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const;
+  // The same for the entry of one more session. A user's arenas do not count there.
+  Status CheckSessionEntry(uint32_t uid) const;
 
-  // The user leases the withdrawn share of another user; no more.
-  void Pin(Account& account, Share& share);
-  void Unpin(Account& account, Share& share);
-  // RESOURCE_EXHAUSTED: the session's user keeps more of others' withdrawn bytes, where this share is, than it leaves
-  // to others, or than limits.pinned_bytes_per_uid.
+  // The user has leased the share of another user, has given it back, or its name was taken.
+  static void Lease(Account& account, const Share& share);
+  static void GiveBack(Account& account, const Share& share);
+  static void Withdraw(Account& account, const Share& share);
+  // Whether the session, which may only read, may lease the share of another user. RESOURCE_EXHAUSTED: its user keeps
+  // shares that were withdrawn, and would have more than limits.pinned_bytes_per_uid.
   Status CheckPinned(const Session& session, const Share& share) const;
   // Whether anything is counted for the user.
   bool InUse(uint32_t uid) const;
   void DropUnused();
 
  private:
-  Status CheckStore(const Session& session, uint64_t more) const;
+  Status CheckStore(uint32_t uid, uint64_t own, uint64_t more, uint64_t reserve) const;
 
   const Config& config_;
   const Backends& backends_;
@@ -52,7 +54,6 @@ class Accounts {
   const Journal& journal_;
   const uint64_t descriptors_max_;
   std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts_;
-  std::vector<WithdrawnBytes> pinned_;  // by all users, each share once
 };
 
 }  // namespace arraybridge

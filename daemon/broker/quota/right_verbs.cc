@@ -3,7 +3,7 @@
 
 namespace arraybridge {
 
-bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
+bool Broker::State::UsesOnlyWhatItMay(const Session& session, Right without_calls) const {
   const Peer& peer = session.peer;
   if (!rights.MayCome(peer)) return false;
   const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
@@ -18,7 +18,7 @@ bool Broker::State::UsesOnlyWhatItMay(const Session& session) const {
     if (!rights.MayUse(peer, key_of(*arena->ns()), Right::kRead)) return false;
   }
   for (const Namespace* const held_in : session.hazard_pages_in) {
-    if (!rights.MayUse(peer, key_of(*held_in), Right::kRead)) return false;
+    if (!rights.MayUse(peer, key_of(*held_in), without_calls)) return false;
   }
   for (const auto& [id, end] : session.ends) {
     if (!rights.MayUse(peer, key_of(*end.channel->ns()), Right::kWrite)) return false;
@@ -48,7 +48,7 @@ Broker::Adopted Broker::AdoptNamespaces() {
   adopted.withdrawn = stranded.size();
   for (const auto& [id, session] : state.sessions.all()) {
     // One that waits for its client is looked at when that comes: only then are its groups known.
-    if (!session->awaited && !state.UsesOnlyWhatItMay(*session)) adopted.without_right.push_back(id);
+    if (!session->awaited && !state.UsesOnlyWhatItMay(*session, kReadWithoutCalls)) adopted.without_right.push_back(id);
   }
   return adopted;
 }

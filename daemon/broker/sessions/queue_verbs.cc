@@ -13,6 +13,9 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
   uint64_t number = 0;  // in the name of the stored files
   {
     const MutexLock lock(state.mutex);
+    const Session* const found = state.sessions.Find(session);
+    if (found == nullptr) return NoSession();
+    AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 0, kEntriesOfQueue));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom(name.size()));
     number = state.journal.NextPage();
   }

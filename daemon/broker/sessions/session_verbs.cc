@@ -29,6 +29,7 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   }
   const SharedLimit all{"TOO_MANY_SESSIONS", "sessions", limits.sessions, state.sessions.all().size()};
   AB_RETURN_IF_ERROR(CheckSharedLimit(all, session->peer.uid, session->account->sessions));
+  AB_RETURN_IF_ERROR(state.accounts.CheckSessionEntry(session->peer.uid));
   const Session& added = *session;
   const OpenedSession opened = state.sessions.Add(std::move(session));
   state.events.EmitSession(EventKind::kSessionBegin, added);
@@ -53,7 +54,8 @@ Result<OpenedSession> Broker::ContinueSession(std::span<const uint8_t> token, Pe
   AB_RETURN_IF_ERROR(state_->journal.CheckRoom());
   if (peer.token.empty()) peer.token = found->peer.token;
   std::swap(found->peer, peer);
-  if (!state_->UsesOnlyWhatItMay(*found)) {
+  // Daemons before this one gave pages to those who may only read, too.
+  if (!state_->UsesOnlyWhatItMay(*found, Right::kRead)) {
     std::swap(found->peer, peer);
     return PermissionDenied("the session uses a namespace without a right to it").Because("NO_RIGHTS");
   }

@@ -48,7 +48,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     shares.reserve(keys.size());
     uint64_t bytes = 0;
     // A writer may fill the namespace anyway.
-    const bool may_pin = found->account->pinned.empty() || state.rights.MayUse(found->peer, *place, Right::kWrite);
+    const bool may_pin = found->account->leased.empty() || state.rights.MayUse(found->peer, *place, Right::kWrite);
     for (const ShareKey& key : keys) {
       shares.push_back(FindShare(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
@@ -60,7 +60,8 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
         return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());
       }
       AB_RETURN_IF_ERROR(state.leases.CheckFence(*found, *shares.back(), final_only));
-      if (!may_pin) AB_RETURN_IF_ERROR(state.accounts.CheckPinned(*found, *shares.back()));
+      const bool is_own = shares.back()->maker_uid == found->peer.uid;
+      if (!may_pin && !is_own) AB_RETURN_IF_ERROR(state.accounts.CheckPinned(*found, *shares.back()));
     }
     Arena* lacking = nullptr;
     for (Share* const share : shares) {

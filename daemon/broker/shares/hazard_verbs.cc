@@ -11,9 +11,6 @@ Status NoNamespace(std::string_view ns) {
   return NotFound("there is no namespace '", NamespaceNameOf(ns), "'").Because("NAMESPACE_NOT_FOUND");
 }
 
-// The daemon cannot refuse a read without a call, so only sessions read so that may fill the namespace anyway.
-constexpr Right kReadWithoutCalls = Right::kWrite;
-
 }  // namespace
 
 Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns) {
@@ -31,7 +28,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       Namespace* const owner = state.namespaces.Find(*key);
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->hazards.catalogue == nullptr) {
-        AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1));
+        AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1, 1));
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         if (fresh != nullptr) {
           ++state.accounts.Of(key->uid)->catalogues;

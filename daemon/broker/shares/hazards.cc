@@ -33,7 +33,7 @@ Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accou
 Status Hazards::CheckPage(const Session& session) const {
   const uint64_t most = config_.limits.hazard_pages_per_uid;
   if (session.account->hazard_pages >= most) return AtLimit("TOO_MANY_HAZARD_PAGES", "hazard_pages_per_uid", most);
-  return accounts_.CheckDescriptors(session, 1);
+  return accounts_.CheckDescriptors(session, 1, 1);
 }
 
 void Hazards::AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page, uint32_t record) {

@@ -72,7 +72,7 @@ void Leases::Add(Session& session, Share& share, LeaseId id) {
     return;
   }
   share.readers.push_back({session.account.get(), 1});
-  if (share.withdrawn) accounts_.Pin(*session.account, share);
+  Accounts::Lease(*session.account, share);
 }
 
 void Leases::Restore(Session& session, Share& share, LeaseId id, Session::RecordedLease recorded) {
@@ -127,7 +127,7 @@ bool Leases::End(Session& session, LeaseId lease) {
   const auto reader = std::ranges::find(share.readers, session.account.get(), &Share::Reader::account);
   if (reader != share.readers.end() && --reader->leases == 0) {
     share.readers.erase(reader);
-    if (share.withdrawn) accounts_.Unpin(*session.account, share);
+    Accounts::GiveBack(*session.account, share);
   }
   if (share.orphan_until.has_value() && !share.withdrawn) shares_.AwaitOrphan(share);
   shares_.Settle(share);

@@ -39,7 +39,6 @@ struct Share {
     uint64_t leases = 0;
   };
   std::vector<Reader> readers;   // the users, other than the maker, that lease it
-  uint64_t pinned_by = 0;        // these users, once it is withdrawn
   uint64_t queued = 0;           // in a channel, and not received yet
   ChannelId channel{};           // the channel that it was sent into; it has no name then
   ChannelEndId sent_by{};        // the sender's end

@@ -69,7 +69,7 @@ void Shares::TakeName(Share& share) {
   if (share.withdrawn) return;
   share.unnoted = true;
   share.ns->TakeName(share);
-  for (const Share::Reader& reader : share.readers) accounts_.Pin(*reader.account, share);
+  for (const Share::Reader& reader : share.readers) Accounts::Withdraw(*reader.account, share);
 }
 
 void Shares::Note(Share& share) {

@@ -294,17 +294,24 @@ class OthersBytesTest : public HazardsTest {
   Handle arena_;
 };
 
-TEST_F(OthersBytesTest, AReaderKeepsAsMuchAsItLeavesOfHalfTheQuota) {
+TEST_F(OthersBytesTest, AReaderThatKeepsWithdrawnSharesMayHoldHalfTheQuota) {
   const auto reader = Open(kBob);
   Put(15);
-  EXPECT_EQ(Pin(reader, 0), 5u) << "with the fifth it has more than it leaves";
+  EXPECT_EQ(Pin(reader, 0), 8u);
   EXPECT_THAT(Lease(reader, 15), FailsWith(Code::kResourceExhausted, "PINNED_BYTES")) << "it is still published";
-  EXPECT_THAT(
-      Lease(reader, 15).message(),
-      testing::HasSubstr("user 1001 still holds 5 arrays, 5120 bytes, that others have withdrawn or replaced in "
-                         "namespace 'team', where 3072 of such bytes are left"));
-  EXPECT_TRUE(Lease(Open(kBob + 1), 15).ok());
+  EXPECT_THAT(Lease(reader, 15).message(),
+              testing::HasSubstr("user 1001 holds 8 arrays, 8192 bytes, in namespace 'team'; others have withdrawn or "
+                                 "replaced 8 of them, and a user who may only read may hold 8192 bytes then"));
   EXPECT_TRUE(Lease(maker_, 15).ok());
+}
+
+TEST_F(OthersBytesTest, AReaderMayHoldAllThatIsPublished) {
+  const auto reader = Open(kBob);
+  for (uint64_t i = 0; i < 14; ++i) Put(i);
+  for (uint64_t i = 0; i < 13; ++i) EXPECT_TRUE(Lease(reader, i).ok());
+  Withdraw(0);
+  EXPECT_THAT(Lease(reader, 13), FailsWith(Code::kResourceExhausted, "PINNED_BYTES"));
+  EXPECT_TRUE(Lease(Open(kBob + 1), 13).ok()) << "other readers pay nothing";
 }
 
 TEST_F(OthersBytesTest, TheSessionsOfAUserCountTogether) {
@@ -315,27 +322,20 @@ TEST_F(OthersBytesTest, TheSessionsOfAUserCountTogether) {
     for (uint64_t i = 0; i < 3; ++i) EXPECT_TRUE(Lease(session, i).ok());
   }
   for (uint64_t i = 0; i < 3; ++i) Withdraw(i);
-  EXPECT_EQ(Pin(two, 3), 2u) << "three arrays count once, whichever sessions have them";
-  EXPECT_EQ(Pin(one, 6), 0u);
+  EXPECT_EQ(Pin(two, 3), 5u) << "three arrays count once, whichever sessions have them";
+  EXPECT_EQ(Pin(one, 9), 0u);
   broker().EndSession(one);
-  EXPECT_EQ(Pin(two, 7), 0u) << "it has all of them, too";
-}
-
-TEST_F(OthersBytesTest, UsersTogetherLeaveHalf) {
-  EXPECT_EQ(Pin(Open(kBob), 0), 5u);
-  EXPECT_EQ(Pin(Open(kBob + 1), 5), 2u) << "one, and the next";
-  EXPECT_EQ(Pin(Open(kBob + 2), 7), 2u);
+  EXPECT_EQ(Pin(two, 10), 0u) << "it has all of them, too";
 }
 
 TEST_F(OthersBytesTest, WhatWasGivenBackCountsNoLonger) {
   const auto reader = Open(kBob);
   std::vector<LeaseId> leases;
-  EXPECT_EQ(Pin(reader, 0, &leases), 5u);
+  EXPECT_EQ(Pin(reader, 0, &leases), 8u);
   for (const LeaseId lease : leases) Release(reader, lease);
-  EXPECT_EQ(Pin(reader, 6), 5u);
+  EXPECT_EQ(Pin(reader, 0), 8u);
   broker().EndSession(reader);
-  EXPECT_EQ(broker().TakeReturned(maker_, 99).size(), 12u);
-  EXPECT_EQ(Pin(Open(kBob), 10), 5u);
+  EXPECT_EQ(Pin(Open(kBob), 0), 8u);
 }
 
 TEST_F(OthersBytesTest, OneShareOfAnySizeMayBeKept) {
@@ -355,13 +355,13 @@ TEST_F(OthersBytesTest, WhoMayWriteMayFillTheNamespaceAnyway) {
 }
 
 TEST_F(OthersBytesTest, AChosenLimitHoldsInstead) {
-  config_.limits.pinned_bytes_per_uid = 7 * kFrame;
-  EXPECT_EQ(Pin(Open(kBob), 0), 8u);
+  config_.limits.pinned_bytes_per_uid = 5 * kFrame;
+  EXPECT_EQ(Pin(Open(kBob), 0), 5u);
 }
 
 TEST_F(OthersBytesTest, NoMoreThanHalfOfTheMakersOwnLimit) {
   config_.limits.bytes_per_uid = kQuota / 2;  // she has more already
-  EXPECT_EQ(Pin(Open(kBob), 0), 3u);
+  EXPECT_EQ(Pin(Open(kBob), 0), 4u);
 }
 
 TEST_F(OthersBytesTest, WhoMayOnlyReadReadsByCalls) {

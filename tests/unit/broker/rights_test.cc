@@ -240,7 +240,8 @@ TEST_F(RightsTest, WhoHasWhatIsNotForHimAnyMoreIsNamed) {
   EXPECT_THAT(broker().AdoptNamespaces().without_right, testing::IsEmpty());
 
   config_.namespaces["team"].access[1].right = Right::kRead;
-  EXPECT_THAT(broker().AdoptNamespaces().without_right, testing::UnorderedElementsAre(queues, receives, writes));
+  EXPECT_THAT(broker().AdoptNamespaces().without_right,
+              testing::UnorderedElementsAre(browses, queues, receives, writes));
   config_.namespaces["team"].access.pop_back();
   const auto adopted = broker().AdoptNamespaces();
   EXPECT_THAT(adopted.without_right, testing::UnorderedElementsAre(leases, browses, queues, receives, writes));

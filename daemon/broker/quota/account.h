@@ -23,7 +23,7 @@ inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 inline constexpr uint64_t kEntriesOfQueue = 2;
 inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 
-// What a user leases of one other user in one namespace, on one device. Each share counts once.
+// The shares of one other user that a user leases in one namespace, on one device. Each share counts once.
 struct LeasedBytes {
   const Namespace* ns = nullptr;
   Device device;

@@ -75,6 +75,13 @@ def check_content(wheel: Path) -> None:
     missing = [name for name in wanted if f"arraybridge/{name}" not in names]
     if missing:
         raise Wrong(f"the wheel lacks {missing}")
+    about = {name.split("/", 1)[1] for name in names if name.startswith(f"arraybridged-{version[1]}.dist-info/")}
+    unsaid = {"licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES", "sboms/arraybridge.cdx.json"} - about
+    if unsaid:
+        raise Wrong(f"the wheel's metadata lacks {sorted(unsaid)}")
+    (notices,) = (WORK / "content").glob("arraybridged-*.dist-info/licenses/THIRD_PARTY_NOTICES")
+    if "The build found no notice" in notices.read_text():
+        raise Wrong("THIRD_PARTY_NOTICES lists files without a notice, below its list of projects")
     strange = [name for name in names if not name.startswith(("arraybridge/", "arraybridged-"))]
     if strange:
         raise Wrong(f"the wheel also holds {strange}")

@@ -188,9 +188,11 @@ def collect(build: Build, maps: Iterable[Path]) -> tuple[list[Component], list[s
     binary: dict[Path, set[str]] = defaultdict(set)
     headers: dict[Path, set[str]] = defaultdict(set)
     for linker_map in maps:
-        for kind, paths in zip((binary, headers), build.files_of(linker_map), strict=True):
-            for path in paths:
-                kind[path].add(linker_map.stem)
+        of_program = build.files_of(linker_map)
+        for path in of_program[0]:
+            binary[path].add(linker_map.stem)
+        for path in of_program[1]:
+            headers[path].add(linker_map.stem)
     packages = debian_packages([*binary, *headers])
     distributions = python_distributions([path for path in [*binary, *headers] if path not in packages])
     components: dict[str, Component] = {}

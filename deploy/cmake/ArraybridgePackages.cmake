@@ -50,7 +50,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
   "client library of arraybridged, development files\nHeaders for C++ and C and static archives that need only the C and C++\nruntime, found by CMake and pkg-config; the protocol for other languages.")
 
-# The common files of every Debian package: copyright and changelog.
+# The common files of every Debian package: copyright, third parties' notices, and changelog.
 string(TIMESTAMP today "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/debian)
 set(package_of_Service arraybridged)
@@ -68,6 +68,10 @@ foreach(component Service ToolsManual Runtime Development)
   install(FILES ${debian}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
   install(FILES ${changelog}.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME changelog.gz
     COMPONENT ${component})
+  if(TARGET ab_notices_of_debian)
+    install(FILES ${CMAKE_BINARY_DIR}/notices/of_debian/THIRD_PARTY_NOTICES.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+      COMPONENT ${component})
+  endif()
 endforeach()
 install(FILES ${debian}/libarraybridge1.lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
   RENAME libarraybridge1 COMPONENT Runtime)

@@ -55,7 +55,7 @@ class Enum:
     def text(self) -> str:
         prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).upper() + "_"
         names = ("k" + "".join(word.capitalize() for word in name.removeprefix(prefix).split("_")) for name, _ in self.values)
-        return f"enum class {self.name} : int32_t {{ " + ", ".join(f"{name} = {n}" for name, (_, n) in zip(names, self.values)) + " };\n"
+        return f"enum class {self.name} : int32_t {{ " + ", ".join(f"{name} = {n}" for name, (_, n) in zip(names, self.values)) + " };\n"  # noqa: B905  (Python 3.9)
 
 
 @dataclass

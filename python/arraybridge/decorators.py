@@ -292,7 +292,7 @@ def _planes(image: Any) -> Planes:
 
 def _is_awaited(func: Callable[..., Any]) -> bool:
     """True if its result is awaited: a coroutine function, or an object whose __call__ is one."""
-    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(type(func), "__call__", None))
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(type(func), "__call__", None))  # noqa: B004
 
 
 def _first_array(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | str | None:

@@ -25,7 +25,6 @@ import contextlib
 import copyreg
 import functools
 import multiprocessing.reduction
-import os
 import sys
 import threading
 import uuid

@@ -154,7 +154,7 @@ def compared(sizes: list[int], there: str, brokers: list[Any]) -> None:
         for group in GROUPS:
             for took, taken in zip((hops, again), medians([way for way in WAYS if way.name in group], mebibytes, there), strict=True):
                 took.update(taken)
-            for number in range(300):
+            for _ in range(300):
                 left = [(broker.stats()["shares"], broker.stats()["leases"]) for broker in brokers]
                 if left == [(0, 0)] * len(brokers):
                     break

@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import getpass
 import json
-import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -22,11 +22,12 @@ Frame = Any  # an array of uint8
 
 def retried(work: Callable[[], Any], *errors: type[Exception]) -> Any:
     """The result of `work` as soon as the other side is ready; its error after PATIENCE_S."""
+    caught = errors or (Exception,)
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
             return work()
-        except errors or (Exception,):
+        except caught:
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)

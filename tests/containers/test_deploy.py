@@ -61,7 +61,8 @@ def test_the_daemon_accepts_the_images_settings() -> None:
     assert program == "arraybridged"
     checked = subprocess.run([DAEMON, *flags, "--check-config"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
-    cmake = "".join((ROOT / each / "CMakeLists.txt").read_text() for each in ("", "daemon", "client/ctl"))
+    lists = ("daemon/CMakeLists.txt", "client/ctl/CMakeLists.txt", "deploy/cmake/ArraybridgeNotices.cmake")
+    cmake = "".join((ROOT / each).read_text() for each in lists)
     for component in re.findall(r"--component (\w+)", text):
         assert f"COMPONENT {component})" in cmake
 

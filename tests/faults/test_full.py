@@ -178,7 +178,7 @@ def test_sealed_shares_are_enforced(daemon: Daemon, ledger: Ledger) -> None:
 
 def test_the_second_daemon_refuses_and_a_stale_socket_is_replaced(daemon: Daemon) -> None:
     """Fault 30."""
-    second = subprocess.run([str(DAEMON), "--directory", str(daemon.directory)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE)
+    second = subprocess.run([str(DAEMON), "--directory", str(daemon.directory)], capture_output=True, text=True)
     assert second.returncode != 0
     assert "another arraybridged is running in the directory" in second.stderr + second.stdout
     daemon.warden.ask("stats")  # the first daemon is running and keeps its sockets

@@ -71,9 +71,9 @@ def test_doctor_without_a_broker_examines_the_host(tmp_path: Path) -> None:
     assert code == 1
     assert found["broker"]["health"] == "problem"
     assert {"kernel", "huge pages", "descriptors", "address space", "memory limit", "device nodes"} <= set(found)
-    for socket in ("broker.sock", "lifeline.sock"):
-        assert found[socket]["health"] == "problem" and "no broker serves" in found[socket]["finding"]
-        assert found[socket]["mend"] == f"arraybridged --directory {tmp_path}"
+    for door in ("broker.sock", "lifeline.sock"):
+        assert found[door]["health"] == "problem" and "no broker serves" in found[door]["finding"]
+        assert found[door]["mend"] == f"arraybridged --directory {tmp_path}"
     assert found["broker"]["mend"] == f"arraybridged --directory {tmp_path}"
     assert all_mend(found)
 

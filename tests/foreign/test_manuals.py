@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import shutil
 import subprocess
@@ -35,7 +36,7 @@ def plain(text: str) -> str:
 def tagged(page: Path) -> list[tuple[str, str]]:
     """The lines above more deeply indented lines, each with the first of these."""
     lines = page.read_text().splitlines()
-    return [(line, below) for line, below in zip(lines, lines[1:]) if re.match(r"\t*", below)[0] == re.match(r"\t*", line)[0] + "\t"]  # type: ignore[index]
+    return [(line, below) for line, below in itertools.pairwise(lines) if re.match(r"\t*", below)[0] == re.match(r"\t*", line)[0] + "\t"]  # type: ignore[index]
 
 
 def options_of(page: Path) -> set[str]:

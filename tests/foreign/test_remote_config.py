@@ -164,7 +164,7 @@ def test_the_tool_connects_over_tcp(remote: RemoteDaemon, pki: Pki) -> None:
     address = f"tcp://{remote.host}:{remote.port}"
     done = ctl("-H", address, *pki.alice.flags(), "ping")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
-    environment = {f"ARRAYBRIDGE_TLS_{name}": str(path) for name, path in zip(("CERT", "KEY", "CA"), (pki.alice.cert, pki.alice.key, pki.alice.ca))}
+    environment = {f"ARRAYBRIDGE_TLS_{name}": str(path) for name, path in zip(("CERT", "KEY", "CA"), (pki.alice.cert, pki.alice.key, pki.alice.ca), strict=True)}
     listed = ctl("ls", "sessions", "-o", "json", ARRAYBRIDGE_ADDRESS=address, **environment)
     assert [row["subject"] for row in json.loads(listed.stdout)["sessions"]] == ["alice"]
     assert "alice" in ctl("ls", "sessions", ARRAYBRIDGE_ADDRESS=address, **environment).stdout

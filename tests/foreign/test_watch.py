@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
-import pytest
 from foreign_client import CTL, PATIENCE_S, Daemon, Session, eventually, refused
 
 NOT_FOUND, TIMEOUT = 5, 7

@@ -17,7 +17,7 @@ from sentences import unnamed_subjects
 TOP_FOLDERS = {"daemon", "client", "proto", "python", "tests", "deploy", "docs"}
 ROOT_FILES = {
     "CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md",
-    "mypy.ini",
+    "mypy.ini", "SECURITY.md",
 }  # fmt: skip
 NOT_OURS = {"build", "dist", "__pycache__"}
 LINES_MAX = 350

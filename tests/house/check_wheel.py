@@ -1,8 +1,8 @@
-"""Builds the wheel and checks it as a user would get it.
+"""Checks the wheel as a user would get it.
 
-Builds it as deploy/wheel does; checks its content, the needs and exports of its binaries, and its metadata; lets pip
-install it into an environment with NumPy only and without a compiler; and lets two processes share an array through the
-daemon in it.
+``check_wheel.py [WHEEL]``: without an argument, builds it as deploy/wheel does. Checks its content, its notices, the needs
+and exports of its binaries, and its metadata; lets pip install it into an environment with NumPy only and without a
+compiler; and lets two processes share an array through the daemon in it.
 """
 
 import os
@@ -54,8 +54,10 @@ def needs_of(binary: Path) -> set[str]:
     return set(re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-d", binary)))
 
 
-def build() -> Path:
+def build_or_take(given: list[str]) -> Path:
     shutil.rmtree(WORK, ignore_errors=True)
+    if given:
+        return Path(given[0]).resolve()
     run(ROOT / "deploy/wheel", WORK)
     wheels = list(WORK.glob("arraybridged-*.whl"))
     if len(wheels) != 1:
@@ -75,6 +77,13 @@ def check_content(wheel: Path) -> None:
     missing = [name for name in wanted if f"arraybridge/{name}" not in names]
     if missing:
         raise Wrong(f"the wheel lacks {missing}")
+    about = {name.split("/", 1)[1] for name in names if name.startswith(f"arraybridged-{version[1]}.dist-info/")}
+    unsaid = {"licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES", "sboms/arraybridge.cdx.json"} - about
+    if unsaid:
+        raise Wrong(f"the wheel's metadata lacks {sorted(unsaid)}")
+    (notices,) = (WORK / "content").glob("arraybridged-*.dist-info/licenses/THIRD_PARTY_NOTICES")
+    if "The build found no notice" in notices.read_text():
+        raise Wrong("THIRD_PARTY_NOTICES lists files without a notice, below its list of projects")
     strange = [name for name in names if not name.startswith(("arraybridge/", "arraybridged-"))]
     if strange:
         raise Wrong(f"the wheel also holds {strange}")
@@ -147,6 +156,10 @@ def check_installed(wheel: Path) -> None:
     if found:
         raise Wrong(f"{found} are there: what pip does would not show that it needs none")
     run(home / "bin" / "pip", "install", "-q", "--no-index", wheel)
+    version = wheel.name.split("-")[1]
+    said = run(home / "bin" / "python", "-I", "-c", "import arraybridge; print(arraybridge.__version__)").strip()
+    if said != version:
+        raise Wrong(f"arraybridge.__version__ is {said}, not {version}")
     run(home / "bin" / "arraybridged", "--version")
     run(home / "bin" / "arraybridgectl", "--help")
     with tempfile.TemporaryDirectory(prefix="arraybridge-") as sockets:  # short, because a socket's path has at most 107 bytes
@@ -177,7 +190,7 @@ def hand_over(executables: Path, sockets: str) -> None:
 
 def main() -> int:
     try:
-        wheel = build()
+        wheel = build_or_take(sys.argv[1:])
         check_content(wheel)
         package = WORK / "content" / "arraybridge"
         check_extension(next(package.glob("_core*.so")))

@@ -124,6 +124,7 @@ COMPONENTS = {
     "Service": {"lib/systemd/system/arraybridged.service", "lib/sysusers.d/arraybridge.conf", "share/arraybridge/arraybridged.toml"},
     "Runtime": {"lib/libarraybridge.so.1"},
     "Development": {"include/arraybridge/arraybridge.h", "lib/libarraybridge_client.a", "lib/pkgconfig/arraybridge.pc"},
+    "Notices": {f"share/doc/arraybridge/{name}" for name in ("LICENSE", "THIRD_PARTY_NOTICES", "arraybridge.cdx.json")},
     "Protocol": {
         "share/arraybridge/proto/writing-a-client.md",
         *(f"share/arraybridge/proto/arraybridge/v1/{name}.proto" for name in ("admin", "array", "broker")),
@@ -139,7 +140,7 @@ def test_each_component_has_its_files(tmp_path: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found = {re.sub(r"^lib/[^/]+-linux-gnu/", "lib/", str(path.relative_to(where))) for path in where.rglob("*") if not path.is_dir()}
         assert wanted <= found, component
-        if component in ("Daemon", "Tools", "Protocol"):
+        if component in ("Daemon", "Tools", "Notices", "Protocol"):
             assert found == wanted
         for path in found:
             assert laid.setdefault(path, component) == component, path

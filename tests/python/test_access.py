@@ -86,7 +86,7 @@ def test_get_many_gives_all_in_order_or_none(broker: arraybridge.Broker) -> None
     tree = broker.put({"a": np.zeros(2), "b": [np.ones(3)]}, "tree")
     arrays = broker.get_many([shares[3], "n7", tree, *(f"n{i}" for i in range(50))], "torch")
     assert [int(array[0]) for array in arrays[:2]] == [3, 7]
-    assert [key for key in arrays[2]] == ["a", "b"]
+    assert list(arrays[2]) == ["a", "b"]
     assert [int(array[0]) for array in arrays[3:]] == list(range(50))
     assert broker.last_plan is not None and broker.last_plan.zero_copy
     # Of this namespace's shares: the statistics count what other clients of the daemon still give back, too.

@@ -366,8 +366,8 @@ def test_converters_are_values():
 def test_every_conversion_is_a_method(source):
     array, converter = MAKE[source](), get_converter(source)
     for target in HOST:
-        for convert in (getattr(MemoryType(source), f"to_{target}"), getattr(converter, f"to_{target}")):
-            assert isinstance(convert(array, gpu_id=None), KINDS[target])
+        for method in (getattr(MemoryType(source), f"to_{target}"), getattr(converter, f"to_{target}")):
+            assert isinstance(method(array, gpu_id=None), KINDS[target])
     assert isinstance(converter.from_numpy(values(), gpu_id=None), KINDS[source])
     assert isinstance(converter.from_dlpack(values(), gpu_id=None), KINDS[source])
     assert converter.move_to_device(array, None) is array

@@ -300,7 +300,7 @@ GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**GOOD, "shape": [0, 1 << 62, 1 << 62], "data_offsets": [0, 0]}}, "larger than any memory"),
         ({"a": {**GOOD, "shape": [1 << 62] * 300_000}}, "300000 dimensions"),
         ({"a": {**GOOD, "shape": [1] * 65 + [2]}}, "66 dimensions"),
-        ({name: GOOD for name in "abc"}, "'b' begins before the end"),
+        (dict.fromkeys("abc", GOOD), "'b' begins before the end"),
         ({"a": {**GOOD, "shape": [1], "data_offsets": [0, 4]}}, "4 bytes follow"),
         ({"a": {**GOOD, "shape": [1], "data_offsets": [4, 8]}}, "'a' begins after the end"),
         ({"__metadata__": {"a": 3}}, "object of strings"),

@@ -391,7 +391,7 @@ def test_a_message_has_only_the_bytes_of_a_storage_that_its_tensors_use(installe
 
 
 def test_a_small_tensor_and_its_storage_are_together_in_either_order(installed):
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     passing.ensure_installed(None)
     for order in slice(None), slice(None, None, -1):
         sent = [base()[:3], base()]

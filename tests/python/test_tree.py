@@ -81,7 +81,7 @@ class Elsewhere(datetime.tzinfo):
 
 class Color(enum.Enum):
     RED = 1
-    ALSO_RED = 1
+    ALSO_RED = 1  # noqa: PIE796
     PAIR = ("a", 2.5)
 
 
@@ -257,9 +257,9 @@ def back(given, **wishes):
 @pytest.mark.parametrize("value", EVERY_VALUE, ids=repr)
 def test_a_plain_value_comes_back_as_it_was(value):
     leaf = Leaf()
-    for given in ([leaf, value], {"a": (value, leaf)}, Point(leaf, value), Frame(leaf, value)):
-        got = back(given)
-        assert type(got) is type(given) and repr(got) == repr(given)
+    for form in ([leaf, value], {"a": (value, leaf)}, Point(leaf, value), Frame(leaf, value)):
+        got = back(form)
+        assert type(got) is type(form) and repr(got) == repr(form)
     (same,) = [each for each in back([leaf, value]) if each is not leaf]
     assert type(same) is type(value) and same == value and repr(same) == repr(value)
     if isinstance(value, enum.Enum):

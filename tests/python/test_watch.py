@@ -76,7 +76,7 @@ def test_refusals_are_told(broker):
     with broker.watch(kinds=["refusal"]) as watch:
         with pytest.raises(arraybridge.ShareNotFound):
             broker.get("never")
-        (told,) = [event for event in until(watch, "refusal")]
+        (told,) = until(watch, "refusal")
     assert (told.code, told.reason, told.verb) == (5, "SHARE_NOT_FOUND", "Acquire")
     assert "has no share named 'never'" in told.note
 

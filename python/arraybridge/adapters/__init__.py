@@ -285,10 +285,10 @@ class Placeholder:
 
     def __or__(self, other: Any) -> Any:
         """For annotations: `cupy.ndarray | None`."""
-        return Union[self, other]
+        return Union[self, other]  # noqa: UP007
 
     def __ror__(self, other: Any) -> Any:
-        return Union[other, self]
+        return Union[other, self]  # noqa: UP007
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         module = self._name.partition(".")[0]

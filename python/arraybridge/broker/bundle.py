@@ -144,7 +144,7 @@ class Bundle(Mapping[str, _core.View]):
         with _mapped():
             found = core.arrays(first, last - first)
         owners: dict[int, _core.View] = {}
-        for name, _, tie, view in found:
+        for _, _, tie, view in found:
             owners.setdefault(tie, view)
         made = self._delivery.each_shown(list(map(_held, owners.values())), self._kind, wanted)
         by_owner = dict(zip(owners, made, strict=True))

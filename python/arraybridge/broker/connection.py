@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from arraybridge import _core
 from arraybridge.arguments import check_seconds
 from arraybridge.broker import credentials, discovery
-from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, from_status
 
 T = TypeVar("T")
 UNAVAILABLE: Final = 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import reprlib
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter

@@ -25,7 +25,7 @@ from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.replica import broker_of, forward_of, published, run_of
 from arraybridge.broker.share import Share as LocalShare
 from arraybridge.broker.share import record_of
-from arraybridge.errors import BrokerUnavailable, InvalidRequest, UnsupportedArray
+from arraybridge.errors import BrokerUnavailable, UnsupportedArray
 from arraybridge.integrations import dask_peers as peers
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def pulled(address: str, origin: tuple[bytes, str, int], name: str) -> Any:
         raise BrokerUnavailable(f"{what}, and no worker is known to have it: {WAY}", code=_UNAVAILABLE)
     try:
         answer = _finished(lambda: _asked(address, origin))
-    except (OSError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError) as error:
         raise BrokerUnavailable(f"{what}, and worker {address} does not answer ({error}): {WAY}", code=_UNAVAILABLE) from error
     if not isinstance(answer, dict):
         reason = f"worker {address} does not know arraybridge: call arraybridge.integrations.dask.start(client)"

@@ -43,7 +43,7 @@ def wait_for_end(process_id):
     """Returns when a process that is no child of ours has ended."""
     descriptor = os.pidfd_open(process_id)
     with open(descriptor, "rb"):
-        select.select([descriptor], [], [])
+        assert select.select([descriptor], [], [], 120)[0], f"process {process_id} does not end"
 
 
 def state_of(process_id):

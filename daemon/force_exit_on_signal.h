@@ -9,6 +9,7 @@
 #include <ctime>
 #include <mutex>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 
 namespace arraybridge {
@@ -16,7 +17,12 @@ namespace arraybridge {
 // REQUIRES: both signals are blocked in all threads, and no other thread takes them.
 class ForceExitOnSignal {
  public:
-  ForceExitOnSignal() : thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+  ForceExitOnSignal() {
+    try {
+      thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+    } catch (const std::system_error&) {  // without room for a thread a second signal waits as the first one does
+    }
+  }
 
  private:
   static constexpr auto kTogether = std::chrono::milliseconds(200);

@@ -664,6 +664,17 @@ def test_a_daemon_thread_that_waits_at_exit_says_nothing(runtime, address, start
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def started_in(directory):
+    """The processes whose arguments name the directory."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            lines.append((process / "cmdline").read_bytes())
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            continue
+    return [line for line in lines if f"{directory}/".encode() in line]
+
+
 LIMITED = """
 import resource, sys, arraybridge
 name, most, start = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -691,3 +702,7 @@ def test_a_limit_that_is_too_low_is_named(runtime, monkeypatch, limit, most, wha
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     most, said = run_client(LIMITED, limit, str(most), start, TMPDIR=str(runtime.parent)).splitlines()
     assert re.search(what, said) and f"{limit} of " in said and f" is {most} bytes" in said and "raise it, as `ulimit" in said
+    deadline = time.monotonic() + 60
+    while started_in(runtime.parent) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not started_in(runtime.parent), "it ends in order, and its keeper with it"

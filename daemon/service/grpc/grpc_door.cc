@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -360,13 +361,18 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   for (auto* const server : servers) server->GetHealthCheckService()->SetServingStatus(false);
   state_->streams.Drain();
   // The servers shut down in parallel, so that a slow client of one does not use up the time of the other's clients.
-  std::vector<std::thread> ending;
-  ending.reserve(servers.size());
+  const auto shut_down = [deadline](auto* server) {
+    server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
+  };
+  std::vector<std::jthread> ending;
   for (auto* const server : servers) {
-    ending.emplace_back(
-        [server, deadline] { server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now())); });
+    try {
+      if (server != servers.back()) ending.emplace_back(shut_down, server);
+    } catch (const std::system_error&) {  // without room for a thread: one after the other
+      shut_down(server);
+    }
   }
-  for (std::thread& one : ending) one.join();
+  if (!servers.empty()) shut_down(servers.back());
 }
 
 }  // namespace arraybridge

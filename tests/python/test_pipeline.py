@@ -1,4 +1,4 @@
-"""The example of docs/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
+"""The example of docs/guides/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
 
 The stages run in environments of one framework each: of what is installed here, or, with ARRAYBRIDGE_ENVIRONMENTS, in
 those of `tests/run --only environments`, whose versions conflict. ARRAYBRIDGE_LONG: five minutes of kills, drawn by chance,

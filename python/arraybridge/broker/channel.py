@@ -110,7 +110,7 @@ class Channel(_core.ChannelBase):
     are dropped, and senders get ChannelClosed once; if it is lost, queued arrays stay, and senders get PeerGone once.
     All threads that wait in this Channel then are told; one that works meanwhile is not. So threads that loop call
     `Broker.channel` each.
-    docs/channels.md has the states.
+    docs/guides/channels.md has the states.
 
     Example:
         with broker.channel("frames") as frames:             # one process

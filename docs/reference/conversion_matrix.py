@@ -1,4 +1,4 @@
-"""Writes docs/conversion-matrix.md from the planner: ``python docs/conversion_matrix.py``. A test compares the two."""
+"""Writes conversion-matrix.md beside it from the planner: ``python docs/reference/conversion_matrix.py``. A test compares the two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = """\
 # The conversion matrix
 
 How an ordinary array (compact row-major, aligned, float32, two dimensions) gets from one framework to another.
-`docs/conversion_matrix.py` writes this page from the planner, and a test compares the two. `python -m arraybridge explain
+`docs/reference/conversion_matrix.py` writes this page from the planner, and a test compares the two. `python -m arraybridge explain
 SOURCE TARGET` prints the reasons, and `Broker.plan(array, target)` returns them for an array of yours.
 
 **I** the same object · **H** shared, no copy · **P** one copy in the same kind of memory · **U** one upload · **D** one

@@ -25,7 +25,7 @@ from processes import ROOT, daemons_of, start_daemon, stop_daemon
 
 from arraybridge import Broker
 
-EXAMPLE = ROOT / "deploy/demo/pipeline"
+EXAMPLE = ROOT / "docs/examples/pipeline"
 SECONDS = 300 if os.environ.get("ARRAYBRIDGE_LONG") else 10
 PATIENCE_SECONDS = 600  # until frames arrive: only a pipeline that is stuck needs as long
 OLDEST = os.environ.get("ARRAYBRIDGE_ENVIRONMENTS")

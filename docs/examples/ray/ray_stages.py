@@ -1,7 +1,7 @@
 """A Ray program with stages of NumPy, torch and JAX on two nodes, whose arrays lie in the brokers.
 
-    python deploy/demo/ray_stages.py            # two nodes, made here, each with a broker of its own
-    python deploy/demo/ray_stages.py --address auto --frames 100    # a cluster that is there
+    python docs/examples/ray/ray_stages.py            # two nodes, made here, each with a broker of its own
+    python docs/examples/ray/ray_stages.py --address auto --frames 100    # a cluster that is there
 
 needs `pip install ray==2.60.0 torch jax`. A camera (NumPy) writes frames in broker memory; two actors of torch on another
 node, and a task of JAX there, read each: the bytes go to that node once. Exits with 0 only if every sum is right and

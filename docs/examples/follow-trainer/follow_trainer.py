@@ -1,6 +1,6 @@
 """A trainer publishes one version of a model after another; servers swap to the newest without a stop.
 
-    python deploy/demo/follow_trainer.py --versions 12
+    python docs/examples/follow-trainer/follow_trainer.py --versions 12
 
 A process trains a network with torch and publishes it as the bundle "model" after each step. Four servers answer with
 the version that they have and follow; one is killed half way and starts again. The broker has memory for two versions,
@@ -16,13 +16,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from typing import Any
 
 import torch
-from demo import start_daemon
 
 from arraybridge import Broker, BrokerTimeout
 from arraybridge.integrations.torch import attach, publish
@@ -105,25 +103,22 @@ class Server:
 
 def follow(versions: int) -> list[str]:
     """Runs all of it, and returns its problems."""
-    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
-        daemon = start_daemon(directory, "--host-capacity", str(2 * MODEL_BYTES + (12 << 20)))
-        trainer = subprocess.Popen([sys.executable, __file__, "--train", directory, "--versions", str(versions)])
-        servers = [Server(directory) for _ in range(SERVERS)]
+    os.environ["ARRAYBRIDGED_MEMORY__HOST__CAPACITY"] = str(2 * MODEL_BYTES + (12 << 20))
+    with Broker(start="private") as broker:
+        trainer = subprocess.Popen([sys.executable, __file__, "--train", broker.address, "--versions", str(versions)])
+        servers = [Server(broker.address) for _ in range(SERVERS)]
         peak, killed = 0, False
-        with Broker(directory, start="never") as broker:
-            while trainer.poll() is None:
-                peak = max(peak, broker.stats()["charged_bytes"])
-                if not killed and len(servers[0].reports) >= versions // 2:
-                    os.kill(servers[0].process.pid, signal.SIGKILL)
-                    killed = servers[0].end() == -signal.SIGKILL
-                    servers.append(Server(directory))
-                time.sleep(0.01)
-            if trainer.returncode != 0:  # its servers wait for a last version
-                for server in servers:
-                    server.process.kill()
-            statuses = [server.end() for server in servers[1:]]
-        daemon.terminate()
-        daemon.wait()
+        while trainer.poll() is None:
+            peak = max(peak, broker.stats()["charged_bytes"])
+            if not killed and len(servers[0].reports) >= versions // 2:
+                os.kill(servers[0].process.pid, signal.SIGKILL)
+                killed = servers[0].end() == -signal.SIGKILL
+                servers.append(Server(broker.address))
+            time.sleep(0.01)
+        if trainer.returncode != 0:  # its servers wait for a last version
+            for server in servers:
+                server.process.kill()
+        statuses = [server.end() for server in servers[1:]]
     for number, server in enumerate(servers):
         seen = [report["version"] for report in server.reports]
         swaps = sorted(report["swap_ms"] for report in server.reports)

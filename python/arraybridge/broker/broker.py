@@ -167,7 +167,8 @@ class Broker(Session):
                 broker that `Broker()` has started does not end before.
             wait: False returns None without waiting for the broker where possible: for small arrays in host memory
                 under new names. Other processes find the share from then on. An error, for instance because the name is
-                taken, is raised by the next put of this kind, which then does nothing else, by `flush` or by `close`.
+                taken, is raised by your *next* `put(wait=False)`, by `flush` or by `close`. That next array is then **not** put:
+                repeat it.
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.

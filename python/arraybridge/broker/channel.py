@@ -146,6 +146,7 @@ class Channel(_core.ChannelBase):
 
     @property
     def name(self) -> str:
+        """The name of the channel in its namespace."""
         return self._name
 
     @property
@@ -231,7 +232,7 @@ class Channel(_core.ChannelBase):
 
         Args:
             timeout: seconds to wait for one; None: no limit. Ctrl-C ends it, and nothing is lost.
-            framework, access, explain, and wishes: as in `Broker.get`.
+            framework, access, explain, wishes: as in `Broker.get`.
             info: returns Received: the usual result, the bytes that were sent with it, its number, stream, time and sender.
 
         Raises:

@@ -15,8 +15,8 @@
 
 namespace arraybridge {
 
-// docs/security.md says which account each resource is charged to. Durations and values that are not Reloadable hold
-// until a restart.
+// docs/explanation/security.md says which account each resource is charged to. Durations and values that are not
+// Reloadable hold until a restart.
 struct Limits {
   Reloadable<uint64_t> sessions = 1024;
   Reloadable<uint64_t> sessions_per_uid = 256;

@@ -12,7 +12,7 @@ constexpr char kExampleHead[] =
     R"(# All settings of arraybridged with their defaults. Copy this file to /etc/arraybridge/arraybridged.toml and
 # change the settings that you need. The daemon then reads conf.d/*.toml beside it, in the order of their names; the
 # environment (ARRAYBRIDGED_MEMORY__HOST__CACHE=1GiB) and flags override the files. Sizes: 64KiB, 2MiB, 8GiB, 50%;
-# times: 500ms, 30s, 5m, 1h. SIGHUP (`systemctl reload arraybridged`) reads everything again: docs/operations.md
+# times: 500ms, 30s, 5m, 1h. SIGHUP (`systemctl reload arraybridged`) reads everything again: docs/guides/operations.md
 # lists what a reload changes.
 # `arraybridged --config FILE --check-config` checks a file, `--print-config` shows the values in force.
 # A setting that is commented out has no fixed default: its default depends on other settings, or there is none.

@@ -6,6 +6,9 @@
     tensor = arraybridge.convert_memory(array, "numpy", "torch", gpu_id=None)    # inside one process, without a broker
 
 Importing this package imports no framework, not even NumPy.
+
+Begin with `help(arraybridge.Broker)`; then `Share`, `Channel`, `Bundle` and `Watch`, which its methods return, `convert_memory`,
+`load` and `save`, and `BrokerError`, the base of all errors. The reference of the documents has every public name by topic.
 """
 
 from __future__ import annotations

@@ -424,7 +424,7 @@ def _is_special(dtype: Any) -> bool:
 def _received(share: Share, framework: str, threshold: int, lifetime: float, order: tuple[int, ...] | None) -> Any:
     broker = share._broker
     with _read_once(broker, share, threshold, lifetime):
-        array = numpy_adapter.view(share.plain_view(private=True)) if framework == "numpy" else share.to(framework)
+        array = numpy_adapter.view(share._plain_view(private=True)) if framework == "numpy" else share.to(framework)
     return array if order is None else array.transpose(sorted(range(len(order)), key=order.__getitem__))
 
 

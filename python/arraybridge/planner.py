@@ -141,20 +141,33 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A route, and the reasons against a cheaper one."""
+    """A route, and the reasons against a cheaper one.
+
+    Attributes:
+        source: the framework that the array comes from; "share" for one of the broker.
+        target: the framework of the result.
+        device: where the result lies: "cpu", "cuda:0".
+        route: how the result is made.
+        via: the route of the bytes. "dlpack": shared inside this process; "host": copied in memory of the host; of shares
+            "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d",
+            "d2d-copy". If the caller chose a way, its name.
+        copies: how often the bytes are copied.
+        copied_bytes: bytes of all copies together.
+        zero_copy: True if nothing is copied.
+        dtype: of the result.
+        reasons: why something is copied.
+        notes: what else is worth knowing.
+    """
 
     source: str
     target: str
     device: str
     route: Route
-    # The route of the bytes. "dlpack": shared inside this process; "host": copied in memory of the host; of shares
-    # "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d", "d2d-copy".
-    # If the caller chose a way (`ways.Way`), its name.
     via: str
     copies: int
     copied_bytes: int
     zero_copy: bool
-    dtype: str  # of the result
+    dtype: str
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -2,7 +2,7 @@
 
     tests/bench/cluster_model.py [--nodes N] [--tasks N] [--seed N]
 
-prints what it assumes and finds, as a table for docs/clusters.md. Nothing here is measured on a cluster. The constants are
+prints what it assumes and finds, as a table for docs/guides/clusters.md. Nothing here is measured on a cluster. The constants are
 assumed; the next read and an empty call are near what these machines take. The protocol is that
 of arraybridge.integrations.ray: a node moves a share once, from its source or from a node that has a replica and sends it to
 less than two others; its tasks wait for the same move; nodes that die take their shares with them.

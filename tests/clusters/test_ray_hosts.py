@@ -104,7 +104,21 @@ def test_the_example_of_the_readme() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARRAYBRIDGE_ADDRESS"}
     # Ended by SIGABRT, it writes where each of its threads is.
     program = ["timeout", "--signal=ABRT", "--kill-after=10", "150", sys.executable, "-X", "faulthandler"]
-    program += [str(ROOT / "deploy/demo/ray_stages.py"), "--frames", "6"]
+    program += [str(ROOT / "docs/examples/ray/ray_stages.py"), "--frames", "6"]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 answers of 6 frames" in done.stdout and "nothing is left" in done.stdout
+
+
+def test_the_small_example() -> None:
+    """docs/examples/ray/stages.py: actors of NumPy and torch on one node."""
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("torch is not installed")
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "warn")
+        program = ["timeout", "--signal=ABRT", "--kill-after=10", "150", sys.executable, str(ROOT / "docs/examples/ray/stages.py")]
+        environment = {**os.environ, "ARRAYBRIDGE_ADDRESS": directory}
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "4 [4.0, 4.0]" in done.stdout
+        assert stop_daemon(daemon) == 0

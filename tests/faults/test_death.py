@@ -239,7 +239,7 @@ def test_sigterm_under_load(tmp_path: Path, memory: Memory) -> None:
 
 
 def await_tick() -> None:
-    """A client that acquires without calls notices the death of its daemon at the next tick of this clock (docs/fast-path.md)."""
+    """A client that acquires without calls notices the death of its daemon at the next tick of this clock (docs/explanation/fast-path.md)."""
     before = time.clock_gettime_ns(COARSE_CLOCK)
     eventually("a tick", lambda: time.clock_gettime_ns(COARSE_CLOCK) > before)
 

@@ -66,7 +66,7 @@ def test_valgrind_has_nothing_to_report(tmp_path: Path) -> None:
 
 
 def test_every_sanitizer_has_a_preset_and_a_suite() -> None:
-    """Fault 38: the builds that the table of docs/reliability.md names."""
+    """Fault 38: the builds that the table of docs/explanation/reliability.md names."""
     presets = {each["name"]: each.get("cacheVariables", {}) for each in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]}
     sanitizers = {name: values["ARRAYBRIDGE_SANITIZE"] for name, values in presets.items() if "ARRAYBRIDGE_SANITIZE" in values}
     assert sanitizers == {"asan": "address,undefined", "tsan": "thread", "fuzz": "address,undefined"}

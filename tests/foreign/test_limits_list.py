@@ -1,4 +1,4 @@
-"""docs/security.md lists all growing resources with their limits: the limits of daemon/config/config.h and their defaults."""
+"""docs/explanation/security.md lists all growing resources with their limits: the limits of daemon/config/config.h and their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_WORDS = {
 
 
 def documented() -> dict[str, str]:
-    section = (ROOT / "docs/security.md").read_text().split("## What grows")[1].split("\n## ")[0]
+    section = (ROOT / "docs/explanation/security.md").read_text().split("## What grows")[1].split("\n## ")[0]
     rows = re.findall(r"^\| [^|]+ \| [^|]+ \| `(\w+)` \| ([^|]+) \|$", section, re.MULTILINE)
     assert len(rows) == len({name for name, _ in rows}), "a limit is listed twice"
     return dict(rows)
@@ -52,7 +52,7 @@ def test_every_limit_has_a_test() -> None:
 
 
 def test_what_a_reader_holds_has_the_tests_that_the_list_names() -> None:
-    section = (ROOT / "docs/security.md").read_text().split("| What grows in a reader |")[1].split("\n\n")[0]
+    section = (ROOT / "docs/explanation/security.md").read_text().split("| What grows in a reader |")[1].split("\n\n")[0]
     named = re.findall(r"`(\w+\.\w+)` (\w+)", section)
     assert len(named) >= len(section.splitlines()) - 2
     for file, test in named:

@@ -1,5 +1,5 @@
-"""docs/writing-a-client.md and the .proto files, as they are installed, suffice to write a client: this one has its numbers
-from the page's tables."""
+"""docs/guides/writing-a-client.md and the .proto files, as they are installed, suffice to write a client. This one has its
+numbers from the page's tables."""
 
 from __future__ import annotations
 

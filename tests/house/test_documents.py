@@ -16,7 +16,7 @@ import svg
 import tables
 from check_house import TOP_FOLDERS, files_of
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "tests").glob("*/README.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "tests").glob("*/README.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(rf"`((?:{'|'.join(sorted(TOP_FOLDERS))})/[\w{{}},./*-]+)`")
 
@@ -69,7 +69,7 @@ def missing(text: str, there: set[str]) -> Iterator[str]:
 
 def test_files_that_the_documents_name_are_there() -> None:
     there = places(ROOT)
-    pages = [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("architecture", "fast-path", "security"))]
+    pages = [ROOT / "README.md", *(ROOT / "docs/explanation" / f"{page}.md" for page in ("architecture", "fast-path", "security"))]
     assert {page.name: found for page in pages if (found := list(missing(page.read_text(encoding="utf-8"), there)))} == {}
 
 

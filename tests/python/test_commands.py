@@ -236,11 +236,11 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
 
 
 def test_the_page_is_the_planners():
-    script = importlib.util.spec_from_file_location("conversion_matrix", ROOT / "docs" / "conversion_matrix.py")
+    script = importlib.util.spec_from_file_location("conversion_matrix", ROOT / "docs" / "reference" / "conversion_matrix.py")
     assert script is not None and script.loader is not None
     module = importlib.util.module_from_spec(script)
     script.loader.exec_module(module)
-    assert module.PAGE.read_text() == module.page(), "run docs/conversion_matrix.py"
+    assert module.PAGE.read_text() == module.page(), "run docs/reference/conversion_matrix.py"
 
 
 def test_matrix_cells():

@@ -107,7 +107,7 @@ def test_a_module_that_differs_is_not_changed(broker: Broker) -> None:
 
 
 def test_servers_follow_a_trainer() -> None:
-    program = ROOT / "deploy/demo/follow_trainer.py"
+    program = ROOT / "docs/examples/follow-trainer/follow_trainer.py"
     done = subprocess.run([sys.executable, program, "--versions", "4"], capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ok\n") and "then killed" in done.stdout

@@ -62,6 +62,13 @@ def test_decorators_are_importable_and_not_in_all():
     assert set(DECORATORS) <= set(dir(arraybridge))
 
 
+def test_completion_has_public_names_alone():
+    assert {name for name in dir(arraybridge) if not name.startswith("_")} == {*arraybridge.__all__, *DECORATORS}
+    for of in (arraybridge.Broker, arraybridge.Share, arraybridge.Channel, arraybridge.Bundle, arraybridge.Watch):
+        undocumented = {name for name in dir(of) if not name.startswith("_") and not getattr(of, name).__doc__}
+        assert undocumented == set(), of
+
+
 def test_a_star_import_shadows_no_framework():
     run_client(
         "import numpy\nfrom arraybridge import *\nassert numpy.ones(1)[0] == 1 and 'torch' not in dir()\n"

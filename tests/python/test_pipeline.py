@@ -1,4 +1,4 @@
-"""The example of docs/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
+"""The example of docs/guides/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
 
 The stages run in environments of one framework each: of what is installed here, or, with ARRAYBRIDGE_ENVIRONMENTS, in
 those of `tests/run --only environments`, whose versions conflict. ARRAYBRIDGE_LONG: five minutes of kills, drawn by chance,
@@ -25,7 +25,7 @@ from processes import ROOT, daemons_of, start_daemon, stop_daemon
 
 from arraybridge import Broker
 
-EXAMPLE = ROOT / "deploy/demo/pipeline"
+EXAMPLE = ROOT / "docs/examples/pipeline"
 SECONDS = 300 if os.environ.get("ARRAYBRIDGE_LONG") else 10
 PATIENCE_SECONDS = 600  # until frames arrive: only a pipeline that is stuck needs as long
 OLDEST = os.environ.get("ARRAYBRIDGE_ENVIRONMENTS")

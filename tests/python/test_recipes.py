@@ -1,4 +1,4 @@
-"""Every block of docs/recipes.md and docs/models.md runs, and the recipes of published guides do what the guides say."""
+"""Every block of docs/guides/recipes.md and docs/guides/models.md runs, and the recipes of published guides do what the guides say."""
 
 import re
 import runpy
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs/guides"
 PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md"))
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 # CuPy's part of a block, by modules of the frameworks' dialects.

@@ -1,4 +1,5 @@
-// Finds the daemon of this host, in the same order as Python and arraybridgectl: docs/operations.md has the table.
+// Finds the daemon of this host, in the same order as Python and arraybridgectl: docs/guides/operations.md has the
+// table.
 #pragma once
 
 #include <string>

@@ -45,7 +45,7 @@ typedef struct ab_array ab_array;
 
 typedef struct ab_options {
   size_t size;         /* sizeof(ab_options) */
-  const char* address; /* the directory of the sockets; NULL: as docs/operations.md finds it */
+  const char* address; /* the directory of the sockets; NULL: as docs/guides/operations.md finds it */
   const char* ns;      /* namespace; NULL: "default" */
   const char* client;  /* a name to show; may be NULL */
   int64_t timeout_ms;  /* of every call; 0: 10 s */
@@ -102,7 +102,7 @@ AB_API ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view);
 AB_API void ab_drop(ab_array* array);
 
 /* Several arrays, and bytes of the user with them: what ab_put_content and ab_send take. `structure` describes the tree
- * of the arrays, as docs/writing-a-client.md encodes it; without one Python reads one array, or a list. */
+ * of the arrays, as docs/guides/writing-a-client.md encodes it; without one Python reads one array, or a list. */
 typedef struct ab_content {
   size_t size;           /* sizeof(ab_content) */
   const ab_view* views;  /* of host memory; copied, unless all lie in one share, and each as ab_put says */
@@ -141,9 +141,9 @@ typedef struct ab_info {
 /* Fills `info`, whose `size` is set. AB_INVALID_ARGUMENT: the array is of ab_empty. */
 AB_API ab_code ab_info_of(const ab_array* array, ab_info* info);
 
-/* A bundle is one share of many arrays, each found by its name (docs/models.md). Its ab_array has all of them, sorted
- * by name: ab_count, ab_view_of, ab_info_of and ab_publish are as for other arrays, and ab_view_of reads one entry
- * only. */
+/* A bundle is one share of many arrays, each found by its name (docs/guides/models.md). Its ab_array has all of them,
+ * sorted by name: ab_count, ab_view_of, ab_info_of and ab_publish are as for other arrays, and ab_view_of reads one
+ * entry only. */
 enum { AB_PARAMETER = 0, AB_BUFFER = 1, AB_OTHER = 2 };
 
 typedef struct ab_entry {
@@ -167,7 +167,7 @@ AB_API ab_code ab_index_of(const ab_array* bundle, const char* name, size_t* ind
  * is malformed, and the others are not affected. */
 AB_API ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry);
 
-/* One end of a channel (docs/channels.md). Its calls may run on several threads. */
+/* One end of a channel (docs/guides/channels.md). Its calls may run on several threads. */
 typedef struct ab_channel ab_channel;
 
 enum { AB_SENDER = 1, AB_RECEIVER = 2 };

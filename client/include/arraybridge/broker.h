@@ -104,7 +104,7 @@ class Broker {
     // True: shares are found and held without calls where possible. False: every Acquire is a call.
     bool catalogue = true;
     // True: arrays are exchanged with one other process through a channel without calls where possible
-    // (docs/fast-path.md).
+    // (docs/explanation/fast-path.md).
     bool direct_channels = true;
     // A secret from the operator that opens namespaces in addition to those that are open to the user; at most 256
     // bytes. A call that names a namespace which is open to neither is refused with PERMISSION_DENIED.

@@ -8,7 +8,7 @@
 //
 // A channel carries one stream after another. A stream begins when a sender opens the channel that has no sender, and
 // ends with its last sender. Notices (notices.h) tell receivers how a stream ended and which senders were lost, and
-// tell senders how their last receiver ended. docs/channels.md has the states.
+// tell senders how their last receiver ended. docs/guides/channels.md has the states.
 #pragma once
 
 #include <algorithm>

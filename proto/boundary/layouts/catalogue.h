@@ -1,6 +1,6 @@
 // The layout of a Catalogue: a table of a namespace's shares in one memfd that the broker writes and clients map
 // read-only. It holds a header, an array of records, and hash indexes of growing size, each used once.
-// docs/fast-path.md describes the protocol.
+// docs/explanation/fast-path.md describes the protocol.
 //
 // A record goes free → writing → live → dead → writing ... The generation grows with every share, so a state identifies
 // its share. The broker reuses a record, and the bytes that it names, only when it is dead and no hazard page holds it.

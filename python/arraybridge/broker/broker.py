@@ -92,7 +92,7 @@ class Broker(Session):
             address, start = self.address, "never"
         return remade, (address, self.namespace, start, self.timeout_s, self._connection.direct_channels)
 
-    def reduced(self, address: str | None, share: Record) -> tuple[Any, ...]:
+    def _reduced(self, address: str | None, share: Record) -> tuple[Any, ...]:
         """The pickled form of a Share of this Broker: a reference, which does not connect."""
         return _loaded, (address, tuple(share))
 
@@ -167,7 +167,8 @@ class Broker(Session):
                 broker that `Broker()` has started does not end before.
             wait: False returns None without waiting for the broker where possible: for small arrays in host memory
                 under new names. Other processes find the share from then on. An error, for instance because the name is
-                taken, is raised by the next put of this kind, which then does nothing else, by `flush` or by `close`.
+                taken, is raised by your *next* `put(wait=False)`, by `flush` or by `close`. That next array is then not put:
+                repeat it.
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
@@ -685,10 +686,10 @@ class Broker(Session):
         if access == "shared":
             if private:
                 raise InvalidRequest('private=True and access="shared" contradict each other: pass one of the two')
-            return [view.for_immutable_consumer() for view in self.plain_views(share, False)]
-        return [exports.protected(view) for view in self.plain_views(share, private)]
+            return [view.for_immutable_consumer() for view in self._plain_views(share, False)]
+        return [exports.protected(view) for view in self._plain_views(share, private)]
 
-    def plain_views(self, share: Share, private: bool) -> _Views:
+    def _plain_views(self, share: Share, private: bool) -> _Views:
         """The Views for an adapter, which knows whether its framework writes."""
         return self._acquired(share, private)[1]
 

@@ -110,7 +110,7 @@ class Channel(_core.ChannelBase):
     are dropped, and senders get ChannelClosed once; if it is lost, queued arrays stay, and senders get PeerGone once.
     All threads that wait in this Channel then are told; one that works meanwhile is not. So threads that loop call
     `Broker.channel` each.
-    docs/channels.md has the states.
+    docs/guides/channels.md has the states.
 
     Example:
         with broker.channel("frames") as frames:             # one process
@@ -146,6 +146,7 @@ class Channel(_core.ChannelBase):
 
     @property
     def name(self) -> str:
+        """The name of the channel in its namespace."""
         return self._name
 
     @property
@@ -231,7 +232,7 @@ class Channel(_core.ChannelBase):
 
         Args:
             timeout: seconds to wait for one; None: no limit. Ctrl-C ends it, and nothing is lost.
-            framework, access, explain, and wishes: as in `Broker.get`.
+            framework, access, explain, wishes: as in `Broker.get`.
             info: returns Received: the usual result, the bytes that were sent with it, its number, stream, time and sender.
 
         Raises:

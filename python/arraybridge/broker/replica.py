@@ -75,7 +75,7 @@ def contents_of(share: Share) -> Contents:
     if share.device != devices.HOST:
         reason = f"it lies on {devices.named(share.device)}: between hosts go arrays of host memory"
         raise UnsupportedArray("share", "another host", "place", reason)
-    parts = [_bytes_of(view) for view in share._broker.plain_views(share, False)]
+    parts = [_bytes_of(view) for view in share._broker._plain_views(share, False)]
     return Contents(tuple(record_of(share._record, share.broker_id)), parts)
 
 
@@ -191,7 +191,7 @@ def forward_of(share: Share, name: str = "", lifetime_s: float = 0.0) -> Share:
     options = _core.PutOptions(
         structure=record.structure, metadata=record.metadata, lifetime_s=lifetime_s, note=note, note_forward=note
     )
-    views = broker.plain_views(share, False)
+    views = broker._plain_views(share, False)
     info, _ = broker._connection.ask(lambda core: core.put(name, views, options))
     assert info is not None
     return Share(broker, info)

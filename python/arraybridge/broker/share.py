@@ -95,10 +95,12 @@ class Share(Held):
 
     @property
     def name(self) -> str:
+        """The name under which it was put, or that the broker chose."""
         return self._record.name
 
     @property
     def namespace(self) -> str:
+        """The namespace that owns the name."""
         return self._record.namespace
 
     @property
@@ -108,6 +110,7 @@ class Share(Held):
 
     @property
     def generation(self) -> int:
+        """The number of this share under its name: each put with `replace=True` makes the next one."""
         return self._record.generation
 
     @property
@@ -117,6 +120,7 @@ class Share(Held):
 
     @property
     def specs(self) -> list[ArraySpec]:
+        """Dtype, shape, strides (in elements) and offset (in bytes) of each of its arrays."""
         return [ArraySpec(name, shape, strides, offset) for name, _, shape, strides, offset in self._record.arrays]
 
     @property
@@ -195,10 +199,10 @@ class Share(Held):
         self._only()
         return self._broker.views(self, private=private, access=access)[0]
 
-    def plain_view(self, private: bool) -> View:
+    def _plain_view(self, private: bool) -> View:
         """The View for an adapter, which knows whether its framework writes."""
         self._only()
-        return self._broker.plain_views(self, private)[0]
+        return self._broker._plain_views(self, private)[0]
 
     def __dlpack__(self, **wishes: Any) -> Any:
         # A mapping of its own for every consumer: some ignore the read-only flag, and none may see another's writes.
@@ -247,7 +251,7 @@ class Share(Held):
         return self.view().__buffer__(flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._broker.reduced(self._address, record_of(self._record, self.broker_id))
+        return self._broker._reduced(self._address, record_of(self._record, self.broker_id))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()

@@ -29,7 +29,7 @@ class Held:
         """Its one array, for an unknown consumer."""
         raise NotImplementedError
 
-    def plain_view(self, private: bool) -> _core.View:
+    def _plain_view(self, private: bool) -> _core.View:
         """Its one array, for an adapter, which knows whether its framework writes. `private`: copy-on-write."""
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         private: maps a Share copy-on-write, as `get` does for frameworks without read-only memory.
     """
     if isinstance(array, Held):
-        view = array.plain_view(private)
+        view = array._plain_view(private)
         return Source(view, adapters.protocols(), described(view, "share", array.kind), target)
     if isinstance(array, _core.View):
         return _of_view(array.plain(), target, private)

@@ -1,0 +1,182 @@
+"""Each folder of docs/examples does what its README says. tests/python has the pipeline and the large trainer, tests/clusters Ray."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import environment
+from test_install import prefix
+
+__all__ = ["prefix"]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
+
+
+def needs(*modules: str) -> None:
+    for module in modules:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+
+
+def started(program: str, *words: str, variables: dict[str, str]) -> "subprocess.Popen[str]":
+    path = EXAMPLES / program
+    return subprocess.Popen([sys.executable, path.name, *words], cwd=path.parent, env=variables, stdout=subprocess.PIPE, text=True)
+
+
+def run(program: str, *words: str, variables: dict[str, str]) -> str:
+    process = started(program, *words, variables=variables)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_readme_is_short_and_names_files_that_are_there(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 16 and text.count("```sh") == 1
+    named = re.findall(r"\b[\w/.-]+\.(?:py|c|cc|ipynb|yaml)\b", text)
+    places = (folder, EXAMPLES, EXAMPLES.parents[1])
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_the_overview_has_all_of_them() -> None:
+    overview = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [folder.name for folder in FOLDERS if f"[{folder.name}]({folder.name}/README.md)" not in overview] == []
+
+
+def test_two_processes(variables: dict[str, str]) -> None:
+    needs("torch")
+    consumer = started("two-processes/consumer.py", variables=variables)
+    assert "generation" in run("two-processes/producer.py", variables=variables)
+    output, _ = consumer.communicate()
+    assert consumer.returncode == 0 and "mean 0.500" in output and "no copy" in output
+    run("two-processes/producer.py", variables=variables)
+
+
+def test_four_frameworks() -> None:
+    needs("torch", "jax", "tensorflow")
+    assert "all of them as claimed" in run("four-frameworks/demo.py", variables=environment())
+
+
+def test_model_server(variables: dict[str, str]) -> None:
+    needs("torch")
+    run("model-server/publish.py", "1", variables=variables)
+    servers = [started("model-server/serve.py", "600", variables=variables) for _ in range(2)]
+    first = [next(iter(server.stdout or ())).split()[-1] for server in servers]
+    run("model-server/publish.py", "2", variables=variables)
+    second = [next(iter(server.stdout or ())).split()[-1] for server in servers]
+    for server in servers:
+        server.send_signal(signal.SIGINT)
+        server.communicate()
+    assert len(set(first)) == len(set(second)) == 1 and int(second[0]) > int(first[0])
+
+
+def test_follow_a_trainer(variables: dict[str, str]) -> None:
+    needs("torch")
+    followers = [started("follow-trainer/follower.py", variables=variables) for _ in range(2)]
+    assert "step 5: loss" in run("follow-trainer/trainer.py", "5", variables=variables)
+    for follower in followers:
+        output, _ = follower.communicate()
+        generations = [int(number) for number in re.findall(r"generation (\d+)", output)]
+        assert follower.returncode == 0 and generations == sorted(set(generations)) != []
+
+
+def notebook_of(program: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("notebook", program)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.notebook()
+
+
+def test_the_notebook_is_what_its_program_writes() -> None:
+    made = notebook_of(EXAMPLES / "notebook/notebook.py")
+    assert json.loads((EXAMPLES / "notebook/notebook.ipynb").read_text()) == made, "run docs/examples/notebook/notebook.py"
+
+
+def test_the_notebook_goes_on_in_another_kernel(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("nbclient", "ipykernel", "torch")
+    import nbclient
+    import nbformat
+
+    for name in ("ARRAYBRIDGE_ADDRESS", "PYTHONPATH"):
+        monkeypatch.setenv(name, variables[name])
+    whole = nbformat.read(EXAMPLES / "notebook/notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    restart = next(number for number, cell in enumerate(whole.cells) if cell.source.startswith("Restart the kernel"))
+    printed = ""
+    for cells in (whole.cells[:restart], whole.cells[restart:]):
+        part = nbformat.from_dict({**whole, "cells": cells})
+        nbclient.NotebookClient(part, timeout=600).execute()
+        printed += json.dumps(part.cells)
+    assert "results: " in printed and "tensor([" in printed and '"output_type": "error"' not in printed
+
+
+@pytest.mark.parametrize("language", ["cpp", "c"])
+def test_cpp_and_c(language: str, prefix: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    source = EXAMPLES / language
+    if language == "cpp":
+        make = [["cmake", "-S", str(source), "-B", str(tmp_path), f"-DCMAKE_PREFIX_PATH={prefix}"], ["cmake", "--build", str(tmp_path)]]
+    else:
+        (pages,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge-c.pc")}
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "arraybridge-c"], env={**os.environ, "PKG_CONFIG_PATH": pages}, capture_output=True, text=True
+        )
+        warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+        make = [["gcc", "-std=c11", *warnings, str(source / "main.c"), "-o", str(tmp_path / "main"), *flags.stdout.split()]]
+    for words in make:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (library,) = {str(path.parent) for path in prefix.glob("lib/**/libarraybridge.so.1")}
+    for verb, output in {"put": "put numbers", "get": "sum 523776"}.items():
+        words = [str(tmp_path / "main"), verb]
+        done = subprocess.run(words, env=variables | {"LD_LIBRARY_PATH": library}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and output in done.stdout, done.stdout
+
+
+def test_grpc_client(variables: dict[str, str]) -> None:
+    needs("grpc", "grpc_reflection")
+    run("two-processes/producer.py", variables=variables)
+    printed = run("grpc/client.py", variables["ARRAYBRIDGE_ADDRESS"], "image", variables=variables)
+    assert printed == "image: float32[1080, 1920], 8294400 bytes, the first 00 00 00 00\n"
+
+
+def test_the_programs_of_the_containers(variables: dict[str, str]) -> None:
+    """The viewer is killed, as the README says."""
+    camera = started("compose/camera.py", variables=variables)
+    try:
+        for _ in range(2):
+            viewer = started("compose/viewer.py", variables=variables)
+            assert next(iter(viewer.stdout or ())).startswith("brightness")
+            viewer.kill()
+            viewer.communicate()
+        assert camera.poll() is None
+    finally:
+        camera.kill()
+        camera.communicate()
+
+
+def test_the_composition() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    services = yaml.safe_load((EXAMPLES / "compose/compose.yaml").read_text())["services"]
+    assert set(services) == {"broker", "camera", "viewer"}
+    for service in services.values():
+        assert service["volumes"] == ["sockets:/run/arraybridge"] and service["network_mode"] == "none"
+        assert service["user"] == services["broker"]["user"]
+        build = EXAMPLES / "compose" / service["build"]["context"]
+        assert (build / service["build"]["dockerfile"]).exists()
+    assert services["viewer"]["depends_on"] == {"broker": {"condition": "service_healthy"}} and services["broker"]["healthcheck"]
+    for service in ("camera", "viewer"):
+        assert (EXAMPLES / "compose" / services[service]["command"][1]).exists()
+    if engine := shutil.which("podman-compose") or shutil.which("docker-compose"):
+        done = subprocess.run([engine, "-f", str(EXAMPLES / "compose/compose.yaml"), "config"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

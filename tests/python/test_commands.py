@@ -1,6 +1,5 @@
 """python -m arraybridge: what it prints, and its exit status."""
 
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from processes import ROOT, environment
 
+import arraybridge
 from arraybridge import adapters, commands, planner
 from arraybridge.commands import matrix
 from arraybridge.commands import doctor, samples, tables
@@ -170,7 +170,7 @@ def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
 
 
 def test_its_version_and_its_interruption(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    assert ask("--version")[:2] == (0, f"arraybridge {importlib.metadata.version('arraybridged')}\n")
+    assert ask("--version")[:2] == (0, f"arraybridge {arraybridge.__version__}\n")
 
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt

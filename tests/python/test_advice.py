@@ -14,6 +14,7 @@ import pickle
 import zoneinfo
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -330,3 +331,59 @@ def test_the_advice_of_a_message_works(broker: Broker, row: Row) -> None:
         row.refused(broker)
     assert row.advice in str(caught.value)
     row.followed(broker)
+
+
+class OnlyNumpys:
+    """As objects of many libraries, it becomes an array by NumPy alone."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(ONE, dtype)
+
+
+def stored(module: str, make: Callable[[Any, str], Any]) -> Callable[[Path], Any]:
+    return lambda folder: make(pytest.importorskip(module, reason=f"{module} is not installed"), str(folder / "stored"))
+
+
+def made(module: str, make: Callable[[Any], Any]) -> Callable[[Path], Any]:
+    return stored(module, lambda library, _: make(library))
+
+
+# Containers of other libraries: the name of the object in the advice, and the object, of the values ONE.
+CONTAINERS: list[tuple[str, Callable[[Path], Any]]] = [
+    ("array", made("xarray", lambda xr: xr.DataArray(ONE, dims="x"))),
+    ("variable", made("xarray", lambda xr: xr.Variable("x", ONE))),
+    ("dataset", made("xarray", lambda xr: xr.Dataset({"a": ("x", ONE)}))),
+    ("series", made("pandas", lambda pd: pd.Series(ONE))),
+    ("index", made("pandas", lambda pd: pd.Index(ONE))),
+    ("frame", made("pandas", lambda pd: pd.DataFrame({"a": ONE}))),
+    ("array", made("pandas", lambda pd: pd.array(ONE))),
+    ("series", made("polars", lambda pl: pl.Series(ONE))),
+    ("frame", made("polars", lambda pl: pl.DataFrame({"a": ONE}))),
+    ("frame", made("polars", lambda pl: pl.LazyFrame({"a": ONE}))),
+    ("table", made("pyarrow", lambda pa: pa.table({"a": ONE}))),
+    ("batch", made("pyarrow", lambda pa: pa.record_batch({"a": ONE}))),
+    ("dataset", stored("h5py", lambda h5py, path: h5py.File(path, "w").create_dataset("a", data=ONE))),
+    ("group", stored("h5py", lambda h5py, path: h5py.File(path, "w").create_dataset("a", data=ONE).parent)),
+    ("array", stored("zarr", lambda zarr, path: zarr.save(path, ONE) or zarr.open_array(path))),
+    ("group", stored("zarr", lambda zarr, path: zarr.save(path, a=ONE) or zarr.open_group(path))),
+    ("array", lambda _: OnlyNumpys()),
+]
+
+
+@pytest.mark.parametrize(("name", "make"), CONTAINERS, ids=[f"{number} {name}" for number, (name, _) in enumerate(CONTAINERS)])
+def test_the_advice_for_another_librarys_container_works_as_it_stands(
+    broker: Broker, tmp_path: Path, name: str, make: Callable[[Path], Any]
+) -> None:
+    container = make(tmp_path)
+    calls: list[Callable[[], object]] = [
+        lambda: broker.put(container), lambda: broker.put({"k": container}), lambda: broker.put([ONE, container]),
+        lambda: broker.convert(container, "torch"), lambda: arraybridge.convert(container, "torch"), lambda: asdlpack(container),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises((arraybridge.UnsupportedArray, arraybridge.InvalidMemoryType)) as caught:
+            call()
+        before, _, advice = str(caught.value).partition(" is not an array itself: pass ")
+        assert before.endswith(type(container).__name__) and advice, caught.value
+        arrays = eval(advice, {"numpy": np, name: container})  # the text of our own message
+        got = broker.get(broker.put(arrays))
+        values(got["a"] if isinstance(got, dict) else got, ONE)

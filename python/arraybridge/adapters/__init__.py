@@ -252,8 +252,8 @@ def pip_install(extra: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """The packages that an extra of this package's metadata installs, with their oldest versions: "torch>=2.4.1". Those
-    that are always installed for "".
+    """The packages that an extra of this package's metadata installs, with their oldest versions: "torch>=2.4.1"; for
+    "" the packages that are always installed.
     """
     from importlib.metadata import PackageNotFoundError, requires
 

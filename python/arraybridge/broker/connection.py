@@ -237,12 +237,15 @@ class Connection:
                 self._check_repeatable(status, core)
             return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than))
         except BrokerError as error:
-            if error.reason in _NOT_THERE and name not in self._guessed:
-                self._guess(error, name)
+            self._guess(error, name)
             raise
 
     def _guess(self, error: BrokerError, name: str) -> None:
-        """Adds the nearest name of the namespace to the error. Once for each name: a poll for it costs one call."""
+        """Adds the nearest name of the namespace to the error of a name that is not there. Once for each name: a poll for
+        it costs one call.
+        """
+        if error.reason not in _NOT_THERE or not name or name in self._guessed:
+            return
         import difflib  # needed here alone
 
         if len(self._guessed) >= _NAMES_MAX:
@@ -276,7 +279,11 @@ class Connection:
     ) -> list[tuple[_core.ShareInfo, list[_core.View]]]:
         """`acquire` for several, all or none. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
-        return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
+        try:
+            return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
+        except BrokerError as error:
+            self._guess(error, next((name for name, *_ in wishes if name and f"'{name}'" in error.message), ""))
+            raise
 
     def note(self, info: _core.ShareInfo, note: str) -> None:
         """Replaces the note of an acquire. Does not wait."""

@@ -467,7 +467,9 @@ int Main(int argc, const char* const* argv) {
   google::protobuf::SetLogHandler(nullptr);  // it would print data of hostile clients
   auto request = LoadConfig(argc, argv);
   if (!request.ok()) {
-    std::fprintf(stderr, "arraybridged: %s\n", request.status().message().c_str());
+    for (const std::string& error : AllErrors(request.status())) {
+      std::fprintf(stderr, "arraybridged: %s\n", error.c_str());
+    }
     return kExitUsage;
   }
   if (!request->output.empty()) {
@@ -484,7 +486,7 @@ int Main(int argc, const char* const* argv) {
     return kExitUsage;
   }
   log::SetLinesPerSecond(request->config.log_lines_per_second);
-  if (request->check_only) return EXIT_SUCCESS;
+  if (request->check_only) return std::puts("valid") < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
   TakeGrpcLog();
   RaiseLimit(RLIMIT_NOFILE);
   RaiseLimit(RLIMIT_FSIZE);

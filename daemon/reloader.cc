@@ -34,6 +34,7 @@ Result<Reloaded> Reloader::Reload() {
   auto reloaded = ReloadConfig(argc_, argv_, &running_);
   metrics_.CountReload(reloaded.ok());
   if (!reloaded.ok()) {
+    // Only the first error: --check-config prints all of them.
     log::Error(log::Topic::kReloadRefused, "reload refused, the configuration is unchanged: {}",
                reloaded.status().message());
     status_.SayReady("the last reload was refused: " + reloaded.status().message());

@@ -68,6 +68,28 @@ show_progress() {
 # twice <command...>: a download that fails is tried once more.
 twice() { "$@" || { sleep 5 && "$@"; }; }
 
+# apt_get <arguments...>: waits up to ten minutes for another apt, and reports it once on descriptor 3, or on standard
+# error. apt itself waits for the lock of dpkg alone, and not for the one of the package lists.
+become_root=() # the words before a command of root: (sudo -n), or none
+apt_get() {
+  local until=$((SECONDS + 600)) tried status told='' reason
+  tried=$(mktemp)
+  while true; do
+    status=0
+    "${become_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
+      apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=5 "$@" 2>&1 | tee "$tried" || status=$?
+    reason=$(grep -Eom1 "(Could not get lock|Unable to acquire the dpkg [a-z]* lock).*" "$tried") || true
+    if ((status == 0 || SECONDS >= until)) || ! grep -Eq '^E: (Could not get lock|Unable to acquire the dpkg)' "$tried"; then break; fi
+    if [[ -z $told ]]; then
+      told="   waiting for another apt, 10 min at most: $reason"
+      { echo "$told" >&3; } 2>/dev/null || echo "$told" >&2
+    fi
+    sleep "${APT_PAUSE_S:-3}"
+  done
+  rm -f "$tried"
+  return "$status"
+}
+
 # locked <name> <command...>: not while another process of this checkout has this lock.
 locked() {
   local lock=$logs/$1.lock status=0

@@ -6,7 +6,6 @@
 #include <array>
 #include <iostream>
 #include <map>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "client/ctl/admin/cdi.h"
 #include "client/ctl/admin/config.h"
 #include "client/ctl/admin/token.h"
+#include "proto/boundary/nearest.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
@@ -50,21 +50,6 @@ CLI::Option* TakeTime(CLI::Option* option, uint64_t least, uint64_t most) {
       ->check(CLI::Range(least, most));
 }
 
-// The number of letters to insert, remove or replace that makes `one` of `other` (Levenshtein).
-size_t Distance(std::string_view one, std::string_view other) {
-  std::vector<size_t> row(other.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < one.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < other.size(); ++j) {
-      const size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 // Which word is no command, and the nearest one; empty if the arguments have another error.
 std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arguments) {
   const auto words = app.remaining(true);
@@ -80,12 +65,12 @@ std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arg
   }
   const auto known = within->get_subcommands({});
   if (known.empty()) return {};
-  const auto distance = [&](const CLI::App* command) { return Distance(word, command->get_name()); };
-  const CLI::App* const nearest = *std::ranges::min_element(known, {}, distance);
+  std::vector<std::string> names;
+  names.reserve(known.size());
+  for (const CLI::App* command : known) names.push_back(command->get_name());
   const std::string path = within == &app ? app.get_name() : app.get_name() + " " + within->get_name();
   // Half of a word's letters may differ: "lst" is near to "ls".
-  const bool near = 2 * distance(nearest) <= std::max<size_t>(2, word.size());
-  const std::string guess = near ? Concat("did you mean '", nearest->get_name(), "'? ") : "";
+  const std::string guess = DidYouMean(word, names, std::max<size_t>(2, word.size()) / 2);
   return Concat("'", word.substr(0, 40), "' is not a command of ", path, ": ", guess, "'", path,
                 " --help' lists its commands");
 }
@@ -133,7 +118,9 @@ const int* CommandLine::Parse(int argc, char** argv) {
     return &exit_;
   }
   const Status finished = Finish();
-  chosen_.lister = ListerFor(app_.get_subcommands().front()->get_name());
+  const std::string command = app_.get_subcommands().front()->get_name();
+  chosen_.lister = ListerFor(command);
+  chosen_.named = command == "channel" ? channel_.name : command == "dump" ? dump_.share : share_.name;
   if (finished.ok()) return nullptr;
   std::cerr << "arraybridgectl: " << finished.message() << '\n';
   exit_ = kExitUsage;
@@ -278,7 +265,7 @@ void CommandLine::DeclareConfig() {
   config->require_subcommand(1);
   AddAdmin(*config, "show", "print the values in effect and their origin", ShowConfig);
   AddLocal(*config, "check", "check a file; prints ok, or file, line and column of the error",
-           [this](const Options&, std::ostream& out) { return CheckConfig(config_file_, out); })
+           [this](const Options&, std::ostream&) { return CheckConfig(config_file_); })
       ->add_option("FILE", config_file_, "default: the files that a broker would read here");
   AddLocal(*config, "default", "print a file of all defaults with their descriptions",
            [](const Options&, std::ostream& out) -> Status {

@@ -29,6 +29,7 @@ struct Chosen {
   AdminCommand admin = nullptr;  // through the administration socket
   Local local;                   // connects by itself, or needs no broker
   std::string lister;            // the command that lists what this one may name; empty: it names nothing
+  std::string named;             // the share or the channel that it names; empty: neither
 };
 
 class CommandLine {

@@ -2,14 +2,18 @@
 // starts a broker.
 #include <malloc.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "client/ctl/admin/admin.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
+#include "proto/boundary/nearest.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/standard_descriptors.h"
+#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -47,10 +51,29 @@ ExitCode ExitCodeOf(const Status& status) {
   }
 }
 
+// The nearest of the names on the first page of the namespace's shares or channels, as a question; empty without one.
+std::string Guess(const Options& options, const Chosen& chosen) {
+  constexpr uint32_t kNamesMax = 1000;
+  if (chosen.named.empty()) return {};
+  const auto connection = Connect(options);
+  if (!connection.ok()) return {};
+  v1::ListRequest request;
+  request.set_kind(chosen.lister == "ls" ? v1::ListRequest::SHARES : v1::ListRequest::CHANNELS);
+  request.set_namespace_(options.ns.empty() ? "default" : options.ns);
+  request.set_page_size(kNamesMax);
+  v1::ListResponse page;
+  if (!(*connection)->ListPage(request, &page).ok()) return {};
+  std::vector<std::string> names;
+  for (const auto& row : page.shares()) names.push_back(row.share().name());
+  for (const auto& row : page.channels()) names.push_back(row.name());
+  if (std::ranges::find(names, chosen.named) != names.end()) return {};  // its generation or its array is not there
+  return Printable(DidYouMean(chosen.named, names, EditsOf(chosen.named)));
+}
+
 // The next step of the user, as the end of an error.
-std::string Advice(const Status& status, const Chosen& chosen) {
+std::string Advice(const Status& status, const Options& options, const Chosen& chosen) {
   if (status.code() == Code::kNotFound && !chosen.lister.empty()) {
-    return Concat("; arraybridgectl ", chosen.lister, " lists what there is");
+    return Concat("; ", Guess(options, chosen), "arraybridgectl ", chosen.lister, " lists what there is");
   }
   if (status.reason() == kNoConnectionReason) {
     return "; arraybridged --directory DIR starts a broker, arraybridgectl doctor looks for the cause";
@@ -87,7 +110,7 @@ int Main(int argc, char** argv) {
   std::cout.flush();
   if (status.ok() && !std::cout) status = Internal("the output could not be written");
   if (!status.ok()) {
-    std::cerr << "arraybridgectl: " << status.message() << Advice(status, said.chosen()) << '\n';
+    std::cerr << "arraybridgectl: " << status.message() << Advice(status, said.options(), said.chosen()) << '\n';
   }
   return ExitCodeOf(status);
 }

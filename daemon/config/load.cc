@@ -10,6 +10,7 @@
 #include "daemon/config/print.h"
 #include "daemon/config/resolve.h"
 #include "daemon/config/settings.h"
+#include "proto/boundary/nearest.h"
 
 namespace arraybridge {
 namespace {
@@ -46,6 +47,21 @@ void DeclareFlag(CLI::App& app, const Setting& setting, std::map<std::string, st
   app.add_option_function<std::string>(name, take, setting.help);
 }
 
+// The flag that is nearest to the first unknown one, as the end of a message.
+std::string GuessAtFlag(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const std::string& word : app.remaining()) {
+    if (!word.starts_with("--")) continue;
+    const std::string flag = word.substr(0, word.find('='));
+    const std::string guess = Nearest(flag, flags, EditsOf(flag));
+    return guess.empty() ? "" : Concat(": did you mean ", guess, "?");
+  }
+  return {};
+}
+
 Result<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   CommandLine line;
   CLI::App app("arraybridged: shares arrays between processes without copying them", "arraybridged");
@@ -70,23 +86,24 @@ Result<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     line.help = app.help();
+  } catch (const CLI::ExtrasError& error) {
+    return InvalidArgument(error.what(), GuessAtFlag(app));
   } catch (const CLI::ParseError& error) {
     return InvalidArgument(error.what());
   }
   return line;
 }
 
-Status ReadSources(const CommandLine& line, Reading& reading) {
+void ReadSources(const CommandLine& line, Reading& reading) {
   const auto embedded = line.texts.find("embedded");
-  AB_RETURN_IF_ERROR(ReadFiles(line.file, embedded != line.texts.end() && embedded->second == "true", reading));
-  AB_RETURN_IF_ERROR(ReadEnvironment(reading));
+  ReadFiles(line.file, embedded != line.texts.end() && embedded->second == "true", reading);
+  ReadEnvironment(reading);
   for (const Setting& setting : Settings()) {
     const auto found = line.texts.find(setting.flag);
     if (found == line.texts.end()) continue;
-    AB_RETURN_IF_ERROR(reading.Take(setting, setting.key, "", found->second, "--" + setting.flag));
+    reading.Take(setting, setting.key, "", found->second, "--" + setting.flag);
   }
-  for (const std::string& limit : line.limits) AB_RETURN_IF_ERROR(ReadLimitFlag(limit, reading));
-  return Ok();
+  for (const std::string& limit : line.limits) ReadLimitFlag(limit, reading);
 }
 
 bool IsSameText(const std::string& key, const SaidByKey& one, const SaidByKey& other, const std::string& fallback) {
@@ -145,7 +162,7 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   if (!line->reference.empty()) request.output = line->reference == "toml" ? ExampleFile() : ManualKeys();
   if (!request.output.empty()) return request;
   Reading reading;
-  AB_RETURN_IF_ERROR(ReadSources(*line, reading));
+  ReadSources(*line, reading);
   auto config = Resolve(reading, request.check_only);
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
@@ -158,7 +175,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   const auto line = ReadCommandLine(argc, argv);
   if (!line.ok()) return line.status();
   Reading reading;
-  AB_RETURN_IF_ERROR(ReadSources(*line, reading));
+  ReadSources(*line, reading);
   // Keeps the capacity in bytes: a percentage of the memory that is available now would leave out what this daemon
   // uses.
   reading.draft.host_capacity = running->config.host_capacity_bytes;

@@ -18,7 +18,7 @@ struct ConfigRequest {
 
 // Flags override the environment (ARRAYBRIDGED_SECTION__KEY), which overrides conf.d/*.toml, the file, and the
 // defaults, in this order. INVALID_ARGUMENT names the flag, the variable, or file, line and column, then the value and
-// the values that are allowed. NOT_FOUND, PERMISSION_DENIED: the file.
+// the values that are allowed. NOT_FOUND, PERMISSION_DENIED: the file. AllErrors (sources.h) returns every error.
 Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
 
 // Loads the configuration again and copies the values that a reload may change into `running`; an error changes

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "daemon/config/access_list.h"
@@ -86,7 +87,7 @@ Result<uint64_t> QuotaOf(const BytesOrPercent& quota, const Config& config, std:
                          "% is a share of host memory, which is not served (memory.devices): give bytes");
 }
 
-Status ResolveMemory(Draft& draft, const Reading& reading) {
+Status ResolveCapacity(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   const auto* percent = std::get_if<Percent>(&draft.host_capacity);
   config.host_capacity_bytes =
@@ -100,6 +101,11 @@ Status ResolveMemory(Draft& draft, const Reading& reading) {
     return InvalidArgument(reading.Where("memory.host.capacity", "--host-capacity"),
                            "the machine has no host memory available to serve");
   }
+  return Ok();
+}
+
+Status ResolveQuota(Draft& draft, const Reading& reading) {
+  Config& config = draft.config;
   const auto quota =
       QuotaOf(draft.namespace_quota, config, reading.Where("namespace.default.quota", "--namespace-quota"));
   if (!quota.ok()) return quota.status();
@@ -132,23 +138,30 @@ std::string WhereOfTable(const std::string& name, const Reading& reading) {
   return {};
 }
 
-Status ResolveNamespaces(Draft& draft, const Reading& reading) {
+Status ResolveNamespace(const std::string& name, NamespaceDraft& own, Config& config, const Reading& reading) {
+  if (name.size() > config.limits.name_bytes_max) {
+    return InvalidArgument(WhereOfTable(name, reading), "[namespace.", name, "]: the name has ", name.size(),
+                           " bytes (limits.name_bytes_max ", config.limits.name_bytes_max, ")");
+  }
+  const auto quota = own.quota ? QuotaOf(*own.quota, config, reading.Where("namespace." + name + ".quota"))
+                               : config.namespace_quota_bytes.get();
+  if (!quota.ok()) return quota.status();
+  config.namespaces[name] = {*quota, own.share_lifetime.value_or(config.share_lifetime),
+                             own.orphan_grace.value_or(config.orphan_grace),
+                             own.withdraw_on_exit.value_or(config.withdraw_on_exit), std::move(own.access)};
+  return Ok();
+}
+
+Status ResolveNamespaces(Draft& draft, Reading& reading) {
   Config& config = draft.config;
   if (draft.namespaces.size() > config.limits.namespaces) {
     return InvalidArgument(reading.Where("limits.namespaces", "--limit namespaces"), draft.namespaces.size(),
                            " namespaces have tables (limits.namespaces ", config.limits.namespaces, ")");
   }
   for (auto& [name, own] : draft.namespaces) {
-    if (name.size() > config.limits.name_bytes_max) {
-      return InvalidArgument(WhereOfTable(name, reading), "[namespace.", name, "]: the name has ", name.size(),
-                             " bytes (limits.name_bytes_max ", config.limits.name_bytes_max, ")");
-    }
-    const auto quota = own.quota ? QuotaOf(*own.quota, config, reading.Where("namespace." + name + ".quota"))
-                                 : config.namespace_quota_bytes.get();
-    if (!quota.ok()) return quota.status();
-    config.namespaces[name] = {*quota, own.share_lifetime.value_or(config.share_lifetime),
-                               own.orphan_grace.value_or(config.orphan_grace),
-                               own.withdraw_on_exit.value_or(config.withdraw_on_exit), std::move(own.access)};
+    const std::string table = "namespace." + name + ".";
+    const Status resolved = reading.Doubts(table) ? Ok() : ResolveNamespace(name, own, config, reading);
+    if (!resolved.ok()) reading.Refuse(table, resolved);
   }
   return Ok();
 }
@@ -165,13 +178,29 @@ Status ResolveHttp(Draft& draft, const Reading& reading) {
 
 Result<Config> Resolve(Reading& reading, bool checking) {
   Draft& draft = reading.draft;
-  AB_RETURN_IF_ERROR(ResolvePaths(draft, reading));
-  AB_RETURN_IF_ERROR(ResolveTls(draft.config, reading, checking));
-  AB_RETURN_IF_ERROR(ResolveHttp(draft, reading));
+  // Makes the values of `area`, unless one of its keys, or one of those that it `needs`, is refused: errors that only
+  // follow from another error are not reported.
+  const auto resolve = [&](const char* area, std::initializer_list<const char*> needs, auto how) {
+    if (reading.Doubts(area)) return;
+    if (std::ranges::any_of(needs, [&](const char* key) { return reading.Doubts(key); })) return;
+    const Status resolved = how();
+    if (!resolved.ok()) reading.Refuse(area, resolved);
+  };
+  resolve("server.listen", {"server.directory", "server.lifeline", "server.admin", "server.embedded"},
+          [&] { return ResolvePaths(draft, reading); });
+  resolve("server.tls.", {"server.listen"}, [&] { return ResolveTls(draft.config, reading, checking); });
+  resolve("http.", {"server.directory"}, [&] { return ResolveHttp(draft, reading); });
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
-  AB_RETURN_IF_ERROR(ResolveMemory(draft, reading));
-  AB_RETURN_IF_ERROR(ResolveDevices(draft, reading));
-  AB_RETURN_IF_ERROR(ResolveNamespaces(draft, reading));
+  resolve("memory.host.capacity", {"memory.devices", "memory.backend"},
+          [&] { return ResolveCapacity(draft, reading); });
+  resolve("namespace.default.quota", {"memory.host.capacity", "memory.devices", "memory.backend"},
+          [&] { return ResolveQuota(draft, reading); });
+  resolve("memory.devices", {"memory.backend", "memory.cuda.", "memory.GPU-", "memory.MIG-"},
+          [&] { return ResolveDevices(draft, reading); });
+  resolve("limits.namespaces",
+          {"limits.name_bytes_max", "memory.host.capacity", "memory.backend", "namespace.default.quota"},
+          [&] { return ResolveNamespaces(draft, reading); });
+  AB_RETURN_IF_ERROR(reading.Refused());
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
   return std::move(draft.config);
 }

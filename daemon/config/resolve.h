@@ -6,7 +6,8 @@
 
 namespace arraybridge {
 
-// Consumes the draft of `reading`. INVALID_ARGUMENT names the origin and the error. `checking`: as CheckTls.
+// Consumes the draft of `reading`. INVALID_ARGUMENT names the origin and the error: the first one of the
+// reading; AllErrors returns the others. `checking`: as CheckTls.
 Result<Config> Resolve(Reading& reading, bool checking);
 
 }  // namespace arraybridge

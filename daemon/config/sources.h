@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/config/setting.h"
 
@@ -20,15 +21,24 @@ struct Said {
 };
 using SaidByKey = std::map<std::string, Said, std::less<>>;
 
-// The texts that have been read so far.
+// The texts that have been read so far, and every error in them.
 struct Reading {
   Draft draft;
   SaidByKey said;
   size_t taken = 0;  // number of texts
+  std::vector<Status> errors;
+  std::vector<std::string> doubtful;  // keys, and beginnings of keys, whose values are unknown because of an error
 
-  // `key` is the setting's key, or a key in a `table` that an operator has named. INVALID_ARGUMENT names the origin.
-  Status Take(const Setting& setting, const std::string& key, const std::string& table, std::string_view text,
-              const std::string& origin);
+  // `key` is the setting's key, or a key in a `table` that an operator has named. A text that cannot be read is an
+  // error.
+  void Take(const Setting& setting, const std::string& key, const std::string& table, std::string_view text,
+            const std::string& origin);
+  // Adds an error about a key, or about all keys that begin with `key`.
+  void Refuse(const std::string& key, Status error);
+  // Whether the value of the key, or of one key that begins with it, is unknown because of an error.
+  bool Doubts(std::string_view key) const;
+  // The first error; AllErrors returns the others, too.
+  Status Refused() const;
 
   const Said& Of(std::string_view key) const;
   // The origin of a key as the beginning of a message; `otherwise` if no source has the key.
@@ -36,14 +46,16 @@ struct Reading {
 };
 
 // Reads the file `named` and conf.d/*.toml beside it. If `named` is empty, reads the system's file if it exists and the
-// daemon is not embedded. Errors: those of ReadConfigFile; INVALID_ARGUMENT for a key that is unknown or that only a
-// flag may set.
-Status ReadFiles(const std::string& named, bool embedded, Reading& reading);
+// daemon is not embedded. Errors: those of ReadConfigFile; a key that is unknown or that only a flag may set.
+void ReadFiles(const std::string& named, bool embedded, Reading& reading);
 
-// Reads the variables ARRAYBRIDGED_*. INVALID_ARGUMENT: a variable is unknown.
-Status ReadEnvironment(Reading& reading);
+// Reads the variables ARRAYBRIDGED_*. Error: a variable is unknown.
+void ReadEnvironment(Reading& reading);
 
 // Reads "NAME=VALUE" of a limit.
-Status ReadLimitFlag(std::string_view text, Reading& reading);
+void ReadLimitFlag(std::string_view text, Reading& reading);
+
+// The messages of a status that Reading::Refused returned.
+std::vector<std::string> AllErrors(const Status& refused);
 
 }  // namespace arraybridge

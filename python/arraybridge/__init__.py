@@ -3,7 +3,7 @@
     broker = arraybridge.Broker()
     broker.put(array, "frame")                   # in any process
     tensor = broker.get("frame", "torch")        # in any other
-    tensor = arraybridge.convert_memory(array, "numpy", "torch", gpu_id=None)    # inside one process, without a broker
+    tensor = arraybridge.convert(array, "torch") # inside one process, without a broker
 
 Importing this package imports no framework, not even NumPy.
 
@@ -24,7 +24,7 @@ from arraybridge.detect import *  # noqa: F403
 from arraybridge.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from arraybridge._core import View
+    from arraybridge._core import View, __version__ as __version__
     from arraybridge.adapters import (
         ensure_module,
         get_device_id,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from arraybridge.compat.cleanup import *  # noqa: F403
     from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.compat.stacking import process_slices, stack_slices, unstack_slices
-    from arraybridge.convert import Converter, convert_memory, get_converter
-    from arraybridge.convert.records import Record
+    from arraybridge.conversion import Converter, convert, convert_memory, get_converter
+    from arraybridge.conversion.records import Record
     from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
     from arraybridge.decorators import (
         DtypeConversion,
@@ -134,6 +134,7 @@ __all__ = [
     "cleanup_torch_gpu",
     "clear_cache",
     "conversion_counts",
+    "convert",
     "convert_memory",
     "detect_memory_type",
     "ensure_module",
@@ -161,7 +162,7 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
-        "_core": "View",
+        "_core": "View __version__",
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
         "broker": "Broker",
         "broker.bundle": "Bundle BundleSpec BundleWriter",
@@ -175,8 +176,8 @@ _HOMES = {
         ),
         "compat.scaling": "SCALING_FUNCTIONS scale_dtype",
         "compat.stacking": "process_slices stack_slices unstack_slices",
-        "convert": "convert_memory",
-        "convert.records": "Record",
+        "conversion": "convert convert_memory",
+        "conversion.records": "Record",
         "counts": "ConversionCount Metric conversion_counts metrics",
         "detect": "Converter get_converter",
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",

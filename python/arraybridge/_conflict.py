@@ -19,7 +19,34 @@ def finding(others: list[str]) -> str:
 
 
 def mend(others: list[str]) -> str:
-    return f"pip uninstall {' '.join(others)} && pip install --force-reinstall {DISTRIBUTION}"
+    return f"pip uninstall -y {' '.join(others)} && {reinstall()}"
+
+
+def reinstall() -> str:
+    """The command that installs this distribution again from where it came: pip records a folder, a file or an address,
+    and nothing for an index.
+    """
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    command = "pip install --force-reinstall --no-deps"
+    in_a_clone = f"{command} . (in a clone of {DISTRIBUTION})"
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+        if text is None:
+            return f"{command} {DISTRIBUTION}"
+        origin = json.loads(text)
+        url, editable, vcs = str(origin["url"]), origin.get("dir_info", {}).get("editable"), origin.get("vcs_info")
+    except (PackageNotFoundError, OSError, ValueError, KeyError, TypeError, AttributeError):  # a tree in the path, or damaged
+        return in_a_clone
+    if vcs is not None:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if not url.startswith("file:"):
+        return f"{command} {shlex.quote(url)}"
+    path = unquote(urlsplit(url).path)
+    return f"{command} {'-e ' if editable else ''}{shlex.quote(path)}" if os.path.exists(path) else in_a_clone
 
 
 def warn() -> None:

@@ -13,6 +13,7 @@ from typing_extensions import disjoint_base
 
 from arraybridge.planner import Plan
 
+__version__: Final[str]
 dlpack_version: Final[tuple[int, int]]
 
 class StatusError(Exception):
@@ -359,7 +360,7 @@ def shortcut(routes: dict[Any, Any], array: Any, /, *wishes: Any) -> tuple[Any, 
     path.
 
     Args:
-        direct_channels: the table of `arraybridge.convert.shortcut`: (type(array), *wishes) to (read, caps_now or None, caps,
+        direct_channels: the table of `arraybridge.conversion.shortcut`: (type(array), *wishes) to (read, caps_now or None, caps,
             plans), and plans from View.traits to (plan, show or None, count). A `read` may also return (result, key of
             its plan).
     """
@@ -447,7 +448,7 @@ def put(
     """`Core.put` for an ordinary array. None: it is not ordinary, or `name` is not a name.
 
     Args:
-        maker: makes the View of an ordinary array of this class (`arraybridge.convert.shortcut`), and raises for others.
+        maker: makes the View of an ordinary array of this class (`arraybridge.conversion.shortcut`), and raises for others.
     """
 
 def room(

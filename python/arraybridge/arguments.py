@@ -13,7 +13,7 @@ from arraybridge.errors import InvalidRequest
 if TYPE_CHECKING:
     from arraybridge.broker.progress import Progress
     from arraybridge.broker.share import Share
-    from arraybridge.convert.ways import Way
+    from arraybridge.conversion.ways import Way
 
 Access = Literal["safe", "shared"]
 

@@ -81,7 +81,7 @@ def by_protocol(obj: Any, protocol: str) -> View:
 def _view_of(obj: Any) -> View:
     from arraybridge import _core, exports
     from arraybridge.adapters import numpy as numpy_adapter
-    from arraybridge.convert.source import Held, source_of
+    from arraybridge.conversion.source import Held, source_of
 
     if isinstance(obj, _core.View):
         return obj

@@ -1,6 +1,6 @@
-"""An alias of arraybridge.convert."""
+"""An alias of arraybridge.conversion."""
 
-from arraybridge.convert import Converter, convert_memory
+from arraybridge.conversion import Converter, convert_memory
 from arraybridge.detect import detect_memory_type
 
 __all__ = ["Converter", "convert_memory", "detect_memory_type"]

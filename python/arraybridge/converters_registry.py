@@ -1,5 +1,5 @@
-"""An alias of arraybridge.convert."""
+"""An alias of arraybridge.conversion."""
 
-from arraybridge.convert import Converter, get_converter
+from arraybridge.conversion import Converter, get_converter
 
 __all__ = ["Converter", "get_converter"]

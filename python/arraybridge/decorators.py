@@ -323,7 +323,7 @@ def _brought(main: Any, options: _Options) -> Any:
 
 
 def _converted(array: Any, memory_type: str, gpu_id: int | None) -> Any:
-    from arraybridge.convert.memory import converted
+    from arraybridge.conversion.memory import converted
 
     return converted(array, None, memory_type, gpu_id)
 

@@ -136,7 +136,7 @@ def get_converter(memory_type: str) -> Converter:
 
 
 def _converted(data: Any, source: str | None, target: str, gpu_id: int | None) -> Any:
-    from arraybridge.convert.memory import converted  # loads the extension
+    from arraybridge.conversion.memory import converted  # loads the extension
 
     return converted(data, source, target, gpu_id)
 

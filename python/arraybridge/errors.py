@@ -75,6 +75,11 @@ class BrokerError(Exception):
         self.message = f"{path}: {self.message}"
         return self
 
+    def suggest(self, name: str) -> None:
+        """Adds a name that the caller may have meant, before the remedy."""
+        remedy = _REMEDIES.get(self.reason, "")
+        self.message = self.message.replace(f"; {remedy}", f"; did you mean {name!r}? {remedy}", 1)
+
     def __str__(self) -> str:
         # KeyError would print the quoted message, and OSError has a format of its own.
         return printable(self.message)

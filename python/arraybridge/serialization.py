@@ -1,4 +1,4 @@
-"""Arrays as bytes for pipes and files, and back: `to_bytes` and `from_bytes`. `arraybridge.convert.byte_format` documents the
+"""Arrays as bytes for pipes and files, and back: `to_bytes` and `from_bytes`. `arraybridge.conversion.byte_format` documents the
 format, which is safetensors' of one tensor."""
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from typing import Any
 
 from arraybridge import autograph
 from arraybridge.arrays.classes import memory_type_named
-from arraybridge.convert.byte_format import bytes_of, view_of
-from arraybridge.convert.memory import converted
-from arraybridge.convert.source import source_of
+from arraybridge.conversion.byte_format import bytes_of, view_of
+from arraybridge.conversion.memory import converted
+from arraybridge.conversion.source import source_of
 
 
 def to_bytes(array: Any) -> bytes:

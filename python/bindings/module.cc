@@ -73,6 +73,7 @@ PYBIND11_MODULE(_core, module) {
       ab::AddChannelBaseType(module.ptr()) < 0 || ab::AddFastMethodType(module.ptr()) < 0 ||
       ab::AddPlanNoteTypes(module.ptr()) < 0 || PyModule_AddFunctions(module.ptr(), g_functions) < 0)
     throw pybind11::error_already_set();
+  module.attr("__version__") = ARRAYBRIDGE_VERSION;
   module.attr("dlpack_version") = pybind11::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
   // Created without the GIL, because it waits for a query in progress.
   pybind11::class_<arraybridge::CaptureScope>(module, "CaptureScope", pybind11::is_final())

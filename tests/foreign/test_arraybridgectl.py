@@ -177,6 +177,24 @@ def test_what_is_not_there_is_named_and_where_to_look(address: Path, arguments: 
     assert (answer.returncode, answer.stdout, answer.stderr) == (NOT_FOUND, "", f"arraybridgectl: {happened}; {then}\n")
 
 
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(address: Path, session: Session) -> None:
+    session.publish("camera_left", bytes(8))
+    session.call("OpenChannel", namespace="default", name="preview", role="RECEIVER")
+    try:
+        for arguments, guess in (
+            ("show camera_lfet", "did you mean 'camera_left'? arraybridgectl ls"),
+            ("dump camera-left -f nope.npy", "did you mean 'camera_left'? arraybridgectl ls"),
+            ("withdraw camera_left -n team", "'camera_left'; arraybridgectl ls"),
+            ("show camera_left --generation 77", "of generation 77; arraybridgectl ls"),
+            ("channel show prewiev", "did you mean 'preview'? arraybridgectl channel ls"),
+            ("trace microscope", "'microscope'; arraybridgectl ls"),
+        ):
+            answer = ctl("-H", address, *arguments.split())
+            assert (answer.returncode, answer.stdout) == (NOT_FOUND, "") and guess in answer.stderr, answer.stderr
+    finally:
+        session.call("Withdraw", shares=[{"name": "camera_left"}])
+
+
 def test_no_daemon(tmp_path: Path) -> None:
     answer = ctl("ping", "-H", tmp_path)
     assert answer.returncode == CANNOT_CONNECT
@@ -268,11 +286,17 @@ def test_a_configuration_is_checked_by_the_daemon(tmp_path: Path) -> None:
     config = tmp_path / "arraybridged.toml"
     config.write_text(ctl("config", "default").stdout)
     answer = ctl("config", "check", config, **where)
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "ok\n", "")
-    config.write_text("version = 1\n[limits]\nsessions = -1\n")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "valid\n", "")
+    config.write_text("version = 1\n[limits]\nsessions = -1\n[memory.host]\ncahce = '1MiB'\n[log]\nlevel = 'loud'\n")
     answer = ctl("config", "check", config, **where)
     assert (answer.returncode, answer.stdout) == (ERROR, "")
-    assert f"{config}:3:1: " in answer.stderr
+    *errors, last = answer.stderr.splitlines()
+    assert last == "arraybridgectl: a broker does not start with this configuration"
+    assert [each.partition(": ")[2] for each in errors] == [
+        f"{config}:3:1: '-1' is not a whole number",
+        f"{config}:5:1: memory.host.cahce is unknown: did you mean memory.host.cache?",
+        f"{config}:7:1: 'loud' is not one of debug, info, warn, error, off",
+    ]
     answer = ctl("config", "check", ARRAYBRIDGED_LIMITS__SESSIONS="many", **where)
     assert (answer.returncode, "ARRAYBRIDGED_LIMITS__SESSIONS" in answer.stderr) == (ERROR, True)
     # The tool alone in a folder, with an empty $PATH.
@@ -282,7 +306,7 @@ def test_a_configuration_is_checked_by_the_daemon(tmp_path: Path) -> None:
     assert (done.returncode, "no arraybridged beside this program" in done.stderr) == (NOT_FOUND, True)
     (tmp_path / "arraybridged").symlink_to(DAEMON)
     done = subprocess.run([alone, "config", "check"], capture_output=True, text=True, env={"PATH": ""})
-    assert (done.returncode, done.stdout) == (0, "ok\n")
+    assert (done.returncode, done.stdout) == (0, "valid\n")
 
 
 def test_csv_has_bytes_and_milliseconds_and_quotes_where_needed(address: Path, session: Session) -> None:

@@ -24,6 +24,7 @@ TLS = 'server.tls = {{ cert = "{0}/cert.pem", key = "{0}/key.pem", client_ca = "
 def check(config: Path, *flags: str) -> tuple[int, str]:
     command = [DAEMON, "--config", str(config), "--check-config", *flags]
     done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == ("valid\n" if done.returncode == 0 else "")
     return done.returncode, done.stderr
 
 

@@ -60,9 +60,9 @@ MUST_NOT_INCLUDE = {
 # Python: a folder, or module, of the package → modules that it must not import, at any depth.
 _ABOVE_CONVERT = ("arraybridge.broker", "arraybridge.compat", "arraybridge.commands", "arraybridge.decorators")
 MUST_NOT_IMPORT = {
-    "python/arraybridge/arrays/": ("arraybridge.adapters", "arraybridge.convert", *_ABOVE_CONVERT),
-    "python/arraybridge/adapters/": ("arraybridge.convert", *_ABOVE_CONVERT),
-    "python/arraybridge/convert/": _ABOVE_CONVERT,
+    "python/arraybridge/arrays/": ("arraybridge.adapters", "arraybridge.conversion", *_ABOVE_CONVERT),
+    "python/arraybridge/adapters/": ("arraybridge.conversion", *_ABOVE_CONVERT),
+    "python/arraybridge/conversion/": _ABOVE_CONVERT,
     "python/arraybridge/broker/": ("arraybridge.compat", "arraybridge.commands", "arraybridge.decorators"),
 }  # fmt: skip
 # Includes of third parties, which a room must be allowed.

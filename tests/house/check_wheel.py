@@ -112,7 +112,7 @@ def check_executables(folder: Path) -> None:
 
 
 def check_extras(folder: Path) -> None:
-    """`pip install arraybridged[x]` exists for every framework with an adapter of its own."""
+    """`pip install ".[x]"` exists for every framework with an adapter of its own."""
     (metadata,) = folder.glob("arraybridged-*.dist-info/METADATA")
     offered = set(re.findall(r"^Provides-Extra: (\S+)", metadata.read_text(), re.MULTILINE))
     adapters = {path.stem for path in (ROOT / "python/arraybridge/adapters").glob("*.py")}

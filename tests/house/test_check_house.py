@@ -42,11 +42,11 @@ VIOLATIONS = [
         "jax is imported when the module is",
     ),
     (
-        "python/arraybridge/convert/memory.py",
+        "python/arraybridge/conversion/memory.py",
         '"""M."""\ndef f():\n    from arraybridge.broker.share import Share',
         "imports arraybridge.broker.share.Share, which is above it",
     ),
-    ("python/arraybridge/adapters/numpy.py", '"""N."""\nfrom arraybridge import convert', "imports arraybridge.convert"),
+    ("python/arraybridge/adapters/numpy.py", '"""N."""\nfrom arraybridge import conversion', "imports arraybridge.conversion"),
     ("python/arraybridge/broker.py", '"""B."""\neval("1")', "eval()"),
     ("python/arraybridge/broker.py", "x = 1", "docstring"),
     ("proto/arraybridge/v1/a.proto", "message A {\n  uint64 size = 1;", "size says neither"),
@@ -88,7 +88,7 @@ ALLOWED = [
         '"""T."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
     (
-        "python/arraybridge/convert/memory.py",
+        "python/arraybridge/conversion/memory.py",
         '"""C."""\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch',
     ),
     ("client/ctl/put.cc", "// The client knows who asks, and\n// whoever comes.\nauto s = 'Who';\n#if What"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from arraybridge import _core, adapters, asdlpack
-from arraybridge.convert.source import source_of
+from arraybridge.conversion.source import source_of
 from dlpack_by_hand import Device, Producer, read
 
 COUNT = 6  # float32

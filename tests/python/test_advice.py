@@ -14,6 +14,7 @@ import pickle
 import zoneinfo
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -330,3 +331,69 @@ def test_the_advice_of_a_message_works(broker: Broker, row: Row) -> None:
         row.refused(broker)
     assert row.advice in str(caught.value)
     row.followed(broker)
+
+
+class OnlyNumpys:
+    """As objects of many libraries, it becomes an array by NumPy alone."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(ONE, dtype)
+
+
+def stored(module: str, make: Callable[[Any, str], Any]) -> Callable[[Path], Any]:
+    return lambda folder: make(pytest.importorskip(module, reason=f"{module} is not installed"), str(folder / "stored"))
+
+
+def made(module: str, make: Callable[[Any], Any]) -> Callable[[Path], Any]:
+    return stored(module, lambda library, _: make(library))
+
+
+# Containers of other libraries, of the values ONE: the advice, the same as code, and the object.
+CONTAINERS: list[tuple[str, Callable[[Any], Any], Callable[[Path], Any]]] = [
+    ("array.to_numpy()", lambda array: array.to_numpy(), made("xarray", lambda xr: xr.DataArray(ONE, dims="x"))),
+    ("variable.to_numpy()", lambda variable: variable.to_numpy(), made("xarray", lambda xr: xr.Variable("x", ONE))),
+    ("{name: array.to_numpy() for name, array in dataset.items()}",
+     lambda dataset: {name: array.to_numpy() for name, array in dataset.items()}, made("xarray", lambda xr: xr.Dataset({"a": ("x", ONE)}))),
+    ("series.to_numpy()", lambda series: series.to_numpy(), made("pandas", lambda pd: pd.Series(ONE))),
+    ("index.to_numpy()", lambda index: index.to_numpy(), made("pandas", lambda pd: pd.Index(ONE))),
+    ("{name: frame[name].to_numpy() for name in frame}",
+     lambda frame: {name: frame[name].to_numpy() for name in frame}, made("pandas", lambda pd: pd.DataFrame({"a": ONE}))),
+    ("array.to_numpy()", lambda array: array.to_numpy(), made("pandas", lambda pd: pd.array(ONE))),
+    ("series.to_numpy()", lambda series: series.to_numpy(), made("polars", lambda pl: pl.Series(ONE))),
+    ("{name: frame[name].to_numpy() for name in frame.columns}",
+     lambda frame: {name: frame[name].to_numpy() for name in frame.columns}, made("polars", lambda pl: pl.DataFrame({"a": ONE}))),
+    ("{name: column.to_numpy() for name, column in frame.collect().to_dict().items()}",
+     lambda frame: {name: column.to_numpy() for name, column in frame.collect().to_dict().items()},
+     made("polars", lambda pl: pl.LazyFrame({"a": ONE}))),
+    ("dict(zip(table.schema.names, table.columns))", lambda table: dict(zip(table.schema.names, table.columns)),
+     made("pyarrow", lambda pa: pa.table({"a": ONE}))),
+    ("dict(zip(batch.schema.names, batch.columns))", lambda batch: dict(zip(batch.schema.names, batch.columns)),
+     made("pyarrow", lambda pa: pa.record_batch({"a": ONE}))),
+    ("dataset[...]", lambda dataset: dataset[...],
+     stored("h5py", lambda h5py, path: h5py.File(path, "w").create_dataset("a", data=ONE))),
+    ("{name: dataset[...] for name, dataset in group.items()}",
+     lambda group: {name: dataset[...] for name, dataset in group.items()},
+     stored("h5py", lambda h5py, path: h5py.File(path, "w").create_dataset("a", data=ONE).parent)),
+    ("array[...]", lambda array: array[...], stored("zarr", lambda zarr, path: zarr.save(path, ONE) or zarr.open_array(path))),
+    ("{name: array[...] for name, array in group.arrays()}",
+     lambda group: {name: array[...] for name, array in group.arrays()},
+     stored("zarr", lambda zarr, path: zarr.save(path, a=ONE) or zarr.open_group(path))),
+    ("numpy.asarray(array)", lambda array: np.asarray(array), lambda _: OnlyNumpys()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("advice", "followed", "make"), CONTAINERS, ids=[f"{number} {each[0]}" for number, each in enumerate(CONTAINERS)])
+def test_the_advice_for_another_librarys_container_works(
+    broker: Broker, tmp_path: Path, advice: str, followed: Callable[[Any], Any], make: Callable[[Path], Any]
+) -> None:
+    container = make(tmp_path)
+    calls: list[Callable[[], object]] = [
+        lambda: broker.put(container), lambda: broker.put({"k": container}), lambda: broker.put([ONE, container]),
+        lambda: broker.convert(container, "torch"), lambda: arraybridge.convert(container, "torch"), lambda: asdlpack(container),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises((arraybridge.UnsupportedArray, arraybridge.InvalidMemoryType)) as caught:
+            call()
+        assert str(caught.value).endswith(f"{type(container).__name__} is not an array itself: pass {advice}")
+    got = broker.get(broker.put(followed(container)))
+    values(got["a"] if isinstance(got, dict) else got, ONE)

@@ -182,6 +182,19 @@ def test_replace_leaves_holders_of_the_old_one_alone(broker):
     assert broker.get(new_share)[0] == 1
 
 
+def test_a_similar_name_is_looked_for_once_and_never_among_thousands(address, monkeypatch):
+    with arraybridge.Broker(address, namespace="similar", start="never") as broker:
+        broker.put(np.zeros(1), "frame")
+        for guess in (True, False, False):
+            with pytest.raises(ShareNotFound) as caught:
+                broker.get("frme")
+            assert ("did you mean 'frame'?" in str(caught.value)) == guess, "a poll costs one call"
+        monkeypatch.setattr("arraybridge.broker.connection._NAMES_MAX", 0)
+        with pytest.raises(ShareNotFound, match="named 'farme'; Broker.list") as caught:
+            broker.get("farme")
+        assert pickle.loads(pickle.dumps(caught.value)).message == caught.value.message
+
+
 def test_withdraw(broker):
     share = broker.put(np.zeros(1), "a")
     held = broker.get("a")

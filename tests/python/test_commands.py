@@ -1,6 +1,5 @@
 """python -m arraybridge: what it prints, and its exit status."""
 
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from processes import ROOT, environment
 
+import arraybridge
 from arraybridge import adapters, commands, planner
 from arraybridge.commands import matrix
 from arraybridge.commands import doctor, samples, tables
@@ -170,7 +170,7 @@ def test_bench_refuses_what_would_fail_in_the_end(tmp_path: Path):
 
 
 def test_its_version_and_its_interruption(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    assert ask("--version")[:2] == (0, f"arraybridge {importlib.metadata.version('arraybridged')}\n")
+    assert ask("--version")[:2] == (0, f"arraybridge {arraybridge.__version__}\n")
 
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
@@ -275,7 +275,8 @@ def test_doctor_tells_of_host_and_frameworks():
     missing = [name for name in ("cupy", "numba.cuda") if importlib.util.find_spec(name.partition(".")[0]) is None]
     for name in missing:
         extra = name.partition(".")[0]
-        assert found[name] == {"what": name, "health": "note", "finding": "not installed", "mend": f"pip install 'arraybridged[{extra}]'"}
+        assert found[name] == {"what": name, "health": "note", "finding": "not installed", "mend": adapters.pip_install(extra)}
+        assert "arraybridged" not in found[name]["mend"] and f"'{extra}" in found[name]["mend"]
     assert status == int(any(each["health"] == "problem" for each in found.values()))
     assert re.search(r"\| numpy +\| ok", ask("doctor", "numpy")[1])
     assert ask("doctor", "nump")[0] == 2
@@ -298,7 +299,7 @@ def test_doctor_finds_a_foreign_package_of_our_name(tmp_path):
     status, out, _ = ask("doctor", "numpy", "-o", "json", PYTHONPATH=str(tmp_path))
     found = {each["what"]: each for each in json.loads(out)}
     assert status == 1 and found["import name"]["health"] == "problem"
-    assert found["import name"]["mend"].startswith("pip uninstall arraybridge && ")
+    assert found["import name"]["mend"].startswith("pip uninstall -y arraybridge && ")
 
 
 def test_doctor_says_that_an_import_fails(tmp_path):

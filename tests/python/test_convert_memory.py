@@ -1,5 +1,6 @@
 """convert_memory, Converter and MemoryType's conversions inside one process: devices, sharing, copies, errors."""
 
+import itertools
 import pickle
 import sys
 import warnings
@@ -25,6 +26,7 @@ from arraybridge import (
     UnsupportedDtype,
     ZeroCopyUnavailable,
     asdlpack,
+    convert,
     convert_memory,
     get_converter,
 )
@@ -61,6 +63,12 @@ def pointer(array):
     if kind == "jax":
         return array.unsafe_buffer_pointer()
     return (array.__array__() if kind == "tensorflow" else array).__array_interface__["data"][0]
+
+
+@pytest.fixture
+def no_fallback_yet(monkeypatch):
+    """As in a process that has warned of no fallback yet."""
+    monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
 
 
 @pytest.fixture
@@ -109,6 +117,43 @@ def test_what_is_shared_by_itself_and_what_is_copied():
     assert pointer(convert_memory(read_only, "numpy", "tensorflow", None)) == pointer(read_only)
 
 
+@pytest.mark.parametrize("target", HOST)
+@pytest.mark.parametrize("source", HOST)
+def test_convert_detects_the_source_and_is_quiet_without_a_gpu(no_fallback_yet, source, target):
+    array = MAKE[source]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for device in (None, "cpu", None):
+            got = convert(array, target, device=device)
+            assert isinstance(got, KINDS[target])
+            np.testing.assert_array_equal(np.asarray(got), values())
+            wanted = convert_memory(array, source, target, None)
+            assert (got is array) == (wanted is array)
+            assert (pointer(got) == pointer(array)) == (pointer(wanted) == pointer(array))
+        assert pointer(convert(array, target, copy=True)) != pointer(array)
+
+
+def test_convert_takes_trees_memory_types_and_ways_but_no_device_that_is_missing():
+    tree = {"a": [values(), torch.ones(2)], "n": 3}
+    got = convert(tree, MemoryType.TORCH, via="host")
+    assert isinstance(got["a"][0], torch.Tensor) and isinstance(got["a"][1], torch.Tensor) and got["n"] == 3
+    with pytest.raises(DeviceUnavailable, match="cuda:99"):
+        convert(values(), "torch", device="cuda:99")
+    with pytest.raises(InvalidDevice, match="'gpu7' is not a device"):
+        convert(values(), "torch", device="gpu7")
+    with pytest.raises(InvalidMemoryType, match="invalid"):
+        convert(values(), "invalid")
+    with pytest.raises(InvalidMemoryType, match="str is not an array"):
+        convert("text", "torch")
+    with pytest.raises(ZeroCopyUnavailable):
+        convert(values()[::-1], "torch", copy=False)
+
+
+def test_convert_finds_no_gpu_that_was_asked_for(no_gpu):
+    with pytest.raises(DeviceUnavailable, match="cuda"):
+        convert(values(), "torch", device="cuda")
+
+
 def test_a_shared_result_keeps_its_source_alive():
     tensor = convert_memory(aligned(), "numpy", "torch", None)
     junk = [np.full(4096, 7, np.uint8) for _ in range(50)]
@@ -117,7 +162,7 @@ def test_a_shared_result_keeps_its_source_alive():
 
 
 @pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
-def test_the_default_gpu_falls_back_with_a_warning_and_no_other_does(no_gpu, target):
+def test_the_default_gpu_falls_back_with_a_warning_and_no_other_does(no_gpu, no_fallback_yet, target):
     with pytest.warns(DeviceFallbackWarning, match=f"{target}.*gpu_id=0") as warned:
         got = convert_memory(values(), "numpy", target)
     assert warned[0].filename == __file__
@@ -127,17 +172,17 @@ def test_the_default_gpu_falls_back_with_a_warning_and_no_other_does(no_gpu, tar
     assert "cpu" in str(caught.value) and isinstance(caught.value, RuntimeError)
 
 
-def test_who_fell_back_once_takes_the_short_way_with_the_warning(no_gpu, monkeypatch):
+def test_a_second_fallback_takes_the_short_way_without_a_warning(no_gpu, no_fallback_yet, monkeypatch):
     data = aligned()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         first = convert_memory(data, "numpy", "torch", copy=False)
         with monkeypatch.context() as patched:
-            patched.setattr("arraybridge.convert.memory._moved", None)  # the careful way
+            patched.setattr("arraybridge.conversion.memory._moved", None)  # the careful way
             again = convert_memory(data, "numpy", "torch", copy=False)
+        convert_memory(values(">f4"), "numpy", "jax")
     assert pointer(first) == pointer(again) == pointer(data)
-    assert [each.filename for each in caught] == [__file__] * 2
-    assert str(caught[0].message) == str(caught[1].message)
+    assert [each.filename for each in caught] == [__file__], "once in a process, whatever the target"
     with pytest.raises(DeviceUnavailable):
         convert_memory(data, "numpy", "torch", gpu_id=1, copy=False)
 

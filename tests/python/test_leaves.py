@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import datetime
 import enum
+import itertools
 
 import numpy as np
 import pytest
@@ -170,7 +171,8 @@ def test_convert_memory_takes_trees_as_convert_does():
     assert all(isinstance(each, np.ndarray) for each in mixed["a"])
 
 
-def test_convert_memory_of_a_tree_warns_of_the_fallback():
+def test_convert_memory_of_a_tree_warns_of_the_fallback(monkeypatch):
+    monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if torch.cuda.is_available():
         pytest.skip("needs a host without a GPU")

@@ -9,7 +9,7 @@ import pytest
 
 import arraybridge
 from arraybridge import counts
-from arraybridge.convert import shortcut
+from arraybridge.conversion import shortcut
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -20,7 +20,7 @@ def fresh(monkeypatch):
     mine = counts.Counts()
     os.register_at_fork(after_in_child=mine.after_fork)
     monkeypatch.setattr(counts, "of_process", mine)
-    monkeypatch.setattr("arraybridge.convert.memory._shortcuts", shortcut.Shortcuts())
+    monkeypatch.setattr("arraybridge.conversion.memory._shortcuts", shortcut.Shortcuts())
 
 
 def samples():

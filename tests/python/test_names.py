@@ -3,6 +3,7 @@
 import importlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from arraybridge import MemoryType
 
 # Names beside the adapters' and Broker's, as the specification lists them.
 PUBLISHED = """
-Broker Share Plan Converted convert_memory Converter get_converter detect_memory_type MemoryType CPU_MEMORY_TYPES
+Broker Share Plan Converted convert convert_memory Converter get_converter detect_memory_type MemoryType CPU_MEMORY_TYPES
 GPU_MEMORY_TYPES SUPPORTED_MEMORY_TYPES VALID_MEMORY_TYPES VALID_GPU_MEMORY_TYPES MEMORY_TYPE_NUMPY MEMORY_TYPE_CUPY
 MEMORY_TYPE_TORCH MEMORY_TYPE_TENSORFLOW MEMORY_TYPE_JAX MEMORY_TYPE_PYCLESPERANTO asdlpack View MemoryConversionError
 InvalidMemoryType SourceTypeMismatch FrameworkNotAvailable DeviceUnavailable InvalidDevice UnsupportedDtype
@@ -27,6 +28,7 @@ supports_dlpack supports_cuda_array_interface get_device_id array_namespace capt
 """.split()
 DECORATORS = ("numpy", "cupy", "torch", "tensorflow", "jax", "pyclesperanto")
 ALIASES = {
+    "convert": "convert convert_memory Converter get_converter",
     "converters": "convert_memory Converter detect_memory_type",
     "converters_registry": "get_converter",
     "types": "MemoryType DtypeConversion VALID_MEMORY_TYPES GPU_MEMORY_TYPES MEMORY_TYPE_JAX",
@@ -69,6 +71,25 @@ def test_completion_has_public_names_alone():
         assert undocumented == set(), of
 
 
+def test_convert_stays_a_function_if_its_module_is_imported():
+    run_client(
+        "import pickle, arraybridge\n"
+        "first = arraybridge.convert\n"
+        "import arraybridge.convert\n"
+        "from arraybridge.convert import Converter, convert_memory\n"
+        "from arraybridge import convert\n"
+        "assert first is convert is arraybridge.convert is pickle.loads(pickle.dumps(convert))"
+    )
+
+
+def test_the_version_is_the_one_of_the_project():
+    text = (ROOT / "CMakeLists.txt").read_text()
+    version = re.search(r"project\(arraybridge VERSION ([0-9.]+)", text)
+    assert version is not None and arraybridge.__version__ == version[1]
+    assert run_client("import arraybridge; print(arraybridge.__version__)") == f"{version[1]}\n"
+    assert "__version__" not in arraybridge.__all__ and "__version__" in dir(arraybridge)
+
+
 def test_a_star_import_shadows_no_framework():
     run_client(
         "import numpy\nfrom arraybridge import *\nassert numpy.ones(1)[0] == 1 and 'torch' not in dir()\n"
@@ -83,14 +104,13 @@ def test_module_paths_of_existing_code_resolve_and_have_no_logic(module):
         assert getattr(found, name) is not None
     for name in found.__all__:
         home = getattr(found, name)
-        assert getattr(home, "__module__", "arraybridge.") != found.__name__
-    with open(found.__file__, encoding="utf-8") as source:
-        assert "def " not in source.read()
+        assert getattr(home, "__module__", "arraybridge.") != f"arraybridge.{module}"
+    assert "def " not in (ROOT / "python" / "arraybridge" / f"{module}.py").read_text()
 
 
 @pytest.mark.parametrize(
     "module",
-    [*ALIASES, "convert", "decorators", "dlpack", "serialization", "compat.scaling", "compat.stacking", "compat.cleanup",
+    [*ALIASES, "conversion", "decorators", "dlpack", "serialization", "compat.scaling", "compat.stacking", "compat.cleanup",
      "integrations.array_api"],
 )  # fmt: skip
 def test_importing_a_module_imports_no_framework(module):
@@ -117,6 +137,9 @@ def test_a_member_is_its_string():
 TYPES = (
     ('convert_memory(1, None, "numpy")', "numpy.ndarray"),
     ('convert_memory(1, "torch", MemoryType.NUMPY, gpu_id=None, copy=False)', "numpy.ndarray"),
+    ('convert(1, "torch")', "torch._tensor.Tensor"),
+    ('convert(1, MemoryType.NUMPY, device="cpu", copy=False)', "numpy.ndarray"),
+    ('convert(1, name)', "Any"),
     ('convert_memory(1, None, name)', "Any"),
     ('convert_memory(1, None, "torch")', "torch._tensor.Tensor"),
     ('broker.get("a")', "numpy.ndarray"),
@@ -145,7 +168,7 @@ def test_targets_have_their_own_types_for_type_checkers(tmp_path):
             stub.parent.mkdir(parents=True, exist_ok=True)
             stub.write_text(text)
     program = tmp_path / "program.py"
-    begin = "from arraybridge import Broker, MemoryType, convert_memory\nbroker, name = Broker(), str()\n"
+    begin = "from arraybridge import Broker, MemoryType, convert, convert_memory\nbroker, name = Broker(), str()\n"
     reveals = [f"reveal_type({expression})" for expression, _ in TYPES]
     program.write_text(begin + "\n".join([*reveals, *REFUSED]))
     done = subprocess.run(

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 import re
+import shlex
 import sys
 import tomllib
 import types
@@ -158,9 +159,31 @@ WITHOUT_AN_ENVIRONMENT = {"cupy-cuda12x"}
 
 @pytest.mark.parametrize("name", adapters.VERSIONS_MIN)
 def test_an_extra_installs_what_its_adapter_takes(name):
-    """pip install arraybridged[NAME] must not bring a version that is refused afterwards."""
+    """`pip install ".[NAME]"` must not bring a version that is refused afterwards."""
     (oldest,) = {version for each, version in OLDEST.items() if each in (name, f"{name}-cpu", f"{name}-cuda12x")}
     assert not adapters.is_older(oldest, adapters.VERSIONS_MIN[name])
+
+
+def test_nothing_recommends_a_package_that_no_index_has():
+    """The distribution is built from a clone; an index has another one with the import name."""
+    recommends = re.compile(r"pip install [^`\n]*\barraybridged?\b(?!\.)")
+    folders = ("python", "client", "daemon", "deploy")
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix not in (".pyc", ".so") and recommends.search(path.read_text(errors="ignore"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", sorted(adapters.NAMES))
+def test_the_advice_for_a_missing_framework_names_packages_of_our_metadata(name):
+    (extra,) = {name} & set(PROJECT["optional-dependencies"]) or {""}
+    wanted = PROJECT["optional-dependencies"].get(extra, [])
+    assert adapters.packages_of(extra) == (wanted or PROJECT["dependencies"])
+    said = f"pip install {shlex.join(wanted)}" if wanted else f"install {name}"
+    assert adapters._install(f"{name}.module").removeprefix("install it, for example with ").strip("`") == said
 
 
 @pytest.mark.parametrize("name", sorted(OLDEST))

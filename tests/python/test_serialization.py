@@ -14,7 +14,7 @@ from processes import environment, run_client
 
 import arraybridge
 from arraybridge import InvalidMemoryType, InvalidRequest, UnsupportedArray, from_bytes, to_bytes
-from arraybridge.convert import byte_format
+from arraybridge.conversion import byte_format
 from arraybridge.planner import CODES, COMMON
 
 STRUCTURED = np.dtype([("a", "i4"), ("b", "<f8", (2,)), ("c", [("d", "S3"), ("e", "M8[us]")])], align=True)

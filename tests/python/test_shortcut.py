@@ -14,7 +14,7 @@ from arrays import aligned, values_of
 
 import arraybridge
 from arraybridge import _core, adapters, counts
-from arraybridge.convert import shortcut
+from arraybridge.conversion import shortcut
 
 FRAMEWORKS = ["numpy", "torch", "tensorflow", "jax"]
 PAIRS = [(source, target) for source in FRAMEWORKS for target in FRAMEWORKS if source != target]

@@ -9,7 +9,7 @@ import simulated
 import arraybridge
 from arraybridge import InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, _core, convert_memory
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.convert import sparse
+from arraybridge.conversion import sparse
 
 scipy_sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -369,11 +369,11 @@ def test_a_hostile_layout_is_a_named_error(broker):
     ):  # fmt: skip
         structure = json.dumps({"sparse": [good | wrong, [0, 1, 2]]}).encode()
         with pytest.raises(InvalidRequest, match="structure"):
-            arraybridge.convert.tree.unflatten(structure, [1, 2, 3])
+            arraybridge.conversion.tree.unflatten(structure, [1, 2, 3])
     for parts in ([0, 1], [0, 1, 1], [0, 1, {"v": 1}], [0, 1, 3], [0, 1, True]):
         structure = json.dumps({"sparse": [good, parts]}).encode()
         with pytest.raises(InvalidRequest, match="structure"):
-            arraybridge.convert.tree.unflatten(structure, [1, 2, 3])
+            arraybridge.conversion.tree.unflatten(structure, [1, 2, 3])
 
 
 def test_the_matrix_itself_from_process_to_process(broker, client):

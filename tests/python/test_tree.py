@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arraybridge import Record
-from arraybridge.convert import plain, records, tree
+from arraybridge.conversion import plain, records, tree
 from arraybridge.errors import InvalidRequest, UnsupportedArray
 
 

@@ -12,7 +12,7 @@ from arraybridge import (
 )  # fmt: skip
 from arraybridge.arrays import devices
 from arraybridge.commands import matrix
-from arraybridge.convert import ways
+from arraybridge.conversion import ways
 from arraybridge.planner import CODES
 
 HOST = ("numpy", "torch", "tensorflow", "jax")

@@ -1,5 +1,6 @@
 """convert_memory's errors and warnings: whatever is wrong is named, in an error of the family, on the caller's line."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -36,7 +37,13 @@ def no_gpu():
         pytest.skip("needs a host without a usable GPU")
 
 
-def test_the_warning_comes_every_time_and_names_the_callers_line(no_gpu):
+@pytest.fixture
+def forget(monkeypatch):
+    """Makes this process one that has warned of no fallback yet."""
+    return lambda: monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
+
+
+def test_the_warning_names_the_callers_line_whatever_was_called(no_gpu, forget):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for ask in (
@@ -51,6 +58,7 @@ def test_the_warning_comes_every_time_and_names_the_callers_line(no_gpu):
             lambda: decorators.torch(lambda tensor: tensor + 1)(values()),
             lambda: decorators.numpy(output_type="torch")(lambda array: array)(values()),
         ):
+            forget()
             ask()
     assert [each.filename for each in caught] == [__file__] * 9
     assert {each.category for each in caught} == {DeviceFallbackWarning}
@@ -79,7 +87,8 @@ def test_nobody_is_warned_of_a_copy_that_was_asked_for(broker):
         broker.convert(values()[:, ::-1], "torch")
 
 
-def test_the_fallbacks_of_a_generator_expression_are_its_callers(no_gpu):
+def test_the_fallbacks_of_a_generator_expression_are_its_callers(no_gpu, forget):
+    forget()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         list(map(MemoryType.NUMPY.to_torch, [values()]))

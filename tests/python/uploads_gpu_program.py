@@ -9,8 +9,8 @@ from typing import Any
 import arraybridge
 import numpy as np
 from arraybridge import _core, convert_memory
-from arraybridge.convert.memory import converted
-from arraybridge.convert.uploads import Uploads
+from arraybridge.conversion.memory import converted
+from arraybridge.conversion.uploads import Uploads
 from fakes import frameworks, gpu, own_copies
 
 CHUNK = 4 << 20

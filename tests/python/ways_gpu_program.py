@@ -7,7 +7,7 @@ from typing import Any
 
 import arraybridge
 import numpy as np
-from arraybridge.convert import ways
+from arraybridge.conversion import ways
 from fakes import frameworks, gpu, own_copies
 from fakes.gpu import Held
 

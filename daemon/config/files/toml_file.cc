@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
@@ -52,22 +53,22 @@ std::optional<std::string> TextOfSeveral(const toml::node& node) {
   return all;
 }
 
-Status Gather(const std::string& path, const toml::table& table, const std::string& prefix,
-              std::vector<ConfigEntry>* entries) {
+using Position = std::pair<toml::source_index, toml::source_index>;  // line and column
+using Placed = std::vector<std::pair<Position, ConfigEntry>>;
+
+void Gather(const std::string& path, const toml::table& table, const std::string& prefix, Placed* entries) {
   for (const auto& [name, node] : table) {
     const std::string key = prefix + std::string(name.str());
     if (const toml::table* const inner = node.as_table()) {
-      AB_RETURN_IF_ERROR(Gather(path, *inner, key + ".", entries));
+      Gather(path, *inner, key + ".", entries);
       continue;
     }
     auto several = TextOfSeveral(node);
     const bool is_list = several.has_value();
     auto text = is_list ? std::move(several) : NodeText(node);
-    if (!text)
-      return InvalidArgument(At(path, node.source()), ": ", key, " is neither a text nor a number nor a boolean");
-    entries->push_back({key, *std::move(text), At(path, name.source()), is_list});
+    const auto& begin = name.source().begin;
+    entries->push_back({{begin.line, begin.column}, {key, std::move(text), At(path, name.source()), is_list}});
   }
-  return Ok();
 }
 
 }  // namespace
@@ -79,8 +80,12 @@ Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
   if (parsed.failed()) {
     return InvalidArgument(At(path, parsed.error().source()), ": ", parsed.error().description());
   }
+  Placed placed;
+  Gather(path, parsed.table(), "", &placed);
+  std::ranges::stable_sort(placed, {}, &Placed::value_type::first);  // a table of TOML is sorted by its keys
   std::vector<ConfigEntry> entries;
-  AB_RETURN_IF_ERROR(Gather(path, parsed.table(), "", &entries));
+  entries.reserve(placed.size());
+  for (auto& [position, entry] : placed) entries.push_back(std::move(entry));
   return entries;
 }
 

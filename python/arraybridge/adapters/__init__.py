@@ -239,8 +239,35 @@ def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
 def _install(name: str) -> str:
     """The remedy for a module that cannot be imported."""
     package = name.partition(".")[0]
-    is_extra = package in NAMES and package != "numpy"
-    return f"install it, for example with `pip install arraybridged[{package}]`" if is_extra else f"install {package}"
+    command = pip_install(package) if package in NAMES else ""
+    return f"install it, for example with `{command}`" if command else f"install {package}"
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs the packages of an extra; "": the metadata has no such extra."""
+    import shlex
+
+    packages = packages_of(extra) if extra else []
+    return f"pip install {' '.join(map(shlex.quote, packages))}" if packages else ""
+
+
+def packages_of(extra: str) -> list[str]:
+    """The packages that an extra of this package's metadata installs, with their oldest versions: "torch>=2.4.1"; for
+    "" the packages that are always installed.
+    """
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        required = requires("arraybridged") or []
+    except PackageNotFoundError:  # a tree in the path
+        return []
+    found = []
+    for line in required:
+        package, _, marker = line.partition(";")
+        named = re.search(r"extra == ['\"](.+)['\"]", marker)
+        if (named[1] if named else "") == extra:
+            found.append(package.strip())
+    return found
 
 
 def is_older(version: str, minimum: tuple[int, ...]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from arraybridge import _core
 from arraybridge.arrays import interfaces
-from arraybridge.arrays.classes import is_sparse
+from arraybridge.arrays.classes import in_place_of, is_sparse
 from arraybridge.errors import BrokerError, UnsupportedArray, UnsupportedDtype, exhausted_by
 from arraybridge.planner import CODES, NAMES, OPAQUE_PREFIXES, PACKED, Description, dtype_refused
 
@@ -64,6 +64,9 @@ def _read(source: Any, readers: Mapping[str, _Reader]) -> _core.View:
         if lack is not None:
             raise lack from error
         raise UnsupportedArray(kind.__name__, "any", "asdlpack", str(error)) from error
+    instead = in_place_of(kind) if len(readers) > 1 else None
+    if instead is not None:
+        raise UnsupportedArray(kind.__name__, "any", "asdlpack", instead)
     what = "no array protocol" if len(readers) > 1 else f"no {next(iter(readers))}"
     advice = _DENSE if is_sparse(kind) else _POSSIBLE
     raise UnsupportedArray(kind.__name__, "any", "asdlpack", f"{kind.__name__} supports {what}; {advice}")

@@ -56,6 +56,26 @@ _FURTHER: Final = (
     ("tensorflow", "IndexedSlices", "tensorflow"),
 )
 
+# Containers of other libraries: (top module, class, the arrays to pass in its place), matched by the names of a type's bases.
+_CONTAINERS: Final = (
+    ("h5py", "Dataset", "dataset[...]"),
+    ("h5py", "Group", "{name: dataset[...] for name, dataset in group.items()}"),
+    ("pandas", "DataFrame", "{name: frame[name].to_numpy() for name in frame}"),
+    ("pandas", "ExtensionArray", "array.to_numpy()"),
+    ("pandas", "Index", "index.to_numpy()"),
+    ("pandas", "Series", "series.to_numpy()"),
+    ("polars", "DataFrame", "{name: frame[name].to_numpy() for name in frame.columns}"),
+    ("polars", "LazyFrame", "{name: column.to_numpy() for name, column in frame.collect().to_dict().items()}"),
+    ("polars", "Series", "series.to_numpy()"),
+    ("pyarrow", "RecordBatch", "dict(zip(batch.schema.names, batch.columns))"),
+    ("pyarrow", "Table", "dict(zip(table.schema.names, table.columns))"),
+    ("xarray", "DataArray", "array.to_numpy()"),
+    ("xarray", "Dataset", "{name: array.to_numpy() for name, array in dataset.items()}"),
+    ("xarray", "Variable", "variable.to_numpy()"),
+    ("zarr", "Array", "array[...]"),
+    ("zarr", "Group", "{name: array[...] for name, array in group.arrays()}"),
+)
+
 _ROOTS: Final = frozenset({module for module, _, _ in _CLASSES} | {"jaxlib"})
 
 # Only arrays are cached: an unknown type may belong to a framework that is still being imported.
@@ -90,6 +110,21 @@ def _by_a_base(kind: type, classes: Iterable[tuple[str, str, str]]) -> str | Non
             if root == module and base.__name__ == name:
                 return framework
     return None
+
+
+def arrays_of_container(kind: type) -> str | None:
+    """The expression that makes arrays of an object of this class, if it is a container of another library. Imports
+    nothing.
+    """
+    return _by_a_base(kind, _CONTAINERS)
+
+
+def in_place_of(kind: type) -> str | None:
+    """The advice for an object of this class that has arrays and none of their protocols; None: it has no arrays."""
+    expression = arrays_of_container(kind)
+    if expression is None and hasattr(kind, "__array__"):
+        expression = "numpy.asarray(array)"
+    return f"{kind.__name__} is not an array itself: pass {expression}" if expression else None
 
 
 def is_keras_variable(kind: type) -> bool:
@@ -170,7 +205,8 @@ def unreadable(data: object, target: str = "any") -> InvalidMemoryType:
     """The error about an object that is not an array."""
     kind = type(data).__name__
     protocols = "an object with DLPack, an array interface or a buffer"
-    reason = f"{kind} is not an array: pass an array of {', '.join(FRAMEWORKS)}, or {protocols}"
+    general = f"{kind} is not an array: pass an array of {', '.join(FRAMEWORKS)}, or {protocols}"
+    reason = in_place_of(type(data)) or general
     return InvalidMemoryType(kind, target, "detect", reason)
 
 

@@ -25,8 +25,8 @@ from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
 from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
 from arraybridge.broker.watch import Kind, Watch
-from arraybridge.convert.source import source_of
-from arraybridge.convert.ways import Way
+from arraybridge.conversion.source import source_of
+from arraybridge.conversion.ways import Way
 from arraybridge.detect import MemoryType
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
 from arraybridge.planner import Converted, Plan

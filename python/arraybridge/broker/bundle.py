@@ -20,7 +20,7 @@ from arraybridge.broker.placing import device_of, fill, packed_parts, source_of_
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
-from arraybridge.convert.source import Source
+from arraybridge.conversion.source import Source
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype, from_status
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from arraybridge import _core, planner
 from arraybridge.arrays import devices
 from arraybridge.broker.placing import device_of, fill
 from arraybridge.broker.progress import Progress
-from arraybridge.convert.source import Source
+from arraybridge.conversion.source import Source
 from arraybridge.errors import InvalidRequest, from_status
 
 _METADATA: Final = b"arraybridge.tree\n"  # then the structure, of the grammar of `convert.tree`

@@ -27,7 +27,7 @@ from arraybridge.broker.facts import table_of
 from arraybridge.broker.message import Message, freeze_alike
 from arraybridge.broker.worker import Worker, told
 from arraybridge.callers import warn
-from arraybridge.convert import shortcut
+from arraybridge.conversion import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
 from arraybridge.planner import Plan
 

@@ -27,6 +27,10 @@ _DEADLINE_EXCEEDED: Final = 4
 # earlier session, or another thread published it first (then the bytes are placed again).
 _ASK_AGAIN: Final = frozenset({"NOT_SENT", "PLACEMENT_LOST", "PLACEMENT_PUBLISHED", "MEMORY_LOST"})
 
+_NOT_THERE: Final = frozenset({"SHARE_NOT_FOUND", "NAME_DID_NOT_COME"})
+_NAMES_MAX: Final = 1000  # a broker with more shares is not searched for a similar name
+_LIKENESS: Final = 0.7  # of two names, from 0 to 1, as difflib measures it
+
 
 class Connection:
     """The connection to one namespace of one daemon.
@@ -64,6 +68,7 @@ class Connection:
         self._found: discovery.Found | None = None
         self._end: weakref.finalize[[], Connection] | None = None
         self._latest_address: str | None = None
+        self._guessed: set[str] = set()  # names that were not there, with whose error the nearest one was looked for
         _connections.add(self)
 
     @property
@@ -226,10 +231,36 @@ class Connection:
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
         core = self.known_core or self.core()
         try:
-            return core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than)
-        except _core.StatusError as status:
-            self._check_repeatable(status, core)
-        return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than))
+            try:
+                return core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than)
+            except _core.StatusError as status:
+                self._check_repeatable(status, core)
+            return self.ask(lambda core: core.acquire(name, id, generation, private, wait_s, broker_id, note, newer_than))
+        except BrokerError as error:
+            self._guess(error, name)
+            raise
+
+    def _guess(self, error: BrokerError, name: str) -> None:
+        """Adds the nearest name of the namespace to the error of a name that is not there. Once for each name: a poll for
+        it costs one call.
+        """
+        if error.reason not in _NOT_THERE or not name or name in self._guessed:
+            return
+        import difflib  # needed here alone
+
+        if len(self._guessed) >= _NAMES_MAX:
+            self._guessed.clear()
+        self._guessed.add(name)
+        core = self.known_core
+        try:
+            if core is None or core.stats()["shares"] > _NAMES_MAX:
+                return
+            names = [row["share"].name for row in core.list()]
+        except _core.StatusError:  # the first error is the one to report
+            return
+        near = [] if name in names else difflib.get_close_matches(name, names, 1, _LIKENESS)
+        if near:
+            error.suggest(near[0])
 
     def settle(self) -> None:
         """Waits until published bytes are complete, so that they are not lost when this process ends."""
@@ -248,7 +279,11 @@ class Connection:
     ) -> list[tuple[_core.ShareInfo, list[_core.View]]]:
         """`acquire` for several, all or none. Each wish: (name, 0, 0, b""), or ("", id, generation, broker_id)."""
         wait_s = 0.0 if wait is None else check_seconds(wait, "wait")
-        return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
+        try:
+            return self.ask(lambda core: core.acquire_many(wishes, private, wait_s, note))
+        except BrokerError as error:
+            self._guess(error, next((name for name, *_ in wishes if name and f"'{name}'" in error.message), ""))
+            raise
 
     def note(self, info: _core.ShareInfo, note: str) -> None:
         """Replaces the note of an acquire. Does not wait."""

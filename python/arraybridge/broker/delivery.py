@@ -19,11 +19,11 @@ from arraybridge.broker.connection import Connection
 from arraybridge.broker.outcomes import Outcomes, seen
 from arraybridge.broker.placing import placed
 from arraybridge.broker.progress import Progress
-from arraybridge.convert import records, shortcut, sparse, tree, ways
-from arraybridge.convert.passing import passed
-from arraybridge.convert.source import Source, copied, described, pulled, source_of
-from arraybridge.convert.uploads import Uploads
-from arraybridge.convert.ways import Way
+from arraybridge.conversion import records, shortcut, sparse, tree, ways
+from arraybridge.conversion.passing import passed
+from arraybridge.conversion.source import Source, copied, described, pulled, source_of
+from arraybridge.conversion.uploads import Uploads
+from arraybridge.conversion.ways import Way
 from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, UnsupportedDtype, raised_by
 from arraybridge.planner import Caps, Description, Plan
 

@@ -17,8 +17,8 @@ from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import Due
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
-from arraybridge.convert import tree
-from arraybridge.convert.source import Source, plain
+from arraybridge.conversion import tree
+from arraybridge.conversion.source import Source, plain
 from arraybridge.errors import BrokerError, InvalidRequest, OutOfMemory
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
 from arraybridge.broker.progress import PIECE, Meter, Progress
 from arraybridge.broker.progress import copy as piecewise
-from arraybridge.convert.source import Source, plain, source_of
+from arraybridge.conversion.source import Source, plain, source_of
 from arraybridge.errors import InvalidRequest, raised_by
 from arraybridge.planner import PACKED
 

@@ -15,8 +15,8 @@ from arraybridge.broker import bundled_tree, notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
 from arraybridge.broker.progress import Progress
-from arraybridge.convert import shortcut, tree
-from arraybridge.convert.source import Source
+from arraybridge.conversion import shortcut, tree
+from arraybridge.conversion.source import Source
 from arraybridge.errors import InvalidRequest
 
 

@@ -16,7 +16,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.facts import table_of
-from arraybridge.convert.source import Held
+from arraybridge.conversion.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 
+import arraybridge
 from arraybridge.commands import bench, doctor, explain, load, selftest
 from arraybridge.errors import BrokerError
 
@@ -61,6 +61,6 @@ def _drop_what_nobody_takes() -> None:
 
 def _version() -> str:
     try:
-        return importlib.metadata.version("arraybridged")
-    except importlib.metadata.PackageNotFoundError:
-        return "of a source tree"
+        return str(arraybridge.__version__)
+    except ImportError as error:  # doctor says what to do about it
+        return f"(its version is unknown: {error})"

@@ -83,7 +83,7 @@ def host_and_broker(address: str | None) -> list[Finding]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         told = json.loads(done.stdout)
     except (OSError, ValueError) as error:
-        return [Finding("host", "problem", f"arraybridgectl does not answer: {error}", f"pip install --force-reinstall {DISTRIBUTION}")]
+        return [Finding("host", "problem", f"arraybridgectl does not answer: {error}", _conflict.reinstall())]
     findings = [Finding(each["what"], each["health"], each["finding"], each["mend"]) for each in told]
     if address:
         return findings
@@ -108,7 +108,7 @@ def framework(name: str) -> Finding:
     others.
     """
     module, _, extra = _ARRAYS[name]
-    mend = f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {name}"
+    mend = adapters.pip_install(extra) or f"pip install {name}"
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         return Finding(name, "note", "not installed", mend)
     command = [sys.executable, "-c", f"from arraybridge.commands import doctor; doctor.tell({name!r})"]
@@ -126,19 +126,14 @@ def _of_version(name: str, told: str) -> Finding:
     oldest, version = oldest_of(name), told.partition(":")[0]
     if not oldest or not adapters.is_older(version, tuple(map(int, oldest.split(".")))):
         return Finding(name, "ok", told)
-    mend = f"pip install '{name.partition('.')[0]}>={oldest}'"
+    mend = adapters.pip_install(_ARRAYS[name][2]) or f"pip install '{name}>={oldest}'"
     return Finding(name, "problem", f"{version} is older than {oldest}, the oldest version that is tested", mend)
 
 
 def oldest_of(name: str) -> str:
     """The oldest version of a framework in the metadata; "" if the metadata does not name it."""
-    extra = _ARRAYS[name][2]
-    for line in importlib.metadata.requires(DISTRIBUTION) or ():
-        requirement, _, marker = line.partition(";")
-        named = re.match(r"[\w-]+>=([\d.]+)$", requirement.strip())
-        if named and (re.search(r"extra == ['\"](.+)['\"]", marker) or ["", ""])[1] == extra:
-            return named[1]
-    return ""
+    versions = [re.match(r"[\w-]+>=([\d.]+)$", package) for package in adapters.packages_of(_ARRAYS[name][2])]
+    return next((each[1] for each in versions if each), "")
 
 
 def tell(name: str) -> None:

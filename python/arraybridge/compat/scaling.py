@@ -15,7 +15,7 @@ from arraybridge.adapters import ensure_module, named
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_word
 from arraybridge.arrays import devices
-from arraybridge.convert.memory import brought, device_of, values_of
+from arraybridge.conversion.memory import brought, device_of, values_of
 from arraybridge.detect import MemoryType, detect_memory_type
 from arraybridge.errors import InvalidMemoryType, UnsupportedDtype
 from arraybridge.planner import CODES

@@ -11,7 +11,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import FRAMEWORKS, MEMORY_TYPES, detect_memory_type, memory_type_named
 from arraybridge.compat.scaling import scale_dtype
-from arraybridge.convert.memory import brought, converted, device_of, values_of
+from arraybridge.conversion.memory import brought, converted, device_of, values_of
 from arraybridge.errors import MemoryConversionError, UnsupportedDtype
 
 _DEFAULT: Final = "numpy"

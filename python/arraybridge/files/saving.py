@@ -17,7 +17,7 @@ from arraybridge.arrays import devices
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.placing import packed_parts, readable, source_of_share
 from arraybridge.broker.progress import Meter, Progress
-from arraybridge.convert.source import Source
+from arraybridge.conversion.source import Source
 from arraybridge.errors import InvalidRequest, UnsupportedDtype
 from arraybridge.files.safetensors import DTYPES, LENGTH_BYTES, METADATA
 from arraybridge.planner import CODES, PACKED

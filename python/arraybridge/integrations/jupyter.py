@@ -47,7 +47,7 @@ class _Magics:
             raise self._usage(f"{hours!r} is no number of hours: {usage}") from None
         share = self._broker.put(self._shell.user_ns[variable], name, replace=True, lifetime=lifetime)
         told = f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}"
-        print(f"{told}, kept until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
+        print(f"{told}, kept for {_in_words(lifetime)}, until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
 
     def get(self, line: str) -> None:
         """%ab_get NAME [FRAMEWORK]: gets a share into the variable of its name, as arrays of NumPy or another framework."""
@@ -76,6 +76,13 @@ class _Magics:
     def _usage(self, text: str) -> Exception:
         error: Exception = ensure_module("IPython.core.error").UsageError(text)
         return error
+
+
+def _in_words(seconds: float) -> str:
+    """A time as people say it: "7 days", "2.5 hours"."""
+    hours = seconds / 3600
+    number, unit = (hours / 24, "day") if hours >= 48 else (hours, "hour")
+    return f"{number:.3g} {unit}" if number == 1 else f"{number:.3g} {unit}s"
 
 
 autograph.mark_module(__name__)

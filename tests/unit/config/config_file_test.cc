@@ -13,6 +13,7 @@
 #include "daemon/config/load.h"
 #include "daemon/config/print.h"
 #include "daemon/config/settings.h"
+#include "daemon/config/sources.h"
 
 namespace arraybridge {
 namespace {
@@ -77,7 +78,7 @@ TEST_F(ConfigFileTest, EachSourceBeatsTheOneBelow) {
 
 TEST_F(ConfigFileTest, ErrorsNameFileLineAndColumn) {
   Write("version = 1\n[memory.host]\n  cahce = '1MiB'\n");
-  EXPECT_EQ(Refusal(), path() + ":3:3: memory.host.cahce is unknown");
+  EXPECT_EQ(Refusal(), path() + ":3:3: memory.host.cahce is unknown: did you mean memory.host.cache?");
   Write("[limits]\nsessions = 'many'\n");
   EXPECT_THAT(Refusal(), AllOf(StartsWith(path() + ":2:1: "), HasSubstr("many")));
   Write("[limits\nsessions = 1\n");
@@ -109,7 +110,7 @@ TEST_F(ConfigFileTest, ErrorsOfPlacesNameFileLineAndColumn) {
             path() + ":2:1: 'tcp://127.0.0.1:1' is neither an absolute path nor unix:///path nor off");
   EXPECT_THAT(refusal("[server]\nlisten = 'b.sock'\n"), StartsWith(path() + ":2:1: 'b.sock' is neither unix:///path"));
   EXPECT_EQ(refusal("[server]\nlisten = 'unix:///run/x'\nlifeline = '/run/x'\n"),
-            path() + ":2:1: server.listen names the same socket '/run/x' as server.lifeline (" + path() + ":3:1)");
+            path() + ":3:1: server.lifeline names the same socket '/run/x' as server.listen (" + path() + ":2:1)");
   EXPECT_EQ(refusal("[server]\ndirectory = '/run/x'\nlifeline = '/run/x/admin.sock'\n"),
             path() + ":3:1: server.lifeline names the same socket '/run/x/admin.sock' as server.admin (default)");
   EXPECT_THAT(refusal("[http]\nlisten = 'nonsense'\n"), StartsWith(path() + ":2:1: 'nonsense' is not HOST:PORT"));
@@ -147,6 +148,55 @@ TEST_F(ConfigFileTest, ErrorsOfDependentValuesNameFileLineAndColumn) {
             path() +
                 ":3:1: device cuda:GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a00 is not served with memory.backend "
                 "(--backend) host");
+}
+
+TEST_F(ConfigFileTest, EveryErrorIsReportedInTheOrderOfTheLines) {
+  Write(
+      "[memory.host]\ncahce = '1MiB'\ncapacity = [1.5]\n[limits]\nsessions = 'many'\n[namespace.b]\nquota = '0%'\n"
+      "[namespace.a]\nqouta = 1\n[http]\nlisten = '0.0.0.0:9464'\npublic = 'ture'\n");
+  Write("[limits\n", "conf.d/10.toml");
+  Write("[log]\nlevel = 'loud'\n", "conf.d/20.toml");
+  ::setenv("ARRAYBRIDGED_LOG__LEVLE", "warn", 1);
+  const auto loaded = Load({"--config", path(), "--limit", "sesions=3", "--limit", "sessions=0"});
+  ::unsetenv("ARRAYBRIDGED_LOG__LEVLE");
+  EXPECT_EQ(loaded.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(AllErrors(loaded.status()),
+              ::testing::ElementsAre(
+                  path() + ":2:1: memory.host.cahce is unknown: did you mean memory.host.cache?",
+                  path() + ":3:1: memory.host.capacity is neither a text nor a number nor a boolean",
+                  HasSubstr(":5:1: 'many' is not a whole number"),
+                  path() + ":9:1: namespace.a.qouta is unknown: did you mean namespace.a.quota?",
+                  HasSubstr(":12:1: 'ture' is neither true nor false"), HasSubstr("conf.d/10.toml:1:"),
+                  HasSubstr("conf.d/20.toml:2:1: 'loud' is not one of "),
+                  "the environment variable ARRAYBRIDGED_LOG__LEVLE is unknown: did you mean ARRAYBRIDGED_LOG__LEVEL?",
+                  "--limit: 'sesions' is not a limit: did you mean sessions?",
+                  "--limit sessions: limit sessions: must be more than 0"));
+}
+
+// Errors of values that depend on others stand beside the errors of texts, unless they only follow from one of those.
+TEST_F(ConfigFileTest, AnErrorThatFollowsFromAnotherIsNotReported) {
+  const auto errors = [this](const std::string& text) {
+    Write(text);
+    return AllErrors(Load({"--config", path()}).status());
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(errors("[log]\nlevel = 'loud'\n[namespace.a]\nquota = '0%'\n[namespace.b]\nquota = '0%'\n"),
+              ElementsAre(HasSubstr(":2:1: "), HasSubstr(":4:1: 0% would"), HasSubstr(":6:1: 0% would")));
+  EXPECT_THAT(errors("[http]\nlisten = '0.0.0.0:9464'\npublic = 'ture'\n"), ElementsAre(HasSubstr(":3:1: ")));
+  EXPECT_THAT(errors("[http]\nlisten = '0.0.0.0:9464'\n[server]\nlifeline = '/run/x'\nlisten = 'unix:///run/x'\n"),
+              ElementsAre(HasSubstr(":5:1: server.listen names the same socket"), HasSubstr(":2:1: '0.0.0.0:9464'")));
+}
+
+TEST_F(ConfigFileTest, AnUnknownKeyIsAnsweredWithTheNearest) {
+  const auto refusal = [this](const std::string& text) {
+    Write(text);
+    return Refusal();
+  };
+  EXPECT_EQ(refusal("[memory]\ncache = 1\n"), path() + ":2:1: memory.cache is unknown: did you mean memory.host.cache?")
+      << "the only key of this name";
+  EXPECT_EQ(refusal("[limits]\nblue = 1\n"), path() + ":2:1: limits.blue is unknown");
+  EXPECT_EQ(refusal("colour = 1\n"), path() + ":1:1: colour is unknown");
+  EXPECT_THAT(Load({"--cahce", "1MiB"}).status().message(), HasSubstr("--cahce: did you mean --cache?"));
 }
 
 // If two settings contradict each other, the message first names the one from the stronger source.

@@ -17,7 +17,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import sparse_framework_of
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.convert.source import source_of
+from arraybridge.conversion.source import source_of
 from arraybridge.errors import BrokerError, UnsupportedArray, ZeroCopyUnavailable, raised_by
 from arraybridge.planner import Plan
 

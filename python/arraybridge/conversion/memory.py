@@ -1,8 +1,10 @@
-"""convert_memory: an array of one framework as another's, inside this process, without a broker.
+"""convert and convert_memory: an array of one framework as another's, inside this process, without a broker.
 
+    tensor = convert(array, "torch")                                  # where the array is, if torch can use that device
+    tensor = convert(array, "torch", device="cuda:1")                 # on that GPU
     tensor = convert_memory(array, "numpy", "torch")                  # on GPU 0 if torch can use one
     tensor = convert_memory(array, "numpy", "torch", gpu_id=None)     # on the CPU
-    tensor = MemoryType.NUMPY.to_torch(array)                         # the same as the first
+    tensor = MemoryType.NUMPY.to_torch(array)                         # the same as convert_memory(array, "numpy", "torch")
 
 Memory is shared if possible; otherwise the values are copied once, into private memory of this process. The planner
 decides, as in Broker.convert.
@@ -10,23 +12,24 @@ decides, as in Broker.convert.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
-from arraybridge import adapters, autograph, callers, counts
+from arraybridge import _core, adapters, autograph, callers, counts
 from arraybridge.adapters import MemoryAdapter, Uploader, readable
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import check_copy
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import detect_memory_type, framework_of, memory_type_named, unreadable
-from arraybridge.convert import shortcut, sparse, tree, ways
-from arraybridge.convert.passing import passed
-from arraybridge.convert.source import Source, on_host, plain, source_of
-from arraybridge.convert.uploads import Uploads
-from arraybridge.convert.ways import Way
+from arraybridge.conversion import shortcut, sparse, tree, ways
+from arraybridge.conversion.passing import passed
+from arraybridge.conversion.source import Source, on_host, plain, source_of
+from arraybridge.conversion.uploads import Uploads
+from arraybridge.conversion.ways import Way
 from arraybridge.errors import (
     BrokerError,
     DeviceFallbackWarning,
@@ -108,8 +111,8 @@ def convert_memory(
         target_type: a name or MemoryType.
         gpu_id: CUDA's ordinal of the GPU in this process, whatever ordinal `target_type` gives it (for pyclesperanto,
             the index in its list of devices); None: the CPU. NumPy has no GPUs and ignores it. If torch, TensorFlow or
-            JAX can use no GPU at all, 0, the default, means the CPU and a DeviceFallbackWarning. Any other missing GPU
-            is an error.
+            JAX can use no GPU at all, 0, the default, means the CPU, and the first such call of a process gives a
+            DeviceFallbackWarning. Any other missing GPU is an error.
         copy: None: share memory if the target can hold it as it is, else copy once. On the host, writable memory, also
             if only another array can write it, is copied for JAX and TensorFlow, whose arrays are constant, and
             read-only memory for torch, which would write to it. True: always private memory; a tensor that requires
@@ -144,6 +147,79 @@ def convert_memory(
     return converted(data, source_type, target_type, gpu_id, copy, allow_downcast, via)
 
 
+@overload
+def convert(
+    array: object, framework: Literal["numpy", MemoryType.NUMPY], *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+@overload
+def convert(
+    array: object, framework: Literal["cupy", MemoryType.CUPY], *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> cupy.ndarray: ...  # fmt: skip
+@overload
+def convert(
+    array: object, framework: Literal["torch", MemoryType.TORCH], *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> torch.Tensor: ...  # fmt: skip
+@overload
+def convert(
+    array: object, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> tensorflow.Tensor: ...  # fmt: skip
+@overload
+def convert(
+    array: object, framework: Literal["jax", MemoryType.JAX], *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> jax.Array: ...  # fmt: skip
+@overload
+def convert(
+    array: object, framework: str, *,
+    device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
+) -> Any: ...  # fmt: skip
+def convert(
+    array: object,
+    framework: str,
+    *,
+    device: object = None,
+    copy: bool | None = None,
+    allow_downcast: bool = False,
+    via: Way | None = None,
+) -> Any:
+    """The array, or tree of arrays, as one of `framework`: the same shape, dtype and bits. The class of the array says
+    which framework it is of. The source is unchanged.
+
+    It differs from `convert_memory` in that it needs neither the source's framework nor a device, and from
+    `Broker.convert` in that it needs no broker: copies lie in private memory of this process.
+
+    Args:
+        array: as `data` of convert_memory with source_type=None.
+        framework: a name of the six, or a MemoryType.
+        device: None: the array's device, if the framework has arrays there, else the host or the framework's first
+            device. Or "cpu", "cuda", "cuda:1", the number or the UUID of a GPU, which must exist: a missing one is an
+            error, not the CPU.
+        copy, allow_downcast, via: as in convert_memory.
+
+    Returns:
+        As convert_memory.
+
+    Raises:
+        InvalidDevice, DeviceUnavailable: not a device, or none of this framework here. Other errors of convert_memory.
+
+    Example:
+        >>> tensor = arraybridge.convert(np.arange(3), "torch")
+        >>> tensor.tolist()
+        [0, 1, 2]
+    """
+    return converted(array, None, framework, _ANYWHERE if device is None else _Wish(device), copy, allow_downcast, via)
+
+
+class _Wish(NamedTuple):
+    """The device of `convert`, where convert_memory has a gpu_id."""
+
+    device: object  # None: where the array is
+
+
 class _Names(NamedTuple):
     """Source and target, as errors name them."""
 
@@ -155,7 +231,7 @@ def converted(
     data: Any,
     source_type: str | None,
     target_type: str,
-    gpu_id: int | None,
+    gpu_id: int | _Wish | None,
     copy: bool | None = None,
     allow_downcast: bool | None = None,
     via: Way | None = None,
@@ -172,7 +248,7 @@ def converted(
     careful = sole or via is not None or allow_downcast
     if not careful and (copy is None or copy is False) and isinstance(target_type, str):
         fallen_back = type(gpu_id) is int and gpu_id == 0 and target_type in _without_gpu
-        if fallen_back or gpu_id is None or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
+        if fallen_back or gpu_id is None or gpu_id is _ANYWHERE or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
             wishes = source_type, target_type, copy
             known = _shortcuts.take(data, *wishes)
             if known is not None:
@@ -186,13 +262,21 @@ def converted(
     names = _names(data, source_type, target_type)
     target = adapters.of_memory_type(names.target)
     caps = _guarded(target.caps, names)
-    device = _device(gpu_id, target, caps, names)
+    gpus: Sequence[str] = ()
+    if isinstance(gpu_id, _Wish):
+        device = gpu_id.device
+        if device is not None:
+            target = getattr(target, "on_named_device", target)
+            gpus = () if isinstance(device, str) and device == "cpu" else _core.gpus()
+    else:
+        device = _device(gpu_id, target, caps, names)
+        gpus = [""] * (device + 1) if isinstance(device, int) else ()
     batch = Uploads() if uploads is None else uploads
-    result, chosen = _moved(data, target, caps, device, copy, allow_downcast, via, batch, names, sole)
+    result, chosen = _moved(data, target, caps, device, gpus, copy, allow_downcast, via, batch, names, sole)
     if uploads is None:
         _guarded(batch.make, names, "place")
     counts.of_process.note(chosen)
-    if wishes is not None and device == "cpu":
+    if wishes is not None and chosen.device == "cpu":
         _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
 
@@ -201,7 +285,7 @@ def _tree_converted(
     data: Any,
     source_type: str | None,
     target_type: str,
-    gpu_id: int | None,
+    gpu_id: int | _Wish | None,
     copy: bool | None,
     allow_downcast: bool | None,
     via: Way | None,
@@ -258,6 +342,9 @@ def values_of(array: Any, target_type: str) -> Any:
 # Memory types of frameworks that could use no GPU when one was requested. Usually none appears later in such a process;
 # if one does, the next array without a cached plan finds it.
 _without_gpu: Final[set[str]] = set()
+# The number of fallbacks in this process: the first one is reported.
+_fallbacks: Final = itertools.count()
+_ANYWHERE: Final = _Wish(None)
 # By class and checked names: plans that hold for all similar arrays.
 _shortcuts: Final = shortcut.Shortcuts()
 
@@ -285,6 +372,7 @@ def _moved(
     target: MemoryAdapter,
     caps: Caps,
     device: object,
+    gpus: Sequence[str],
     copy: bool | None,
     allow_downcast: bool | None,
     via: Way | None,
@@ -296,7 +384,6 @@ def _moved(
     source = _guarded(lambda: source_of(data, names.target, private=caps.private and not copy), names)
     if sole and caps.read_only == "immutable":
         source = source._replace(description=replace(source.description, read_only=True, may_change=""))
-    gpus = [""] * (device + 1) if isinstance(device, int) else ()
     chosen = ways.planned(
         via, source.description, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus
     )
@@ -360,7 +447,8 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
 
 
 def _tell_of_fallback(target: str) -> None:
-    callers.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning)
+    if next(_fallbacks) == 0:
+        callers.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning)
 
 
 def _ordinal(gpu_id: object, names: _Names) -> int | None:

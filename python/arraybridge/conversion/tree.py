@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 from arraybridge.arrays import sparse_layout
 from arraybridge.arrays.classes import is_dense, is_sparse
 from arraybridge.arrays.sparse_layout import Layout
-from arraybridge.convert import plain, records, sparse
-from arraybridge.convert.records import Record, Types
-from arraybridge.convert.sparse import Sparse
+from arraybridge.conversion import plain, records, sparse
+from arraybridge.conversion.records import Record, Types
+from arraybridge.conversion.sparse import Sparse
 from arraybridge.errors import BrokerError, InvalidRequest
 
 DEPTH_MAX: Final = 64

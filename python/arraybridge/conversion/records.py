@@ -17,6 +17,7 @@ from types import MemberDescriptorType, ModuleType
 from typing import Any, Final
 
 from arraybridge import autograph
+from arraybridge.arrays.classes import arrays_of_container
 from arraybridge.errors import InvalidRequest
 
 Types = Sequence[type] | None
@@ -57,7 +58,7 @@ def is_record_class(kind: type) -> bool:
     """True if its objects are those of a dataclass or namedtuples, and not themselves arrays."""
     if hasattr(kind, "__dlpack__"):
         return False
-    return dataclasses.is_dataclass(kind) or _is_namedtuple(kind)
+    return (dataclasses.is_dataclass(kind) or _is_namedtuple(kind)) and arrays_of_container(kind) is None
 
 
 def fields_of(record: Any) -> tuple[str, list[tuple[str, Any]]]:

@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, autograph, planner
-from arraybridge.convert.source import Source, on_host, plain
-from arraybridge.convert.ways import MEMORY
+from arraybridge.conversion.source import Source, on_host, plain
+from arraybridge.conversion.ways import MEMORY
 from arraybridge.errors import InvalidRequest, UnsupportedDtype
 from arraybridge.planner import CODES, OPAQUE_PREFIXES
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from arraybridge import adapters
 from arraybridge.arrays import devices
-from arraybridge.convert.byte_format import bytes_of, view_of
-from arraybridge.convert.source import Source, described, on_host, plain
-from arraybridge.convert.ways import MEMORY
+from arraybridge.conversion.byte_format import bytes_of, view_of
+from arraybridge.conversion.source import Source, described, on_host, plain
+from arraybridge.conversion.ways import MEMORY
 from arraybridge.planner import Plan
 
 

@@ -1,4 +1,5 @@
-"""The table of README's "How fast", with the figures of the newest benchmark. draw.py writes it between its marks."""
+"""The tables of README and of the page on performance, with the figures of the newest benchmark. draw.py writes them
+between their marks."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ END: Final = "<!-- end -->\n"
 
 class Row(NamedTuple):
     """`id`: of `tests/bench/run --json`. `floor`: what the ratio is to; empty: the row has a limit, and no floor.
-    `beside`: the id of the row whose value is the floor, if it is not in the same row.
+    `aim`: empty: not shown. `beside`: the id of the row whose value is the floor, if it is not in the same row.
     """
 
     what: str
@@ -59,6 +60,19 @@ ROWS: Final = (
     Row("memory of that model in eight processes", "model_processes_8", "the model", "1.05"),
     Row("daemon memory of an idle share, of 10⁵", "share_bytes_1e5", "", "1,024 bytes"),
 )
+# In README: what users do most, and what is not good enough yet.
+SHORT: Final = tuple(
+    next(row for row in ROWS if row.id == chosen)._replace(what=what, aim="")
+    for chosen, what in [
+        ("put_64mib_python", "`put` 64 MiB from NumPy"),
+        ("channel_4kib_python", "hand 4 KiB to another process, Python"),
+        ("channel_6mib", "a frame of 6.2 MB through a channel, copied in"),
+        ("channel_6mib_in_place", "the same, filled in place"),
+        ("pool_map_64mib", "`ProcessPoolExecutor.map`, 64 MiB to a worker"),
+        ("attach_20000", "a model of 20,000 tensors, opened for torch"),
+        ("grpc_unary", "one call at the gRPC door"),
+    ]
+)
 
 
 def _number(value: float) -> str:
@@ -77,7 +91,7 @@ def _line(row: Row, one: dict[str, Any], two: dict[str, Any]) -> str:
         values = [found["value"], _two(two, row.id, "value")]
         cells[2] = f"{_number(floors[0])} ({row.floor})"
         cells[3:5] = [_number(value / floor) if value and floor else "" for value, floor in zip(values, floors, strict=True)]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(cells if row.aim else cells[:-1])} |"
 
 
 def _two(two: dict[str, Any], row: str, key: str) -> float | None:
@@ -85,15 +99,16 @@ def _two(two: dict[str, Any], row: str, key: str) -> float | None:
     return found
 
 
-def table() -> str:
+def table(rows: tuple[Row, ...]) -> str:
     file = newest("host")
     one = {row["id"]: row for row in json.loads(file.read_text(encoding="utf-8"))}
     two = json.loads(file.with_suffix(".more.json").read_text(encoding="utf-8"))
-    lines = ["| What | Time | Floor or peer of the same run | Ratio, one CPU | two CPUs | Aim |", "|---|---|---|---|---|---|"]
-    return "\n".join([*lines, *(_line(row, one, two) for row in ROWS if row.id in one)]) + "\n"
+    heads = ["What", "Time", "Floor or peer of the same run", "Ratio, one CPU", "two CPUs", *(["Aim"] if rows[0].aim else [])]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *(_line(row, one, two) for row in rows if row.id in one)]) + "\n"
 
 
-def written(page: str) -> str:
+def written(page: str, rows: tuple[Row, ...]) -> str:
     """The page with today's table."""
     before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}{table()}{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}{table(rows)}{END}{rest.split(END, 1)[1]}"

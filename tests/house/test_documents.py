@@ -83,9 +83,10 @@ def test_a_picture_is_what_its_script_draws(name: str) -> None:
     assert (draw.FOLDER / name).read_text(encoding="utf-8") == draw.PICTURES[name](), "run python docs/pictures/draw.py"
 
 
-def test_the_table_of_the_readme_has_the_newest_figures() -> None:
-    page = draw.README.read_text(encoding="utf-8")
-    assert tables.written(page) == page, "run python docs/pictures/draw.py"
+@pytest.mark.parametrize("file", draw.TABLES, ids=lambda file: file.name)
+def test_a_table_has_the_newest_figures(file: Path) -> None:
+    page = file.read_text(encoding="utf-8")
+    assert tables.written(page, draw.TABLES[file]) == page, "run python docs/pictures/draw.py"
 
 
 def test_a_chart_shows_what_was_measured_and_no_panel_without_ours() -> None:

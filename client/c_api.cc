@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C API on top of the C++ API. It checks the arguments that C cannot check, and catches all exceptions.
 #include <algorithm>
 #include <cstddef>

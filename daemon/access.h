@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Access lists: the rights of users, groups, tokens and certificates on a shared resource, as the operator configured
 // them, and the functions that compare them with a peer's credentials.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The refusal by a configured limit, which names the limit and its value.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libstdc++'s std::random_device calls arc4random, and libevent calls arc4random_buf. glibc has them only since 2.36;
 // with these definitions the daemon also starts on glibc 2.34.
 #include <sys/random.h>

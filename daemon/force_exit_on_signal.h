@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ForceExitOnSignal makes a second SIGTERM or SIGINT end the process at once. Signals within 200 ms of its
 // construction are treated as repetitions of the first one: timeout(1) signals the process and then the group of the
 // process.

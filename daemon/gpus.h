@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gpus are the GPUs that the daemon serves: those found on this host that memory.backend and memory.devices select.
 #pragma once
 

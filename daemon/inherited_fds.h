@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptors that the parent process passes by number: --ready-fd receives the ready line, and the daemon ends when
 // --life-fd does. Both are checked before the daemon opens a descriptor of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridged reads its configuration, builds the parts in order, and runs until a signal, an administrator or the
 // parent process ends it. The parts are destroyed in the reverse order.
 #include <google/protobuf/stubs/logging.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A MainThreadQueue holds tasks that other threads post to the main thread. The main thread polls its descriptor.
 #pragma once
 

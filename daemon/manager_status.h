@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ManagerStatus is the line that `systemctl status` shows while the daemon serves: sessions, shares and bytes. It
 // is sent when it has changed, at most once per kEvery. For the main thread only, which has no other work.
 #pragma once

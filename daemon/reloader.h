@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Reloader reads the configuration again while the daemon serves (SIGHUP). It applies the settings that may change,
 // logs the others and keeps them until a restart. An invalid configuration changes nothing.
 #pragma once

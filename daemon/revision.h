@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commit of the build, with "-dirty" if files had changed, or "unknown" outside a checkout. Every build writes the
 // definition anew (deploy/cmake/Revision.cmake).
 #pragma once

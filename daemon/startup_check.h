@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gRPC aborts the process without a message if it cannot create a thread or a descriptor, so the limits are checked
 // before gRPC starts.
 #pragma once

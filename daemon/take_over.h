@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TakeOver makes this daemon the next life of its broker: it sorts what the daemon before it has stored, and the broker
 // rebuilds its tables from that.
 #pragma once

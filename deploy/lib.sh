@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Common functions of deploy/setup, deploy/quickstart and tests/run: paths, caches, and steps that are timed and
 # reported. Sourced; changes to the repository's root.
+# SPDX-License-Identifier: Apache-2.0
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 venv=$root/.venv

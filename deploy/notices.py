@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collects the notices of other projects' code in our binaries, and an SBOM (CycloneDX) of the same list.
 
 ``notices.py BUILD OUTPUT MAP...`` reads what the linker and the compiler of a finished build have read:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site of the documents: Sphinx reads the pages of this folder, and references that are made from their sources.
 
 `deploy/docs` builds it. `docs/site` has the programs that make the references: each from its one source, when the site is built.

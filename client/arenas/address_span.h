@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An AddressSpan is the lowest and the highest address of all mappings that were ever noted. Most arrays lie outside,
 // so that it takes no lock to know that they lie in none of them. Thread-safe.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arenas that one session writes, and the ranges carved out of them. A range has two holders: the views of this
 // process, and the broker once the range is published. The range is free again when both have let go.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Carver divides one arena into ranges (best fit) in granules of 256 bytes, the alignment that every framework
 // accepts. It handles offsets only. Not thread-safe.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fences tracks the shares of one session that were published before their bytes were written. A share is tracked until
 // its bytes are written, the broker knows that, and no process waits for the event. Until the bytes are written, the
 // sources of the copies are kept alive.

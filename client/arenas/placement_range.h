@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Placement::Range is the part of a written arena that contains the arrays of one Placement. It lives as long as this
 // process has views of it.
 #pragma once

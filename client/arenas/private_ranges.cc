@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A page of a private mapping that was never written is the file's own page. It always shows the current content of the
 // file, also after the range was reused for another share. Therefore the key of a kept mapping is its position only.
 #include "client/arenas/private_ranges.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PrivateRanges keeps the copy-on-write mappings of one arena that readers gave back unmodified. The next reader of the
 // same range gets a mapping whose pages are present already. Reading 64 MiB through a new mapping costs 3.5 ms of page
 // faults; through a kept one it costs none. A modified mapping is never reused.

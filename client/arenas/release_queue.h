@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ReleaseQueue of a session tells the broker which leases, arenas and mappings this process no longer needs, and
 // which fences have ended. A message that a busy broker does not take is kept and sent with the next one.
 #pragma once

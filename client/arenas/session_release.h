@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SessionRelease is a DeferredRelease that is given back on the connection that granted it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both dialects of DLPack 1.3. Export writes what the strictest consumer needs. Import checks everything, and
 // normalises what producers send: NULL strides, byte offsets, any stride on dimensions of size 1, pinned and managed
 // memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Block is the memory of one DLPack export: the tensor, its shape and strides, and the owner of the bytes, in one
 // allocation. Frameworks call the deleter from any thread, also after the interpreter has gone, and TensorFlow
 // sometimes calls it twice. Therefore a released block is not freed but appended to a first-in-first-out list. A late

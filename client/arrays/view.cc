@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copying views. A strided source is copied in as few contiguous runs as possible. Contiguous dimensions are merged.
 // The innermost dimension is copied by memcpy (stride 1) or element by element, and the outer ones count like an
 // odometer.

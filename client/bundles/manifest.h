@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a bundle's manifest, version 1.0: the table of its arrays. It lies in broker memory beside their bytes
 // and is read in place, on a GPU from one copy in host memory: a header, entries that are sorted by name, and what they
 // refer to. Numbers are little-endian; offsets are bytes from the start of the manifest, unless said otherwise.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of a bundle: the arrays' places in the slab, and the bytes of the manifest.
 #include <arraybridge/bundle.h>
 #include <arraybridge/device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ReadCatalogue is a namespace's catalogue, mapped read-only. The broker writes it, and this process finds shares in
 // it by name (proto/boundary/layouts/catalogue.h).
 #pragma once

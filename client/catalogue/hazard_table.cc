@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/catalogue/hazard_table.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A HazardTable is this process's hazard page for one catalogue, with a count of users for each slot. All arrays of a
 // share use the same slot, unless a thread meets another one that is claiming or clearing it; then it takes a slot of
 // its own. Taking a slot costs a catalogue lookup and a fence. The last user clears the slot, on any thread. Neither

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HazardTables lets a session read its namespace without requests. With the session's second Acquire it asks the broker
 // for the catalogue and a hazard page, and from then on it takes hazard slots. It has one table for each namespace that
 // existed under the session's name.

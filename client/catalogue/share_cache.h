@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cache of the shares that this process acquired lately. The key is the broker's encoded description, so a
 // description that is already known costs one comparison, and no parsing, checks or strings.
 #pragma once

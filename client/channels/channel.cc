@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A long wait is several requests, each as long as the broker allows. An array that arrives after its caller was
 // interrupted or ran out of time is kept here, and the next call returns it.
 #include "client/channels/channel.h"

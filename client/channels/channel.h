@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Channel::End is what the copies of a Channel share: an open end, on the session on which it was opened.
 #pragma once
 

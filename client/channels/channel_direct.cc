@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A channel's end without calls. Its direct channel is used from the moment the control block says that both ends have
 // mapped it. A share that cannot travel in it goes by a call, which revokes it if entries stand there: the broker keeps
 // the order, not this file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Child is another program that a command runs, with the environment and the output of this one.
 #pragma once
 

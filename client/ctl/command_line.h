@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line: the options and commands of arraybridgectl, and the function that a command calls.
 #pragma once
 

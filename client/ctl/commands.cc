@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/commands.h"
 
 #include <google/protobuf/struct.pb.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command sends requests to the broker and prints the answer. Tables show sizes with units; JSON and CSV have bytes.
 #pragma once
 

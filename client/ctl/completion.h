@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scripts for shell completion of arraybridgectl, generated from its commands and options.
 #pragma once
 

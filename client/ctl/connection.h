@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Connection is one gRPC channel to a broker's public socket. The socket is connected before gRPC gets it, so that
 // errors distinguish a broker that does not run from one that refuses this user. The first verb that needs a session
 // opens it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The signals with which a user ends a command. A command blocks them for the moments in which it must not be killed;
 // blocked signals are delivered when they are unblocked.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command info: it asks at the public door, and at the administration door for the names of lost shares.
 #include <ostream>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridgectl sends requests to a running broker through its public socket or its administration socket. It never
 // starts a broker.
 #include <malloc.h>

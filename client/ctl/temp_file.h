@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TempFile is a file without a name (O_TMPFILE) that gets its name in one step when it is complete. Until then the
 // name refers to the previous file, if any. A TempFile that is not finished leaves nothing behind, however the command
 // ends.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gRPC reports most failures as a closed socket. So after a failure this file repeats the connection with OpenSSL, to
 // distinguish errors of the network, of TLS, of the broker's certificate and of ours.
 #include "client/ctl/tls.h"

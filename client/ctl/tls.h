@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The TLS identity of a command, and gRPC channels over TLS to a broker on another host. TCP is used with TLS only, and
 // both sides show a certificate.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DirectConsumer is the consuming end of a direct channel: it takes entries in order, and returns the range of each
 // when its arrays have gone.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DirectConsumers are the consuming ends of a session, open or ended, whose entries may still be in use: a thread that
 // publishes what it received once more finds the entry here.
 #pragma once

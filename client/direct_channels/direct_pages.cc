@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A wait is a spin, then a sleep in poll: on the doorbell and on the end of the lifeline. The doorbell belongs to two
 // clients that need not trust each other: so a sleep is bounded, and an end believes the pages alone.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DirectProducer is the producing end of a direct channel: entries go in, and the ranges that they name come back
 // when the consumer has read them. A range has two holders, as in WrittenArenas: the views of this process, and the
 // consumer, in the broker's place.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/direct_channels/direct_producers.h"
 
 #include <algorithm>

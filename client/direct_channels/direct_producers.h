@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DirectProducers are the producing ends of a session. A thread that carves a range polls them first: ranges may have
 // come back.
 #pragma once

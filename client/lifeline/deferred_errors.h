@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeferredErrors keeps the errors of failed unwaited publishes until the caller asks for them, so that none is lost.
 #pragma once
 

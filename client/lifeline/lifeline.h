@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Lifeline is the socket whose end ends the session. It sends requests and receives answers in any order. It has no
 // thread of its own: one of the waiting threads reads the answers for all of them, and matches them by request id.
 #pragma once

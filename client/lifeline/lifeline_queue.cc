@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests through the session's queue. Once the broker serves the queue, all requests go through it.
 #include <sched.h>
 

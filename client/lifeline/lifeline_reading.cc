@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading answers: any waiting thread reads for all threads until its own answer has arrived.
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outcomes keeps the results of requests whose callers gave up. The broker answers such a request all the same, and a
 // caller that got a timeout finds the answer here. A completion handler gives back the memory that a late answer
 // granted (Lifeline::CompletionHandler).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QueuePages maps a session's queue (proto/boundary/layouts/session_queue.h): the page of requests writable, the page
 // of completions read-only. Not mapped in forked children, which must not send requests for their parent.
 #pragma once

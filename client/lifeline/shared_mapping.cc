@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/lifeline/shared_mapping.h"
 
 #include <fcntl.h>

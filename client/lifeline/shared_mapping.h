@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SharedMapping is memory that a session shares with the broker only. Not mapped in forked children (MADV_DONTFORK),
 // which must not act for their parent.
 #pragma once

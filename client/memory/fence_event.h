@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device events shared between processes, as the rest of the client sees them. A producer records one when it publishes
 // bytes that its device has yet to write, and a reader waits for it. memory/cuda_* implements them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of shapes and strides. They come from untrusted peers, so every step is checked for overflow.
 #pragma once
 

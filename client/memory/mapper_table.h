@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MapperTable holds a mapper for each kind of handle that this process can open, and finds the one for a handle.
 #pragma once
 

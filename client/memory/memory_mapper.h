@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A MemoryMapper maps memory of the broker into this process; a Mapping is such mapped memory. The daemon allocates and
 // exports (daemon/memory/memory_backend.h), the client imports and maps: each kind of handle has one such pair.
 #pragma once

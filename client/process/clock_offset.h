@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ClockOffset estimates how far the broker's clock is ahead of this process's clock. The offset is zero unless the
 // broker runs in another time namespace.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steady time as of the last tick of the kernel's clock. It costs a tenth of steady_clock::now(), which costs more than
 // a lookup. For comparisons with multiples of a tenth of a second.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The error for a descriptor that cannot be opened. It names the limit that was reached and a remedy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DeviceEvent is the end of all work that this process had queued on a device when the DeviceEvent was requested.
 #pragma once
 

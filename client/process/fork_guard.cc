@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/process/fork_guard.h"
 
 #include <fcntl.h>

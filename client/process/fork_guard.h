@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fork guard makes the client safe across fork. An object that must not be used in the child registers as a
 // ForkParticipant and is notified. This is the only process-wide state in the client, because pthread_atfork takes no
 // object.

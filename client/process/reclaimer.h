@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Reclaimer gives back the memory that arrays no longer need. The last drop of an array may happen on any thread,
 // without the interpreter, or during exit, so it only links a DeferredRelease into a list. One thread, started with the
 // first array, does the rest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The capabilities that this process states to the broker, so that the broker offers only memory that it can open.
 #pragma once
 

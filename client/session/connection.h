@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Connection is a Broker's access to the daemon: the current session, or a new one after the daemon has restarted. A
 // forked child makes its own Connection.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Session is one connection to one life of the broker, with everything granted on it: the arenas that it writes, the
 // arenas that it reads, and its leases. It lives as long as one of them is in use. A new connection is a new Session.
 //

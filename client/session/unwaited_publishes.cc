@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/session/unwaited_publishes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UnwaitedPublishes tracks the publishes that a session does not wait for. Each is a request in the session's queue,
 // and has a completion only if it fails. A publish that cannot go this way is sent as a waited request instead.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Acquire turns the shares that a broker grants into arrays of this process. It checks every answer before it maps
 // memory or points into it, and gives back the leases of shares that it rejects.
 //

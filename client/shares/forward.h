@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Forward is a part of a share that this process holds and that is published once more, without a copy. The broker
 // keeps the bytes for both shares.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Lease keeps one share readable in this process, together with the memory that contains it. It is a lease of the
 // broker, a hazard slot, or a return bit in a direct channel.
 #pragma once

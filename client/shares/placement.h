@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placements: room for arrays in the arenas of a session, and their publication as shares.
 #pragma once
 

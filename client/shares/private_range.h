@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PrivateRange is a copy-on-write mapping of one share for one consumer, in addition to the mapping of its Lease.
 #pragma once
 

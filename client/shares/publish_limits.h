@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks a Publish against the broker's limits, before room is carved and any byte is copied.
 #pragma once
 

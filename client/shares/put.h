@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A put in one step: carve, fill and publish, without a Placement that a caller could keep.
 #pragma once
 

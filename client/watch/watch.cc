@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A wait consists of requests that are as long as the broker allows. Events that arrive after their caller has given up
 // (interrupted or timed out) are kept for the next call, so that each event is returned once.
 #include "client/watch/watch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Watch::Feed is the state that copies of a Watch share: an open watch, the session on which it was opened, and the
 // events received.
 #pragma once

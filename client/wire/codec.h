@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The codec converts requests and answers between plain values and the messages of arraybridge.v1; no other file knows
 // the encoding. An answer is untrusted until it is decoded: DATA_LOSS if it does not parse.
 #pragma once

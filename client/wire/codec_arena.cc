@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding answers about arenas: handles and returned ranges.
 #include "client/wire/codec_wire.h"
 

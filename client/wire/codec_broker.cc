@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding answers about the broker: its version and limits, its statistics, its errors.
 #include "client/wire/codec_wire.h"
 

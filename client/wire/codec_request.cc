@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoding requests.
 #include "client/wire/codec_wire.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding answers about shares. It checks the values that a publisher chose and that a broker of another version may
 // have accepted.
 #include "client/wire/codec_wire.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoding and decoding for watches and events.
 #include "client/wire/codec_wire.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions from messages to values, shared by the codec's source files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker owns bytes, names and quotas. Every verb of the product ends here, whichever door its request came
 // through.
 // The broker knows no socket, gRPC, protobuf, thread or log. It never waits: it refuses a request that must wait with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments and results of the Broker's verbs: plain values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Counter hands out numbers that are never used twice: it can count in a word that outlives the process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DeferredRelease collects objects that the tables drop with the broker's lock held. A verb takes them and destroys
 // them after it has released the lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags say without the broker's lock whether there is work at all: the service reads them on its fast paths.
 #pragma once
 

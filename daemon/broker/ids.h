@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that must not be swapped get types of their own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inspecting one share: its maker, its readers, and the handle that each session would get if it acquired the share
 // now.
 #include <algorithm>

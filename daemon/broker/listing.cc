@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged lists. A page token names the row after which the list continues, so rows may come and go between two pages. A
 // page visits at most kVisitsMax rows, matching or not: then it ends, possibly empty, with a token. The page adds up
 // the bytes of its rows and ends before it exceeds its limit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random bytes of the kernel, for what clients must not guess.
 #pragma once
 

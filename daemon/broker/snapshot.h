@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Snapshot holds the broker's numbers and names. It is taken under the lock and read without it.
 #pragma once
 

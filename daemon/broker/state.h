@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State holds the broker's tables behind its one mutex. A verb locks the mutex once or a few times and calls the
 // tables. The tables know neither the mutex nor each other's fields.
 #pragma once

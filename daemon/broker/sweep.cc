@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The broker's sweep: ends what is due in slices, releases the lock between them, and frees dying arenas.
 #include <algorithm>
 #include <array>

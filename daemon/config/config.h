@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Config holds every setting that an operator may choose, as plain validated values; settings.cc says what each key
 // means. Each limit is checked in one verb or door and has a test that reaches it. A reload changes the Reloadable
 // values, and the values that only the main thread reads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices of the configuration: the devices that the daemon serves (memory.devices), and how each GPU is shared.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The settings of [limits]. A reload changes those that are Reloadable.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The addresses of the doors as an operator writes them, and the certificates that TCP needs.
 #pragma once
 

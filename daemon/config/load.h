@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the configuration when the daemon starts, and again on a reload.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the configuration: the values in force, the example file with all defaults, and the keys of the manual page.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A quantity is a size, a percentage or a time as an operator writes it: "2MiB", "80%", "30s". Each reader consumes the
 // whole text or refuses it; the error says which texts are allowed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reload may change a Reloadable value while other threads read it: each read returns the old value or the new one.
 // Values of Config that are not Reloadable do not change after the start.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a Config from a Reading: resolves paths, percentages and defaults that depend on other settings, and refuses
 // values that contradict each other.
 #pragma once

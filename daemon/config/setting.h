@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Setting is one row of the configuration's table: its key, the reader of its text, the place of its value, and its
 // help text.
 #pragma once

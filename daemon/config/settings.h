@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of settings: one row for each key. Files, environment, flags, --print-config, the example file and the
 // manual page are all derived from it, so that they cannot differ.
 #pragma once

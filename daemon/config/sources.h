@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the sources of the configuration: files, the environment, and flags. Each is read through the table of
 // settings, the weakest source first; a later text replaces an earlier one.
 #pragma once

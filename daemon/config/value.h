@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that make a setting's Value from the place of its value, its reader, and the text of its default.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of settings that are words, names, paths or numbers in a range. Each error says which texts are allowed.
 #pragma once
 

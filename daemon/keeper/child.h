@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Child is what the keeper needs to start a daemon: the program's path, its arguments without --keeper, and the
 // descriptors that are passed to it by number.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Closing closes descriptors whose last close may take long: a lifeline whose client has left an unread socket in it
 // that lingers (before Linux 6.16), and large memory. A process of its own closes them while the keeper goes on.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The HeldDescriptors are what the keeper holds for the daemon: descriptors with names, in the order of their arrival.
 // All memory is part of the object.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keeper is the parent process of a daemon: `arraybridged --keeper [flags of the daemon]`. It holds the descriptors
 // that the daemon stores, and starts the daemon anew when it has died; the next daemon receives them. It stands in for
 // systemd's descriptor store, with the same datagrams, where there is no systemd: as the first process of a container,

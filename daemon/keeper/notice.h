@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Notice is one datagram that the daemon has sent to the keeper: lines KEY=VALUE, and descriptors (sd_notify).
 #pragma once
 

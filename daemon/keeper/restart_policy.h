@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The RestartPolicy says when the keeper starts the next daemon after a death: at once, unless several daemons in a row
 // have died soon after their start; then later each time; at last not at all.
 #pragma once

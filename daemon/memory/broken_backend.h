@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A BrokenBackend represents devices that could not be used when the daemon started. It allocates nothing; it exists so
 // that the list of devices shows them, each with the reason.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Capacity is the number of bytes of one kind of memory that may be used, and the number that is in use. Bytes are
 // reserved before they are touched, because a cgroup answers an excess with SIGKILL. A Reservation is the receipt.
 #pragma once

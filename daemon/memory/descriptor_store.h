@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DescriptorStore keeps descriptors of this process in another process (the service manager or the keeper), so that
 // the next daemon receives them after this one has died.
 #pragma once

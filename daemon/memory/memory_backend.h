@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interfaces to memory: a MemoryBackend owns one kind of memory and allocates MemoryBlocks of it; a MemoryBlock is
 // physical bytes that can be exported and sealed. A new kind of sharing is a new backend (and a mapper in
 // client/memory), never a branch inside an old one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Manual pages, made from deploy/man/*.scd by scdoc (Debian's package of that name); without scdoc there are none.
 find_program(SCDOC scdoc)
 if(NOT SCDOC)

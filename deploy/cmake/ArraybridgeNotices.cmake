@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What our binaries contain of other projects: THIRD_PARTY_NOTICES and an SBOM, made by deploy/notices.py after linking.
 # The wheel gets them as .dist-info/licenses and .dist-info/sboms, an installed tree as the component Notices, and every
 # Debian package as share/doc/PACKAGE/THIRD_PARTY_NOTICES.gz.

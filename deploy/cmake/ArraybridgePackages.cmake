@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages: run cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
 # libarraybridge1 (the C API) and libarraybridge-dev (headers, archives, messages); the first two
 # with ARRAYBRIDGE_PARTS=all only. The Python package is not among them, because it needs a newer NumPy than that of Debian

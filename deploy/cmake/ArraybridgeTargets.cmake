@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One static library per room, and the common flags of our targets.
 
 # ab_flags(<target>): warnings, sanitizers, includes from the repository root.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # dlpack.h with the versioned struct and the exchange API. Distribution packages are older (Debian 12: 0.6), so it comes
 # from the apache-tvm-ffi wheel, which is only needed to build: DLPACK_ROOT, else the folder of the wheel according to
 # ${Python_EXECUTABLE}.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # gRPC and Protocol Buffers as archives. Debian's gRPCConfig.cmake knows only the shared libraries; pkg-config's static
 # closure has the absl archives. Defines the targets grpc_static, protobuf_static, crypto_either, and PROTOC,
 # GRPC_CPP_PLUGIN. OpenSSL and zlib are archives, too, but shared libraries of the system for a program with the

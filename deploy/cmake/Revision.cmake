@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DSOURCE=… -DOUTPUT=… [-DREVISION=…] -P Revision.cmake: writes the definition of daemon/revision.h, only if it
 # has changed. Packagers without a checkout pass REVISION.
 if(NOT REVISION)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The charts of the newest benchmarks: our figures beside those of peers and floors, each panel on a scale of its own."""
 
 from __future__ import annotations
@@ -127,4 +128,6 @@ def picture() -> str:
 def models() -> str:
     file = newest("models")
     date = file.name.removesuffix("-models.json")
-    return chart("A model in eight processes", MODELS, _rows(file), f"{date} · tests/bench/models.py full · 2 CPUs · memory: PSS beyond imports")
+    return chart(
+        "A model in eight processes", MODELS, _rows(file), f"{date} · tests/bench/models.py full · 2 CPUs · memory: PSS beyond imports"
+    )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of the documents, and writes the tables of figures: ``python docs/pictures/draw.py``. A test
 compares them with the committed files.
 

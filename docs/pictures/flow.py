@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of what arraybridge does: a producer, the broker with the bytes, and consumers of other frameworks."""
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ BROKER: Final = 116.0
 
 
 def picture() -> str:
-    drawing = Drawing(WIDTH, 2 * LEFT + PROCESS + ARROW + BROKER, "A producer puts an array into the broker's memory; consumers map the same bytes")
+    drawing = Drawing(
+        WIDTH, 2 * LEFT + PROCESS + ARROW + BROKER, "A producer puts an array into the broker's memory; consumers map the same bytes"
+    )
     each = (WIDTH - 2 * LEFT - GAP * (len(PROCESSES) - 1)) / len(PROCESSES)
     below = LEFT + PROCESS
     for number, process in enumerate(PROCESSES):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of the house: its floors with their rooms, and the four connections between a client and the daemon."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Drawing is an SVG picture whose colours have roles, so that light and dark pages show it in colours of their own.
 
 It measures each text with an upper bound of its width and refuses one that does not fit: no label is cut.
@@ -52,9 +53,7 @@ class Drawing:
     def box(self, x: float, y: float, width: float, height: float, role: str, line: str = "", rounded: float = 0) -> None:
         around = f' class="{role} {line}-line"' if line else f' class="{role}"'
         corners = f' rx="{_number(rounded)}"' if rounded else ""
-        place = " ".join(
-            f'{key}="{_number(value)}"' for key, value in (("x", x), ("y", y), ("width", width), ("height", height))
-        )
+        place = " ".join(f'{key}="{_number(value)}"' for key, value in (("x", x), ("y", y), ("width", width), ("height", height)))
         self._parts.append(f"<rect {place}{corners}{around}/>")
 
     def text(
@@ -85,9 +84,7 @@ class Drawing:
         )
         down = 1 if y2 > y1 else -1
         for tip, way in [(y2, down)] + ([(y1, -down)] if both else []):
-            self._parts.append(
-                f'<path d="M{_number(x)} {_number(tip)}l-4 {_number(-8 * way)}h8z" class="soft"/>'
-            )
+            self._parts.append(f'<path d="M{_number(x)} {_number(tip)}l-4 {_number(-8 * way)}h8z" class="soft"/>')
 
     def __str__(self) -> str:
         return "\n".join([*self._parts, "</svg>", ""])

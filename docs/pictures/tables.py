@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of README and of the page on performance, with the figures of the newest benchmark. draw.py writes them
 between their marks."""
 

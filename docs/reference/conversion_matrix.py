@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes conversion-matrix.md beside it from the planner: ``python docs/reference/conversion_matrix.py``. A test compares the two."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a public header for Doxygen: our comments are plain ones, and Doxygen takes those that are marked for it.
 
 Doxygen runs it with a header's path and reads what it prints. A comment before a declaration belongs to that; one behind a

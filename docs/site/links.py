@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links that lead out of the site: pages are read in the repository, too, where they link to sources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The references of the site, each made from its one source: Python from docstrings, C++ and C from the public headers, the
 commands from the manual pages, the configuration and the metrics from a daemon, the messages from the .proto files."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manual pages, written for scdoc, as Markdown of the site: `*bold*`, `_underlined_`, titles, and terms with their texts."""
 
 from __future__ import annotations

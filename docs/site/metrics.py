@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of a daemon as Markdown: what the page /metrics of one that serves says of each."""
 
 from __future__ import annotations

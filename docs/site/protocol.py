@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The messages of the protocol as Markdown: services, messages and enumerations of the .proto files with their comments."""
 
 from __future__ import annotations
@@ -7,7 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 
 Comments = dict[tuple[int, ...], str]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock by which the ends of channels tell when a share was sent: the same for all processes of a host, also across
 // its sleep.
 #pragma once

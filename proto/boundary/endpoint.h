@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An Endpoint is HOST:PORT in its usual form: 127.0.0.1:9443, [::1]:9443.
 #pragma once
 

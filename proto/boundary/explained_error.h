@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of an errno. If a limit of this process is its likely cause, the text names it and says how to raise it.
 #pragma once
 

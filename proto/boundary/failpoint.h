@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A failpoint is a named place where a test may kill the process, make a step fail, or skip a safeguard to verify that
 // a test notices (tests/integration/cuda_safeguards_test.cc). Failpoints work only in builds with
 // ARRAYBRIDGE_FAILPOINTS (the dev and sanitizer presets). failpoint.cc is the only file that those builds compile

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Fence says when a producer's bytes may be read: at once (done), or after an interprocess event of the producer.
 #pragma once
 

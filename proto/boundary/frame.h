@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Frame is one datagram of the lifeline: a 16-byte header, one protobuf message, and descriptors. The socket is
 // SOCK_SEQPACKET, so a frame arrives whole or not at all and needs no length field.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Handle identifies bytes that another process owns: the arena, the range in it, and the descriptor or opaque bytes
 // that open it. Producers, borrowers and the daemon all describe memory in these terms.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps files in memory at addresses where the kernel can map whole huge pages: one page fault instead of 512.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Mutex with annotations for clang's -Wthread-safety, which std::lock_guard lacks in libstdc++.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the known word that a user probably meant by an unknown one.
 #pragma once
 

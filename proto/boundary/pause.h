@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hint to the processor for loops that poll a word until another thread changes it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Status is success, or a failure of the environment; a Result<T> is a T or such a failure.
 // Codes are gRPC's canonical numbers, so that a status means the same at both doors and in Python.
 // Messages carry names and numbers, never paths, pointers or tokens. The names may be other users', so the constructor

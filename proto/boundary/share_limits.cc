@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "proto/boundary/share_limits.h"
 
 #include <algorithm>

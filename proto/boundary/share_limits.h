@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShareLimits are the broker's configured limits on a share. The broker refuses a share that exceeds one. A client
 // receives the limits and refuses the same shares, with the same messages, before it copies a byte.
 #pragma once

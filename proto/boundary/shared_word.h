@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A shared word is eight bytes of a page that two processes map. It is read and written atomically, even through a
 // read-only mapping. A value that the other side writes is only compared; it is never used as an index or a length
 // without a check.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SpinBackoff decides when not to spin. If other threads want the processor, a thread that yields it waits until each
 // of them has used its time slice, which takes milliseconds; a sleeping thread is woken at once. So after two long
 // waits with few short waits between them, a side backs off: it sleeps at once for a number of turns, twice as many

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The descriptors 0, 1 and 2, which every program reads and writes without checking what they refer to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions for texts that other processes wrote.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A UniqueFd owns one descriptor and closes it. A received descriptor is owned before anything can fail.
 #pragma once
 

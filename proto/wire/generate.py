@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generates C++ structs, readers and writers from the .proto files: ``generate.py OUTPUT.h OUTPUT.cc SOURCE.proto...``.
 
 This program parses the sources itself, so that the client needs no protobuf library and its build no protoc. The sources may use

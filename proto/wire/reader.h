@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Reader iterates over the fields of one encoded message, for the Read functions that generate.py writes. The bytes
 // are untrusted: every length is checked against the remaining bytes. Like libprotobuf, a Reader skips unknown fields,
 // and known fields of another wire type. libprotobuf accepts every message that a Reader accepts, with the same values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Writer encodes a message from its end to its beginning, so that the length of a nested message is known when its
 // header is written. The generated Write functions write the last field first: once into a Counter, which computes the
 // size, and once into a BackBuffer of that size. As in proto3, a number that is 0, an empty text and an empty list are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridge: one array, many frameworks, one copy. The Python client of arraybridged.
 
     broker = arraybridge.Broker()
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from arraybridge import _conflict
 from arraybridge.asdlpack import asdlpack
-from arraybridge.detect import *  # noqa: F403
-from arraybridge.errors import *  # noqa: F403
+from arraybridge.detect import *
+from arraybridge.errors import *
 
 if TYPE_CHECKING:
     from arraybridge._core import View, __version__ as __version__
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
         supports_dlpack,
     )
     from arraybridge.broker import Broker
-    from arraybridge.broker.channel import Channel, Received, Sender
     from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
+    from arraybridge.broker.channel import Channel, Received, Sender
     from arraybridge.broker.share import ArraySpec, Got, Listed, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
-    from arraybridge.compat.cleanup import *  # noqa: F403
+    from arraybridge.compat.cleanup import *
     from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.compat.stacking import process_slices, stack_slices, unstack_slices
     from arraybridge.conversion import Converter, convert, convert_memory, get_converter
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
     from arraybridge.decorators import (
         DtypeConversion,
-        memory_types,
         cupy as cupy,
         jax as jax,
+        memory_types,
         numpy as numpy,
         pyclesperanto as pyclesperanto,
         tensorflow as tensorflow,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The executables in this package, and their console entry points."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detects another distribution that installs a package `arraybridge`: the files of one overwrite those of the other.
 
 One such distribution exists, and it has the package's own name. Every import looks for it with one look into the folder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension: bytes and arrays, no policy, no framework. Functions release the GIL while they wait or copy; Channel.send
 keeps it for up to 64 KiB that it can send without waiting.
 
@@ -89,8 +90,7 @@ class View:
             origin: the View of a share whose memory may contain these bytes.
         """
     def copy_on_write(self) -> View | None:
-        """The bytes of a share in host memory, in a writable copy-on-write mapping of their own; None for other memory.
-        """
+        """The bytes of a share in host memory, in a writable copy-on-write mapping of their own; None for other memory."""
     def named(self, dtype: str, code: tuple[int, int, int] | None = None) -> View:
         """The same memory with another logical dtype name and a code of the same width."""
     def as_bytes(self) -> View:
@@ -200,13 +200,23 @@ class ChannelEnd:
     @property
     def capacity(self) -> int: ...
     def send(
-        self, placement: Placement, structure: bytes = b"", metadata: bytes = b"", timeout_s: float | None = None,
-        waits: bool = False, seen: int | None = None,
+        self,
+        placement: Placement,
+        structure: bytes = b"",
+        metadata: bytes = b"",
+        timeout_s: float | None = None,
+        waits: bool = False,
+        seen: int | None = None,
     ) -> None:
         """timeout_s: None: no limit. waits: goes on when the last receiver is lost. seen: as of `check`."""
     def put(
-        self, core: Core, views: Sequence[View], structure: bytes = b"", metadata: bytes = b"",
-        timeout_s: float | None = None, waits: bool = False,
+        self,
+        core: Core,
+        views: Sequence[View],
+        structure: bytes = b"",
+        metadata: bytes = b"",
+        timeout_s: float | None = None,
+        waits: bool = False,
     ) -> bool:
         """`send` of copies; or, then True, of the arrays themselves, if they were born in one placement of this session
         that is not published. Waits for memory, too, until timeout_s is over.
@@ -218,9 +228,7 @@ class ChannelEnd:
         """Raises what `send` would of this end and its peers, except notices up to `seen`; the new `seen`. A sender calls
         it that waits for memory.
         """
-    def receive(
-        self, private: bool = False, timeout_s: float | None = None, waits: bool = False
-    ) -> tuple[ShareInfo, list[View]]:
+    def receive(self, private: bool = False, timeout_s: float | None = None, waits: bool = False) -> tuple[ShareInfo, list[View]]:
         """timeout_s: None: no limit. waits: goes on when a sender is lost."""
     def close(self, complete: bool = True) -> None: ...
 
@@ -228,9 +236,7 @@ class ChannelEnd:
 class WatchEnd:
     """A watch of the broker's events, open until `close` or until it is destroyed."""
 
-    def next(
-        self, timeout_s: float | None = None
-    ) -> tuple[str, int, str, str, int, int, int, int, int, int, str, int, str, str, str]:
+    def next(self, timeout_s: float | None = None) -> tuple[str, int, str, str, int, int, int, int, int, int, str, int, str, str, str]:
         """The fields of arraybridge.broker.watch.Event. timeout_s: None: no limit."""
     def close(self) -> None: ...
 
@@ -299,9 +305,7 @@ class Core:
     def note(self, info: ShareInfo, note: str) -> None:
         """Replaces the note of an acquire. Does not wait."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
-    def outcome(
-        self, code: int, message: str, reason: str, request: str, timeout_s: float
-    ) -> tuple[ShareInfo | None, StatusError | None]:
+    def outcome(self, code: int, message: str, reason: str, request: str, timeout_s: float) -> tuple[ShareInfo | None, StatusError | None]:
         """For a StatusError with these attributes: the published share (if it was a publish) and no error, or the
         reason why nothing was executed. Waits for the broker's answer, then raises the same error again.
         """
@@ -437,9 +441,7 @@ def try_acquire(core: Core, name: str, private: bool, plans: dict[Any, Any], /) 
         plans: from View.traits of the one array of a share to (plan, show, count).
     """
 
-def receive(
-    end: ChannelEnd, private: bool, timeout_s: float | None, waits: bool, plans: dict[Any, Any], /
-) -> tuple[Any, Any]:
+def receive(end: ChannelEnd, private: bool, timeout_s: float | None, waits: bool, plans: dict[Any, Any], /) -> tuple[Any, Any]:
     """`ChannelEnd.receive`, with a result as `try_acquire` returns it."""
 
 def put(
@@ -451,9 +453,7 @@ def put(
         maker: makes the View of an ordinary array of this class (`arraybridge.conversion.shortcut`), and raises for others.
     """
 
-def room(
-    core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /
-) -> Any:
+def room(core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /) -> Any:
     """show(the View of new memory). None: the shape is not one that every framework has; nothing was done."""
 
 def wrap(obj: Any, /) -> View:

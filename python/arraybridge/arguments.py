@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of a Broker's calls, checked before any request is sent."""
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ConvertWishes(Wishes, total=False):
 
 def check_text(text: str, what: str) -> None:
     """Raises:
-        InvalidRequest: UTF-8 cannot encode it.
+    InvalidRequest: UTF-8 cannot encode it.
     """
     if text.isascii():
         return

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """asdlpack: a View of any array-like object, which every framework's from_dlpack accepts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marks for TensorFlow's AutoGraph, which rewrites every Python function that a tf.function calls. AutoGraph leaves
 functions with this attribute unchanged. The marks are set without TensorFlow, which may be imported later or never.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warnings name the nearest line outside of this package."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An alias of arraybridge.conversion. An import of it leaves `arraybridge.convert` a function: it replaces this module."""
 
 import sys

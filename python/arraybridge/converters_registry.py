@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An alias of arraybridge.conversion."""
 
 from arraybridge.conversion import Converter, get_converter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts this process's conversions by source, target and route, with the reasons against a cheaper route."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches of torch's DataLoader that are born in broker memory."""
 
 from __future__ import annotations

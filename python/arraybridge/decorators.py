@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decorators that name the framework of a function and convert its arguments and results.
 
-    @torch                       # or @torch(output_type="numpy", gpu_id=1)
-    def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
+@torch                       # or @torch(output_type="numpy", gpu_id=1)
+def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
 """
 
 from __future__ import annotations
@@ -63,9 +64,7 @@ class _Options:
     contract: Callable[[Any], Any] | None
 
 
-def memory_types(
-    input_type: str, output_type: str, contract: Callable[[Any], Any] | None = None
-) -> Callable[[_F], _F]:
+def memory_types(input_type: str, output_type: str, contract: Callable[[Any], Any] | None = None) -> Callable[[_F], _F]:
     """Declares what a function accepts and returns, as `.input_memory_type` and `.output_memory_type`. Converts
     nothing.
 
@@ -235,9 +234,7 @@ class _Call:
             if self._image is None:
                 return self._returned(await body(*self._args, **self._kwargs))
             planes = _planes(self._image)
-            return self._returned(
-                planes.restacked([await body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)])
-            )
+            return self._returned(planes.restacked([await body(*args, **kwargs) for args, kwargs in self._of_each(planes.slices)]))
 
     def _taken(self, value: Any) -> Any:
         found, wanted = detect_memory_type(value), self._options.input_type

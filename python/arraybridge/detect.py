@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The six memory types, by their names, and conversions between them as methods."""
 
 from __future__ import annotations

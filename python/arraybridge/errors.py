@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error classes: every error is a BrokerError *and* the builtin that a user would guess.
 
 Errors of the broker have gRPC's status code in `.code`; errors of conversions have source, target, step and reason. All
@@ -333,9 +334,7 @@ class FrameworkNotAvailable(MemoryConversionError, ImportError):
 
     names_sides = False
 
-    def __init__(
-        self, source_type: str, target_type: str, method: str, reason: str, name: str | None = None
-    ) -> None:
+    def __init__(self, source_type: str, target_type: str, method: str, reason: str, name: str | None = None) -> None:
         super().__init__(source_type, target_type, method, reason)
         self.name = name or self.target_type
 
@@ -371,9 +370,7 @@ class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
 
     remedy = 'a copy is needed: drop copy=False or require="zero-copy" to permit it'
 
-    def __init__(
-        self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None
-    ) -> None:
+    def __init__(self, source_type: str, target_type: str, method: str, reason: str, plan: Plan | None = None) -> None:
         super().__init__(source_type, target_type, method, reason)
         self.plan = plan
 
@@ -427,7 +424,11 @@ def limits_of_process() -> str:
     """The limits of this process that keep a daemon from starting, as the end of a message; "" without any."""
     raised = {"RLIMIT_AS": "-v", "RLIMIT_FSIZE": "-f"}
     found = [(name, resource.getrlimit(getattr(resource, name))[0], flag) for name, flag in raised.items()]
-    told = [f"{name} of this process is {most} bytes: raise it, as `ulimit {flag}` does" for name, most, flag in found if most != resource.RLIM_INFINITY]
+    told = [
+        f"{name} of this process is {most} bytes: raise it, as `ulimit {flag}` does"
+        for name, most, flag in found
+        if most != resource.RLIM_INFINITY
+    ]
     return "".join(f"; {each}" for each in told)
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exports: read-only memory and DLPack consumers that are not known.
 
 Most consumers ignore the flag READ_ONLY. So a View that a user gets is protected: memory of a share is exported as a

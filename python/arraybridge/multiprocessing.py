@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large arrays travel between the processes of multiprocessing, concurrent.futures and joblib as references.
 
 `install()` registers reducers with multiprocessing's pickler, which Pool, Queue, Pipe and ProcessPoolExecutor use, and
@@ -33,8 +34,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.arguments import check_seconds
 from arraybridge.broker import references
 from arraybridge.broker.broker import Broker, remade
@@ -154,8 +154,7 @@ def uninstall() -> None:
 
 
 def ensure_installed(broker: Broker | None) -> Broker:
-    """The Broker of `install`, which is called, with `broker`, if it was not. Joblib and loky, if they were imported since, are registered, too.
-    """
+    """The Broker of `install`, which is called, with `broker`, if it was not. Joblib and loky, if they were imported since, are registered, too."""
     with _lock:
         if _settings is None:
             install(broker)

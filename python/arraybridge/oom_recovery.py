@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An alias of arraybridge.compat.cleanup."""
 
 from arraybridge.compat.cleanup import (

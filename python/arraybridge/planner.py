@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides how an array gets from one framework to another: the cheapest route, and the reasons against a cheaper one.
 
 Pure: it uses numbers and names, imports no framework and touches no memory. Adapters describe arrays and the
@@ -123,9 +124,7 @@ class Description:
     refusal: MemoryConversionError | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def refused(
-        cls, framework: str, refusal: MemoryConversionError, dtype: str = "", device: Device = devices.UNKNOWN
-    ) -> Description:
+    def refused(cls, framework: str, refusal: MemoryConversionError, dtype: str = "", device: Device = devices.UNKNOWN) -> Description:
         """The description of an array that only its own framework can use."""
         return cls(framework, dtype, (0, 0, 1), (), None, 0, False, device=device, refusal=refusal)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays as bytes for pipes and files, and back: `to_bytes` and `from_bytes`. `arraybridge.conversion.byte_format` documents the
 format, which is safetensors' of one tensor."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The storages of torch in one message of multiprocessing: tensors that share a storage share one in the receiver, too.
 
 A pickler meets one tensor after another, and only after the last one it is known which bytes of a storage the message

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An alias of arraybridge.detect, and of DtypeConversion in arraybridge.decorators."""
 
 from arraybridge import detect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An alias of arraybridge.adapters."""
 
 from arraybridge.adapters import (

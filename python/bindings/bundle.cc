@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/bundle.h"
 
 #include <arraybridge/bundle.h>

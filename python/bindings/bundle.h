@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.Bundle and BundlePlan: a share of many arrays, and its form before there is memory for it.
 #pragma once
 

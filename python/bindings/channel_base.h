@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.ChannelBase: the base class of Channel, with what its fast methods need. A raw C type, whose fields
 // they read without looking up an attribute.
 #pragma once

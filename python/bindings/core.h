@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.Core and Placement: the client's Broker for Python. No policy, no framework. Functions that wait or
 // copy release the GIL.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The consumer's side of DLPack's C exchange table: makes a View of a foreign tensor.
 #pragma once
 

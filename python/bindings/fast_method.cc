@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A FastMethod is a method of a Python class whose frequent calls are answered here: Broker.get of a share that is
 // found without a call to the daemon, and Channel.send and Channel.receive of ordinary arrays. Every other call is
 // passed to the Python function that the method wraps.

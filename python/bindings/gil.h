@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Releases and takes the GIL. While the interpreter ends, Python before 3.14 answers a thread that requests the GIL
 // with pthread_exit: the stack is unwound without the GIL through frames that hold Python objects, and through
 // destructors, which aborts the process. Here such a thread blocks instead, as in newer versions of Python, because the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hand-offs in one call of the extension: put, get, send and receive for arrays that are ordinary, and room for such
 // arrays. The Python modules decide which arrays are ordinary, and report the errors of others.
 #pragma once

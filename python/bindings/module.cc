@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The extension: bytes and arrays, no policy, no framework. View and ShareInfo are raw C types, Core is pybind11's.
 #include <arraybridge/device.h>
 #include <dlpack/dlpack.h>

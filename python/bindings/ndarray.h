@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and makes NumPy's arrays by their own fields: their DLPack makes a capsule and a tensor for each call.
 #pragma once
 

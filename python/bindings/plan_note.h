@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.PlanNote, each thread's latest plan, and PlanCount, the number of deliveries by one plan. Raw C
 // types, because every delivery notes and counts its plan.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Publishing: arrays that were born in broker memory, or lie in a share, are published where they lie, others as
 // copies. Without Python objects; called without the GIL.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owners of Python objects for Views, and what raw C types need: a guard for callbacks that call C++, and their slots.
 // A View may be destroyed on any thread, without the GIL, and after the interpreter has ended: the owners here take the
 // GIL themselves, or leak the object.

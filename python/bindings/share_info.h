@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.ShareInfo: a Share as a raw C type. Its attributes are created when they are read, since a get
 // reads few of them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fast path of arraybridge/conversion/shortcut.py. The Python module decides which arrays may use it and owns the
 // tables; this file looks them up without a Python frame per step. If both sides support DLPack's versioned dialect,
 // the producer's tensor is passed to the consumer unchanged, provided that it equals the one that a View would export.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of the fast paths, as the Python modules that own them fill them.
 #pragma once
 

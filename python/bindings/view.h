@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // arraybridge._core.View: the client's View as a raw C type, because DLPack is called up to a million times a second
 // and a generated binding costs 0.7 µs per call. Immutable, weak-referenceable, not picklable.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // View.__arrow_c_array__ and __arrow_c_device_array__: one-dimensional arrays of numbers as Arrow's structures.
 // Source: https://arrow.apache.org/docs/format/CDataInterface.html and CDeviceDataInterface.html. Arrow's arrays are
 // immutable, so a share's own memory is given to them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A View as buffer (PEP 3118), __array_interface__ (version 3) and ndarray, for the dtypes that these support: not
 // bfloat16, fp8 and similar ones.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // View.__dlpack__, according to the array API of 2023.12 and DLPack 1.3: exports the dialect that the consumer
 // requests. Consumers retry only on TypeError, so a TypeError never reports a property of the data.
 #include <dlpack/dlpack.h>

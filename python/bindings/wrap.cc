@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes Views of foreign objects that support DLPack. Does not copy. Values of the producer are untrusted.
 #include <arraybridge/device.h>
 #include <dlpack/dlpack.h>

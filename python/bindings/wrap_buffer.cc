@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes Views of memory with older descriptions: the buffer protocol (PEP 3118) and the array interface. Properties
 // that DLPack lacks (foreign byte order, masks, odd strides) raise BufferError before any byte is read.
 #include <cstring>

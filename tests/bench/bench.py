@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs every benchmark beside its floor and its peer and prints one table; --json writes the rows.
 
 Each row is {id, work, value, unit, floor, ratio, reach, peer, peer_value}: ratio = value / floor, smaller is better;
@@ -53,7 +54,7 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "hold_hot": ("acquire and release without a call, same name (29 bytes)", "ns", "<= 60 ns"),
     "hold_random_1e6": ("the same, random among 10^6 shares", "ns", "<= 1.3 x two dependent random reads"),
     "view_numpy": ("get and drop, 1 MiB, warm, Python", "us", "<= 3 us; >= 50 x torch re-send"),
-    "view_torch": ("the same, PyTorch with access=\"shared\"", "us", "<= 5 us; >= 50 x torch re-send"),
+    "view_torch": ('the same, PyTorch with access="shared"', "us", "<= 5 us; >= 50 x torch re-send"),
     "view_torch_private": ("the same, PyTorch, a copy-on-write mapping of its own, kept by the reaper", "us", "<= 12 us"),
     "withdraw_256": ("Withdraw, 256 sessions with 64 holds each", "us", "<= 10 us"),
     "catalogue_bytes_1e6": ("catalogue bytes of a share, 10^6 shares", "bytes", "<= 200"),
@@ -79,7 +80,12 @@ SPINNING |= {"channel_4kib": 0.5, "channel_1gib": 0.5, "relay_hop_4kib": 0.5, "r
 # Rows with a limit as their floor.
 LIMITS = {"share_bytes": 1024.0, "catalogue_bytes": 200.0, "ctl_ls_row": 5.0}
 # The row that a peer's row is compared with.
-BESIDE = {"iceoryx_4kib": "channel_4kib", "iceoryx_1mib": "channel_1mib", "plasma_put_64mib": "put_64mib_python", "plasma_get_1mib": "view_numpy"}
+BESIDE = {
+    "iceoryx_4kib": "channel_4kib",
+    "iceoryx_1mib": "channel_1mib",
+    "plasma_put_64mib": "put_64mib_python",
+    "plasma_get_1mib": "view_numpy",
+}
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
@@ -117,9 +123,7 @@ def measured(command: list[str], cpu: int | None = 0) -> list[dict[str, Any]]:
     """The JSON lines of a benchmark program, on one CPU, or on all for None."""
     pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*pinned, *command], stdout=subprocess.PIPE, text=True, env=environment, check=False
-    )
+    done = subprocess.run([*pinned, *command], stdout=subprocess.PIPE, text=True, env=environment, check=False)
     if done.returncode != 0:
         raise SystemExit(f"benchmark failed ({done.returncode}): {' '.join(command)}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -181,8 +185,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             note(measured([*script, "peers", *largest, "--rounds", str(rounds), "--cpu", str(other)]))
             note(
                 measured(
-                    [str(bench / "bench_shares"), "--address", home, "--echo", echo]
-                    + ["--daemon", str(daemon_id), "--shares", str(shares)]
+                    [str(bench / "bench_shares"), "--address", home, "--echo", echo] + ["--daemon", str(daemon_id), "--shares", str(shares)]
                 )
             )
             note([listed(build, home)])
@@ -216,9 +219,22 @@ def peer_of(row: str, found: dict[str, dict[str, float]]) -> tuple[str | None, f
 
 def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[str, float]] | None) -> dict[str, Any]:
     work, unit, reach = ROWS[row]
-    key = {"share_bytes_1e3": "share_bytes_1000", "share_bytes_1e4": "share_bytes_10000", "share_bytes_1e5": "share_bytes_100000"}.get(row, row)
+    key = {"share_bytes_1e3": "share_bytes_1000", "share_bytes_1e4": "share_bytes_10000", "share_bytes_1e5": "share_bytes_100000"}.get(
+        row, row
+    )
     if key not in found:
-        return {"id": row, "work": work, "value": None, "unit": unit, "floor": None, "ratio": None, "reach": reach, "peer": None, "peer_value": None, "note": "not there" if row in BESIDE else "not run with --quick"}
+        return {
+            "id": row,
+            "work": work,
+            "value": None,
+            "unit": unit,
+            "floor": None,
+            "ratio": None,
+            "reach": reach,
+            "peer": None,
+            "peer_value": None,
+            "note": "not there" if row in BESIDE else "not run with --quick",
+        }
     own = found[key]
     floor = next((limit for rows, limit in LIMITS.items() if row.startswith(rows)), 0.0) or own["floor"]
     peer, peer_value = peer_of(row, found)
@@ -240,7 +256,11 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
             result[extra] = round(own[extra], 2)
     if beside is not None and key in beside and not row.startswith(tuple(LIMITS)):
         other = beside[key]
-        result["two_cpus"] = {"value": round(other["value"], 2), "floor": round(other["floor"], 2), "ratio": round(other["value"] / other["floor"], 3)}
+        result["two_cpus"] = {
+            "value": round(other["value"], 2),
+            "floor": round(other["floor"], 2),
+            "ratio": round(other["value"] / other["floor"], 3),
+        }
         if row in SPINNING:
             result["two_cpus"]["spin_ratio"] = round(other["value"] / SPINNING[row] / beside["floor_spin"]["value"], 3)
         if peer is not None:
@@ -250,7 +270,10 @@ def row_of(row: str, found: dict[str, dict[str, float]], beside: dict[str, dict[
 
 # id of bench_clients without the number: (work, reach)
 MANY = {
-    "put_clients": ("waited puts of 4 KiB by so many processes on all CPUs, per put; floor: a server that echoes, epoll", "<= 1.11 x floor, p99 <= 2 x"),
+    "put_clients": (
+        "waited puts of 4 KiB by so many processes on all CPUs, per put; floor: a server that echoes, epoll",
+        "<= 1.11 x floor, p99 <= 2 x",
+    ),
     "acquire_clients": ("the same, acquires by a call", "<= 1.11 x floor, p99 <= 2 x"),
     "channel_pairs": ("so many pairs of processes, a channel each: hand-offs of the fastest pair beside the slowest", "<= 2"),
 }
@@ -266,7 +289,13 @@ def many_clients(build: Path, rounds: int) -> list[dict[str, Any]]:
     for own in found:
         work, reach = MANY[own["id"].rpartition("_")[0]]
         row = {"id": own["id"], "work": work, "value": round(own["value"], 2), "unit": "x" if "pairs" in own["id"] else "us"}
-        row |= {"floor": round(own["floor"], 2), "ratio": round(own["value"] / own["floor"], 3), "reach": reach, "peer": None, "peer_value": None}
+        row |= {
+            "floor": round(own["floor"], 2),
+            "ratio": round(own["value"] / own["floor"], 3),
+            "reach": reach,
+            "peer": None,
+            "peer_value": None,
+        }
         rows.append(row | {name: round(number, 2) for name, number in own.items() if name not in row})
     return rows
 
@@ -313,7 +342,9 @@ def main() -> None:
     rows += passing.rows(wish.build, not wish.quick)
     rows += models.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
-    print("medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n")
+    print(
+        "medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n"
+    )
     print(table(rows))
     print("\nPeers, one hop, microseconds (one CPU" + ("):" if two is None else " / two CPUs):"))
     for name, own in one.items():

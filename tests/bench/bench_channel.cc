@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hand-off through a channel, one way: half of a round trip between two processes over two channels; neither side
 // copies a byte. Its floor is one message of a bare SEQPACKET socket: half of a ping-pong. A relay hop is the same, but
 // both sides send what they received: the bytes stay where they are. And the calls of a hand-off of 4 KiB, with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many processes that call the broker at once, on all CPUs: a waited put of 4 KiB, and an acquire by a call. Their
 // floor is the same number of processes that exchange messages of the same sizes with a server that echoes them: one
 // thread, epoll. And pairs of processes that each have a channel: the slowest pair beside the fastest.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures conversions inside one process beside the bare from_dlpack of their target, and the cost of a View; prints
 Markdown.
 
@@ -26,12 +27,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import jax
 import numpy as np
 import tensorflow as tf
 import torch
 
 import arraybridge
-import jax
 from arraybridge import counts
 
 BATCH_S = 0.002  # long compared with the clock, short compared with disturbances
@@ -84,7 +85,7 @@ def conversions(rounds: int) -> list[Row]:
             # A constant array goes to torch, which may write, only by a copy.
             if source == target or (source in ("jax", "tensorflow") and target == "torch"):
                 continue
-            other = (lambda array=array, take=take: take(array))
+            other = lambda array=array, take=take: take(array)
             ways: dict[str, Callable[[], Any]] = {
                 "convert": lambda array=array, target=target: broker.convert(array, target, copy=False),
                 "convert_memory": lambda array=array, source=source, target=target: arraybridge.convert_memory(
@@ -106,7 +107,7 @@ def views(rounds: int) -> list[Row]:
     """The costs of a View, the C table and detection, beside an empty call of the same kind."""
     view = arraybridge.asdlpack(np.arange(1024, dtype="f4"))
     tensor = torch.ones(3)
-    empty = (lambda: None)
+    empty = lambda: None
     tally = counts.Counts().free(arraybridge.Broker("/nonexistent", start="never").plan(tensor, "numpy"))
     rows = [
         measured("view_dlpack", "View.__dlpack__()", lambda: view.__dlpack__(), empty, rounds, "at most 150"),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gRPC socket beside a bare gRPC server that answers the same message with the same kind of accept loop. With
 // --serving 1 --socket PATH this program is that server.
 #include <grpcpp/grpcpp.h>

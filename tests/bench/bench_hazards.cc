@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares found and held without a call, each beside its floor: the cost of the same memory accesses without a protocol.
 // The broker's and the client's parts run in one process, on the pages that they usually share.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // put and acquire through the C++ client, each beside its floor: memcpy into warm shared memory for bytes, a bare
 // SEQPACKET ping-pong of the same message sizes for round trips.
 #include <sys/mman.h>

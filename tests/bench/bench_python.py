@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """get, put, send and receive from Python beside their peers: torch.multiprocessing, SharedMemory, pickle over a pipe.
 
 Prints one JSON object per line, as the C++ programs do. tests/bench/run starts it, pins it to CPU 0, and passes the CPU
@@ -107,9 +108,7 @@ def bench_put(address: str, rounds: int) -> None:
     with arraybridge.Broker(address, namespace="bench") as broker:
         for _ in range(4):
             broker.put(source, name="large", replace=True)
-        copy, put = interleaved(
-            rounds, 1, lambda: np.copyto(target, source), lambda: broker.put(source, name="large", replace=True)
-        )
+        copy, put = interleaved(rounds, 1, lambda: np.copyto(target, source), lambda: broker.put(source, name="large", replace=True))
         emit("put_64mib_python", floor=copy, value=put)
         broker.withdraw("large")
     del target

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many idle shares: the daemon's memory for each, and whether acquiring one becomes slower.
 #include <cinttypes>
 #include <cstdio>

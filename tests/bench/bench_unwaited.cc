@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An unwaited put of 4 KiB: the cost for its caller, beside a memcpy of as many bytes into warm shared memory. Bursts
 // of a quarter of a session queue; `sustained` includes the time until the broker has served all of them.
 #include <sys/mman.h>

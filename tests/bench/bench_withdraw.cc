@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of a withdrawal while many sessions hold shares: the broker reads the hazard page of each.
 #include <sys/mman.h>
 

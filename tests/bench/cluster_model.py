@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulation of clusters larger than these machines: nodes with a broker each, tasks that read shares of one another.
 
     tests/bench/cluster_model.py [--nodes N] [--tasks N] [--seed N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dask: from the submit of a task to its answer, when the task reads an array that another worker has. Plain NumPy against ours.
 
     clusters_dask.py [--rounds 7] [--mebibytes 64 512]
@@ -26,10 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/clusters"), str(ROOT / "tests/python")]
 
-import dask_tasks as tasks  # noqa: E402
-from hosts import hosts, why_not  # noqa: E402
+import dask_tasks as tasks
+from hosts import hosts, why_not
 
-import arraybridge.integrations.dask as abd  # noqa: E402
+import arraybridge.integrations.dask as abd
 
 WARM_UPS = 2
 REACH = {("same", "hop", 64): 0.25, ("same", "hop", 512): 0.10, ("other", "hop", 64): 1.3, ("other", "hop", 512): 1.3}
@@ -129,7 +130,14 @@ def main() -> int:
         directories = [end.enter_context(tempfile.TemporaryDirectory(prefix="ab-")) for _ in "ab"]
         for directory in directories:
             end.callback(stop_daemon, start_daemon(directory, "--log-level", "warn"))
-        command = [sys.executable, str(Path(__file__).resolve()), "--rounds", str(options.rounds), "--mebibytes", *map(str, options.mebibytes)]
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "--rounds",
+            str(options.rounds),
+            "--mebibytes",
+            *map(str, options.mebibytes),
+        ]
         subprocess.run([*command, "--brokers", directories[0], directories[0]], check=True)
         if reason := why_not():
             print(json.dumps({"row": "dask other", "skipped": reason}))

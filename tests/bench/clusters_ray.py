@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray with arrays in the brokers, beside plain Ray in the same run: a hop between two actors, and the next read of the array.
 
     tests/bench/clusters_ray.py same [MIB...]       two actors of one node
@@ -27,14 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/clusters"), str(ROOT / "tests/python")]
 os.environ.setdefault("ARRAYBRIDGE_DAEMON", str(ROOT / "build/release/daemon/arraybridged"))
 
-import numpy as np  # noqa: E402
-from hosts import hosts  # noqa: E402
-from processes import start_daemon, stop_daemon  # noqa: E402
-from ray_cluster import head_options, ray_start  # noqa: E402  sets the environment of raylets
+import numpy as np
+import ray
+from hosts import hosts
+from processes import start_daemon, stop_daemon
+from ray_cluster import head_options, ray_start
 
-import arraybridge  # noqa: E402
-import arraybridge.integrations.ray as abr  # noqa: E402
-import ray  # noqa: E402
+import arraybridge
+import arraybridge.integrations.ray as abr
 
 WARM_UPS, ROUNDS = 2, 7
 STORE = 4 << 30
@@ -161,7 +162,12 @@ def compared(sizes: list[int], there: str, brokers: list[Any]) -> None:
                 time.sleep(0.1)
         for row, ours, other in ROWS:
             of = again if row.endswith("again") else hops
-            print(json.dumps({"row": row, "mib": mebibytes, "ratio": round(of[ours] / of[other], 3), "ms": round(of[ours], 1), "beside": other}), flush=True)
+            print(
+                json.dumps(
+                    {"row": row, "mib": mebibytes, "ratio": round(of[ours] / of[other], 3), "ms": round(of[ours], 1), "beside": other}
+                ),
+                flush=True,
+            )
         print(json.dumps({"row": "ray_left", "mib": mebibytes, "shares_and_leases": left}), flush=True)
 
 
@@ -179,7 +185,12 @@ def medians(ways: list[Way], mebibytes: int, there: str) -> tuple[dict[str, floa
     again = {name: statistics.median(next_ for _, next_ in each) for name, each in taken.items()}
     for name, each in taken.items():
         spread = [round(extreme, 1) for extreme in (min(each)[0], max(each)[0])]
-        print(json.dumps({"way": name, "mib": mebibytes, "hop_ms": round(hops[name], 1), "spread_ms": spread, "again_ms": round(again[name], 1)}), flush=True)
+        print(
+            json.dumps(
+                {"way": name, "mib": mebibytes, "hop_ms": round(hops[name], 1), "spread_ms": spread, "again_ms": round(again[name], 1)}
+            ),
+            flush=True,
+        )
     return hops, again
 
 

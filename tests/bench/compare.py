@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the C++ rows of two builds in turns and prints them side by side.
 
     python tests/bench/compare.py OLD NEW [--turns 5] [--rounds 9]

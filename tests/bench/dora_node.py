@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node of a dora dataflow, for pipelines.dora; its environment selects the work. stage.py describes the works."""
 
 from __future__ import annotations

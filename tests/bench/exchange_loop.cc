@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of DLPack's exchange table for a consumer in C: loops over its functions, called by
 // tests/bench/bench_convert.py with the interpreter's lock held. The table's layout is that of DLPack 1.3, copied here,
 // so that this file needs no header.

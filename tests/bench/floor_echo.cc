@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floor of every round trip: accepts connections and answers each datagram with as many bytes as its first four
 // request. Blocking recv and send, one process per connection: the cheapest way on this kind of socket.
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floor of a round trip between two processes that are both awake: each spins on its own word in shared memory and
 // answers in the other's. On one CPU, where the other side cannot run meanwhile, both yield.
 #include <sched.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers that pass messages: iceoryx2, Zenoh with shared memory, ZeroMQ, vineyard, torch.multiprocessing. The interface:
 transports.py.
 """
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from transports import PATIENCE_S, CopyingSender, Frame, Pipe, Transport, retried
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of models that several processes use, each beside the same work without arraybridge.
 
 load_safetensors: arraybridge.load of a file in the page cache into memory that the broker has; floor: pread of the file
@@ -182,7 +183,9 @@ def measure(full: bool) -> list[dict[str, Any]]:
         loads, preads = read_ms(file, 9 if full else 3)
         with arraybridge.Broker(start="private") as broker:
             # Not in this process, which would map the model as the ninth.
-            subprocess.run([sys.executable, "-m", "arraybridge", "load", file, "--address", broker.address], stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                [sys.executable, "-m", "arraybridge", "load", file, "--address", broker.address], stdout=subprocess.DEVNULL, check=True
+            )
             processes = PROCESSES if full else 2
             memory, attach = in_processes(str(broker.address), file, "arraybridge", processes)
             peer_memory, torch_load = in_processes(str(broker.address), file, "torch.load", processes)
@@ -201,7 +204,11 @@ def measure(full: bool) -> list[dict[str, Any]]:
                 )  # fmt: skip
             if full:
                 mapped, load_file = in_processes(str(broker.address), file, "load_file")
-                found[-1] |= {"load_file": round(mapped, 2), "load_file_ms": round(load_file, 2), "passed_on": round(passed_on_mib(file), 2)}
+                found[-1] |= {
+                    "load_file": round(mapped, 2),
+                    "load_file_ms": round(load_file, 2),
+                    "passed_on": round(passed_on_mib(file), 2),
+                }
     return found
 
 

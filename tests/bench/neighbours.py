@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows neighbour_*: the effect of one user's attack on the calls of another (tests/faults/neighbour.py), at full
 size.
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
-from neighbour import ATTACKS, DOORS, Attack, Outcome, attacked, neighbourhood, p99  # noqa: E402
+from neighbour import ATTACKS, DOORS, Attack, Outcome, attacked, neighbourhood, p99
 
 FLOOR_MS, TIMES_IDLE = 5.0, 10.0
 REACH = "p99 <= max(5 ms, 10 x idle p99), gap <= 1 s, baseline within 5 s, at the gRPC door <= 200 MiB"

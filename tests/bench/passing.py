@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of arrays that Python's processes hand over, each beside the same program without arraybridge.
 
 pool_map_64mib: ProcessPoolExecutor.map of an array of 64 MiB, with the reducers of arraybridge.multiprocessing; floor:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A peer: one chunk passed through iceoryx (2.0), one way: half of a round trip between two processes over two topics;
 // neither side reads or writes the payload. Both wait as a service would, blocked in a WaitSet. Needs RouDi.
 #include <sys/wait.h>

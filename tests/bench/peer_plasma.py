@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A peer: put and get of Plasma, Arrow's store (its last wheels: pyarrow 11), from Python, NumPy arrays.
 
 Run it with a pyarrow before 12 on the path; the argument is the store's socket. A put is the time until the bytes are

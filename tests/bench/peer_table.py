@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Works that peers from PyPI do beside ours: one row per work and peer, whose floor is our figure; our own rows stand
 beside a handwritten ring. A peer that does not run is named with the reason.
 """
@@ -122,7 +123,14 @@ def table(made: list[dict[str, Any]]) -> str:
         pss = f" ({row['pss_mib']:.0f} MiB)" if "pss_mib" in row else ""
         return f"{row['value']:,.1f}{beside}{pss}" if work == "hop_4kib" else f"{row['value']:,.0f}{beside}{pss}"
 
-    heads = ["4 KiB", "6.2 MB in place", "6.2 MB copied in", "over two relays", "attach 1 GiB (PSS of one of 8)", "a killed producer's frame"]
+    heads = [
+        "4 KiB",
+        "6.2 MB in place",
+        "6.2 MB copied in",
+        "over two relays",
+        "attach 1 GiB (PSS of one of 8)",
+        "a killed producer's frame",
+    ]
     lines = ["| microseconds | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cell(work, name) for work in WORKS) + " |" for name in names]
     return "\n".join(lines)

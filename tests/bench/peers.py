@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers that are other projects' programs: starts, measures and ends them, if they are installed.
 
 Each function returns figures by id, or raises Absent with the reason.
@@ -26,9 +27,7 @@ class Absent(Exception):
 @contextlib.contextmanager
 def served(command: list[str], cpu: int | str, ready: Callable[[subprocess.Popen[str]], bool]) -> Iterator[None]:
     """A server on one CPU, from the time when `ready` returns true until the block ends."""
-    process = subprocess.Popen(
-        ["taskset", "-c", str(cpu), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    process = subprocess.Popen(["taskset", "-c", str(cpu), *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         until = time.monotonic() + READY_S
         while not ready(process):
@@ -43,9 +42,7 @@ def served(command: list[str], cpu: int | str, ready: Callable[[subprocess.Popen
 
 def figures(command: list[str], environment: dict[str, str] | None = None) -> dict[str, float]:
     """The JSON lines that a program printed on CPU 0."""
-    done = subprocess.run(
-        ["taskset", "-c", "0", *command], capture_output=True, text=True, check=False, env=environment
-    )
+    done = subprocess.run(["taskset", "-c", "0", *command], capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise Absent(f"{Path(command[0]).name} ended with {done.returncode}: {done.stderr.strip()[-200:]}")
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -82,6 +79,4 @@ def plasma(scratch: str, cpu: int, rounds: int) -> dict[str, float]:
         raise Absent("pyarrow 11 is not installed")
     socket = Path(scratch) / "plasma"
     with served([str(server), "-m", str(1 << 30), "-s", str(socket)], cpu, lambda _: socket.exists()):
-        return figures(
-            [str(python), str(HERE / "peer_plasma.py"), "--socket", str(socket), "--rounds", str(rounds)]
-        )
+        return figures([str(python), str(HERE / "peer_plasma.py"), "--socket", str(socket), "--rounds", str(rounds)])

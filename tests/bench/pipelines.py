@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipelines of processes, one transport each: a hop of 4 KiB, frames, relays, an attach, a killed producer.
 
 `measured` returns the figures of one transport by row; a work that does not run is Absent with the reason. Files that a
@@ -199,9 +200,7 @@ def killed(pipeline: Pipeline) -> dict[str, Any]:
     return {**found, "next_producer": next_producer, "left": len(pipeline.left())}
 
 
-def measured(
-    name: str, cpus: str, rounds: int, daemon: Path, whole: bool = True
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def measured(name: str, cpus: str, rounds: int, daemon: Path, whole: bool = True) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The figures of one transport on these CPUs, by row without its name, and the reasons for absent rows. Not
     `whole`: without the works that take a gigabyte or several seconds, and with torch, which each process imports, one work.
     """

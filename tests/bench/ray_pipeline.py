@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray beside ours: actors as stages, arrays by ray.put, references passed in calls. Prints lines of JSON.
 
-    ray_pipeline.py FOLDER ROUNDS       with the interpreter of build/peers/ray; FOLDER: for its sockets and logs, short
+ray_pipeline.py FOLDER ROUNDS       with the interpreter of build/peers/ray; FOLDER: for its sockets and logs, short
 """
 
 from __future__ import annotations

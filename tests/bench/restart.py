@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of a daemon that is killed: how soon the next one answers, and what the outage and the store cost.
 
 recover_1e4, recover_1e6: from the start of the next daemon to its first answer to a client that waited, with so many
@@ -209,4 +210,6 @@ def rows(build: Path, full: bool) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     for row in rows(Path(__file__).resolve().parents[2] / "build/release", True):
-        print(f"{row['id']:22s} {row['value']:10.2f} {row['unit']:3s} floor {row['floor']:10.2f} ratio {row['ratio']:6.3f}  reach {row['reach']}")
+        print(
+            f"{row['id']:22s} {row['value']:10.2f} {row['unit']:3s} floor {row['floor']:10.2f} ratio {row['ratio']:6.3f}  reach {row['reach']}"
+        )

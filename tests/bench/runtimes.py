@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers that start their processes themselves, dora-rs and Ray: the works of pipelines.py in their own terms."""
 
 from __future__ import annotations
@@ -40,9 +41,7 @@ def folder() -> Iterator[Path]:
 
 def ended(command: list[str], name: str, **options: Any) -> str:
     """The output of a program; it and its children are killed after LIMIT_S."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **options
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **options)
     try:
         said, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:

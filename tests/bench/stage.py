@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process of a pipeline: stage.py TRANSPORT WORK ROLE SCRATCH [--rounds N]. pipelines.py starts them.
 
 Works: `hop` (4 KiB there and back), `frames` (1920 x 1080 x 3 bytes, filled in place, or `frames_copied` in), `relay`

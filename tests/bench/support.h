@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common parts of the benchmark programs: a clock, medians, results as one JSON object per line, bare sockets as
 // floors.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transports of arrays between processes behind one interface: ours, a handwritten ring, and peers from PyPI.
 
 Each process of a pipeline makes one Transport. A sender has `room()` (memory for a frame, and a handle; only if
@@ -222,7 +223,9 @@ class Ring(Transport):
         return retried(lambda: SemLock._rebuild(0, 1, 1 << 30, called), OSError)
 
     def sender(self, name: str, size: int, depth: int) -> Any:
-        return RingEnd(self.segment(name, size * depth), size, depth, self.semaphore(f"{name}.free", depth), self.semaphore(f"{name}.full", 0))
+        return RingEnd(
+            self.segment(name, size * depth), size, depth, self.semaphore(f"{name}.free", depth), self.semaphore(f"{name}.full", 0)
+        )
 
     def receiver(self, name: str, size: int, depth: int) -> Any:
         free, full = self.semaphore(f"{name}.free"), self.semaphore(f"{name}.full")

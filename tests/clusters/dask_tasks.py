@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks of test_dask.py, and how its clusters are made. Dask's workers import it."""
 
 from __future__ import annotations

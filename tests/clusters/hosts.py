@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts of a test: network namespaces of this machine, each with an address of its own, joined by a bridge. Needs root and `ip`."""
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-
 
 _count = itertools.count()
 

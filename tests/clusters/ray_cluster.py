@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Ray cluster in this process tree: raylets that each have a broker of their own, and the ledger that ends every test."""
 
 from __future__ import annotations
@@ -124,4 +125,3 @@ def kill_daemon(directory: str) -> None:
     """Kills the daemon, below its keeper if it has one."""
     for process in daemons_of(directory):
         subprocess.run(["kill", "-KILL", str(process)], check=True)
-

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks and an actor of the tests with Ray; workers import them from here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An actor of the tests whose tensors pass by Ray Direct Transport; Ray checks the transport's name when it is imported."""
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ abr.register()
 def nested(box: list[Any]) -> float:
     """A task reads a tensor inside of its argument; Ray passes none as an argument of its own to tasks."""
     return float(ray.get(box[0]).sum())
-
 
 
 @ray.remote(enable_tensor_transport=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dask over brokers: real workers in processes of their own, two of them at one broker and two at another."""
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ import pytest
 
 distributed = pytest.importorskip("distributed")
 
-import dask_tasks as tasks  # noqa: E402
-from dask_tasks import NBYTES, SIZE, until  # noqa: E402
-from hosts import hosts, why_not  # noqa: E402
-from processes import environment, start_daemon, stop_daemon  # noqa: E402
+import dask_tasks as tasks
+from dask_tasks import NBYTES, SIZE, until
+from hosts import hosts, why_not
+from processes import environment, start_daemon, stop_daemon
 
-import arraybridge  # noqa: E402
-import arraybridge.integrations.dask as abd  # noqa: E402
-from arraybridge.errors import BrokerUnavailable, FrameworkNotAvailable, InvalidRequest, ShareNotFound  # noqa: E402
-from arraybridge.broker import replica  # noqa: E402
-from arraybridge.integrations import dask_peers, dask_share  # noqa: E402
+import arraybridge
+import arraybridge.integrations.dask as abd
+from arraybridge.broker import replica
+from arraybridge.errors import BrokerUnavailable, FrameworkNotAvailable, InvalidRequest, ShareNotFound
+from arraybridge.integrations import dask_peers, dask_share
 
 
 class Cluster:

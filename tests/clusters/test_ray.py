@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray with a broker on each node: what is mapped, what is moved, and what is left after every death."""
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from ray_cluster import STORE_BYTES, Node, Nodes, eventually  # noqa: E402
-from ray_tasks import Holder, made, memory_of, on, read  # noqa: E402
+from ray_cluster import STORE_BYTES, Node, Nodes, eventually
+from ray_tasks import Holder, made, memory_of, on, read
 
-import arraybridge  # noqa: E402
-import arraybridge.integrations.ray as abr  # noqa: E402
-from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound  # noqa: E402
-from arraybridge.broker.replica import broker_of  # noqa: E402
-from arraybridge.integrations.ray_node import node_broker  # noqa: E402
+import arraybridge
+import arraybridge.integrations.ray as abr
+from arraybridge.broker.replica import broker_of
+from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
+from arraybridge.integrations.ray_node import node_broker
 
 MIB = 1 << 20
 

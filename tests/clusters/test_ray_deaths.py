@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deaths of nodes and of brokers, in Ray clusters of their own."""
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
-from ray_cluster import Nodes, eventually, kill_daemon  # noqa: E402
-from ray_tasks import Holder, made, on, read  # noqa: E402
+from ray_cluster import Nodes, eventually, kill_daemon
+from ray_tasks import Holder, made, on, read
 
-import arraybridge  # noqa: E402
-import arraybridge.integrations.ray as abr  # noqa: E402
-from arraybridge.errors import BrokerUnavailable, ShareNotFound  # noqa: E402
-from arraybridge.integrations.ray_node import node_broker  # noqa: E402
+import arraybridge
+import arraybridge.integrations.ray as abr
+from arraybridge.errors import BrokerUnavailable, ShareNotFound
+from arraybridge.integrations.ray_node import node_broker
 
 MIB = 1 << 20
 

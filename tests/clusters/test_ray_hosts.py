@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray on two hosts with addresses of their own, started by `ray start`."""
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray")
-from hosts import Host, hosts, why_not  # noqa: E402
-from processes import ROOT, start_daemon, stop_daemon  # noqa: E402
-from ray_cluster import head_options, ray_start  # noqa: E402  sets the environment of raylets
+from hosts import Host, hosts, why_not
+from processes import ROOT, start_daemon, stop_daemon
+from ray_cluster import head_options, ray_start
 
 PORT = 6390
 COUNT = 1 << 21

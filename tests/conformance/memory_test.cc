@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The requirements on every backend and its mapper. A new kind of memory is a new line at the end. Properties that only
 // one kind has (seals) are tested for that kind only.
 #include <fcntl.h>

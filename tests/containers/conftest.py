@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A directory for sockets, and containers that share it."""
 
 from __future__ import annotations

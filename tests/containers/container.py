@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A container without an engine: bubblewrap, with a separate namespace of every kind and one shared directory."""
 
 from __future__ import annotations

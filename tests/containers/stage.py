@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process with one framework, alone in its container: ``stage.py ADDRESS FRAMEWORK``.
 
 Each line of standard input is a function and its arguments; the answer is one line of JSON.
@@ -86,5 +87,5 @@ for line in sys.stdin:
     verb, *arguments = line.split()
     try:
         print(json.dumps(globals()[verb](*arguments)), flush=True)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the files of deploy/container as far as possible without an engine."""
 
 from __future__ import annotations

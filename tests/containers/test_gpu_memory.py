@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory between containers on the simulated driver: VMM descriptors work, legacy handles are refused with a reason."""
 
 from __future__ import annotations

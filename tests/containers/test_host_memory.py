@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A broker and two stages, each in its own container; they share only the sockets' directory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the files of deploy/k8s without a cluster: names, users and paths match the image and the daemon, and a daemon and
 a client that run as these users can connect in such a directory."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon for the programs of the documents, and what they are started with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each folder of docs/examples does what its README says. tests/python has the pipeline and the large trainer, tests/clusters Ray."""
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def needs(*modules: str) -> None:
         pytest.importorskip(module, reason=f"{module} is not installed")
 
 
-def started(program: str, *words: str, variables: dict[str, str]) -> "subprocess.Popen[str]":
+def started(program: str, *words: str, variables: dict[str, str]) -> subprocess.Popen[str]:
     path = EXAMPLES / program
     return subprocess.Popen([sys.executable, path.name, *words], cwd=path.parent, env=variables, stdout=subprocess.PIPE, text=True)
 
@@ -129,7 +130,10 @@ def test_cpp_and_c(language: str, prefix: Path, variables: dict[str, str], tmp_p
     else:
         (pages,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge-c.pc")}
         flags = subprocess.run(
-            ["pkg-config", "--cflags", "--libs", "arraybridge-c"], env={**os.environ, "PKG_CONFIG_PATH": pages}, capture_output=True, text=True
+            ["pkg-config", "--cflags", "--libs", "arraybridge-c"],
+            env={**os.environ, "PKG_CONFIG_PATH": pages},
+            capture_output=True,
+            text=True,
         )
         warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
         make = [["gcc", "-std=c11", *warnings, str(source / "main.c"), "-o", str(tmp_path / "main"), *flags.stdout.split()]]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tutorial does what it says, the two kills included."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader finds every public name on the site, which deploy/docs has built."""
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def test_every_public_name_of_the_package_is_there(names: set[str]) -> None:
 
 def test_every_public_method_is_there(names: set[str]) -> None:
     for name in ("Broker", "Channel", "Share", "Bundle", "Watch"):
-        methods = {each for each, of in vars(getattr(arraybridge, name)).items() if not each.startswith("_") and getattr(of, "__doc__", None)}
+        methods = {
+            each for each, of in vars(getattr(arraybridge, name)).items() if not each.startswith("_") and getattr(of, "__doc__", None)
+        }
         assert {f"py:arraybridge.{name}.{each}" for each in methods} - names == set()
 
 

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows docs/get-started.md word by word: saves its files, types its commands into two terminals, and compares what it shows.
 
-    python tests/docs/tutorial.py            # with the arraybridge and the jax of this Python
-    python tests/docs/tutorial.py --install REPOSITORY      # from a clone, in an environment that the page makes
+python tests/docs/tutorial.py            # with the arraybridge and the jax of this Python
+python tests/docs/tutorial.py --install REPOSITORY      # from a clone, in an environment that the page makes
 """
 
 from __future__ import annotations

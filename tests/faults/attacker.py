@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of an attacker's process: one attack of neighbour.ATTACKS, hand-written on lifelines, as fast as possible.
 
 neighbour.py starts it as another user: attacker.py DIRECTORY ATTACK [NUMBER=VALUE ...]. After its preparation it prints
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, os.environ["ARRAYBRIDGE_FOREIGN_STUBS"])
-from foreign_v1 import broker_pb2 as wire  # noqa: E402
+from foreign_v1 import broker_pb2 as wire
 
 HEADER = struct.Struct("<HHIQ")
 OPEN_SESSION, ALLOCATE, MAPPED, PUBLISH, ACQUIRE, RELEASE, WITHDRAW, LIST = 1, 3, 4, 5, 6, 8, 9, 10

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ends of channels that a fault_client has opened, one for each role and name. A share that is sent states its seed
 // in its metadata, so that its receiver knows which words to expect.
 #pragma once

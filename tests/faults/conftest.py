@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the fault tests: a fresh daemon, its ledger, and the wire's messages for raw clients."""
 
 from __future__ import annotations

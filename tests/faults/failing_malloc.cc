@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library for LD_PRELOAD that makes allocations of a process fail while it runs. The file $FAILING_MALLOC, mapped by
 // the process, controls it: a test writes which allocation fails, and reads how many there were.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client of the broker that executes commands, one line at a time, so that a test can kill, stop, starve or fork
 // it between any two steps. Every answer is one line: "ok ..." or "error CODE reason message".
 //

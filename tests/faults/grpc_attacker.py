@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of an attacker's process at the gRPC door: one attack of neighbour.ATTACKS, in frames written by hand.
 
 neighbour.py starts it as another user: grpc_attacker.py DIRECTORY ATTACK [NUMBER=VALUE ...], and talks with it as with
@@ -18,8 +19,24 @@ from pathlib import Path
 
 from attacker import Line, Wish, described
 from http2 import (
-    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, call_headers, connect, frame, header, message, setting,
+    ACK,
+    CANCEL,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    PING,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    call_headers,
+    connect,
+    frame,
+    header,
+    message,
+    setting,
 )  # fmt: skip
 
 CALL = call_headers("/arraybridge.v1.Broker/GetServerInfo")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a command under the restrictions of deploy/systemd/arraybridged.service, without systemd.
 
 hardened.py DIRECTORY COMMAND ...: DIRECTORY, the daemon's, stays writable. The unit file says what is restricted; this

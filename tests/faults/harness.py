@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private daemon, clients that execute commands, raw sockets, and the ledger that ends every fault test."""
 
 from __future__ import annotations
@@ -252,7 +253,17 @@ class Daemon:
         read, write = os.pipe()
         self.log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.prefix, str(DAEMON), *(["--keeper"] if self.has_keeper else []), "--directory", str(self.directory), "--ready-fd", str(write), "--cache", "0"]
+            [
+                *self.prefix,
+                str(DAEMON),
+                *(["--keeper"] if self.has_keeper else []),
+                "--directory",
+                str(self.directory),
+                "--ready-fd",
+                str(write),
+                "--cache",
+                "0",
+            ]
             + ["--arena-idle", "100ms", "--spin-us", str(spin_us), *self.flags],
             pass_fds=[write],
             stdout=self.log,

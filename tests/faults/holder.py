@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for the service manager's descriptor store: it holds what the daemon stores, and starts the next daemon."""
 
 from __future__ import annotations
@@ -74,7 +75,11 @@ class Holder:
         self.said.clear()
         passed = self.entries[::-1]
         descriptors = [descriptor for _, descriptor, _ in passed]
-        variables = {"NOTIFY_SOCKET": str(self.path), "FDSTORE": str(self.entries_max), "LISTEN_FDNAMES": ":".join(name for name, _, _ in passed)}
+        variables = {
+            "NOTIFY_SOCKET": str(self.path),
+            "FDSTORE": str(self.entries_max),
+            "LISTEN_FDNAMES": ":".join(name for name, _, _ in passed),
+        }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PASS_ON, ",".join(map(str, descriptors)), *self.command],

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP/2 frames as an attacker writes them: no library would break the rules of a connection."""
 
 from __future__ import annotations

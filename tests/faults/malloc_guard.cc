@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preloaded into a program: aborts it if it allocates memory after its first fork. Children are not guarded.
 #include <dlfcn.h>
 #include <unistd.h>

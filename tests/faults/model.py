@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a history of calls may look like: a model of names, generations, leases, charges and channels (fault 39).
 
 A history is a list of calls, each with the time at which it was sent and the time at which its answer came. A call whose client

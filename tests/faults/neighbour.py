@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two users of one daemon: a victim that makes calls at a steady pace, and an attacker with its own namespace.
 
 A Neighbourhood is a private daemon with default limits whose directory every user may enter; REQUIRES root. An attack is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A broker of another version: a relay between clients and a real daemon that changes frames, in both directions."""
 
 from __future__ import annotations

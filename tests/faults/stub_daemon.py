@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes the place of the daemon below a keeper, and does what its plan says; writes down what it was started with.
 
 The plan is a file of lines beside this one: a word and its values. Each life executes the line of its number, the last

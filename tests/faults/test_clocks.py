@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wall clock that jumps and a daemon that is paused: faults 28 and 29. No deadline comes early, late or never for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients and daemons die, stop, fork: faults 1-9 of the catalogue. Every test ends with the ledger."""
 
 from __future__ import annotations
@@ -94,7 +95,17 @@ def test_killed_at_the_nth_system_call(daemon: Daemon, ledger: Ledger, call: str
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # leak detection does not work under strace
     killed = 0
     for n in range(1, 41):
-        command = ["strace", "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=SIGKILL:when={n}", str(CLIENT), str(daemon.directory), "default"]
+        command = [
+            "strace",
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            f"inject={call}:signal=SIGKILL:when={n}",
+            str(CLIENT),
+            str(daemon.directory),
+            "default",
+        ]
         done = subprocess.run(command, input=script, text=True, stdout=subprocess.PIPE, timeout=PATIENCE_S, env=environment)
         assert done.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done
         killed += done.returncode != 0

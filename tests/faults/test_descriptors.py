@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors that are not read, too many descriptors, and descriptors of hostile clients: faults 14-17."""
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def test_unread_descriptors_are_bounded(daemon: Daemon, ledger: Ledger, messages
 
 @pytest.mark.parametrize(
     ("limit", "named"),
-    [("--nofile=12:12", "needs .* more descriptors to start and got .* \\(RLIMIT_NOFILE"), ("--nproc=4:4", "needs .* more threads to start and got .* \\(RLIMIT_NPROC")],
+    [
+        ("--nofile=12:12", "needs .* more descriptors to start and got .* \\(RLIMIT_NOFILE"),
+        ("--nproc=4:4", "needs .* more threads to start and got .* \\(RLIMIT_NPROC"),
+    ],
 )
 def test_a_daemon_that_lacks_a_resource_names_it_at_the_start(limit: str, named: str) -> None:
     """Without this check gRPC would abort the process."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """System calls that fail once, or from one moment on: fault 26. The result is an error or a retry, never a crash or a leak.
 
 strace is attached to a running daemon, or to a client, for the time of one session, and makes the n-th call of a kind fail. A

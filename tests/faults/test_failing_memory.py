@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocations of a client that fail, each once and for ever: fault 26. The result is an error, never a crash, a hang or a leak.
 
 The daemon is not tested so: where its heap ends, it ends, as by the kernel's out-of-memory killer, and fault 9 follows.

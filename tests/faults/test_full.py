@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quotas and full memory: faults 20 and 21, and two daemons in one directory (30)."""
 
 from __future__ import annotations
@@ -226,5 +227,3 @@ def test_a_sealed_share_that_is_replaced_gives_its_arena_back(daemon: Daemon, le
     for client in (writer, reader):
         client.leave()
     ledger.settle()
-
-

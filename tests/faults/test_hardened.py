@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon under the restrictions of the shipped unit: fault 40. `pytest --hardened` runs other tests of this folder with them.
 
 A system call that the unit forbids kills the daemon, so that a test that needs it fails.

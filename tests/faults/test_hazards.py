@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that hold shares without calls die, write garbage and never release: only they are affected, and no byte is leaked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that send garbage, send nothing, or read nothing: faults 12-14. A hostile client affects only itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keeper holds the daemon's descriptors and starts the next daemon; so does a service manager, for which a stand-in is used."""
 
 from __future__ import annotations
@@ -44,7 +45,18 @@ class Keeper:
         self.prefix = prefix
         read, write = os.pipe()
         self.life, life = os.pipe()[::-1]
-        common = ["--directory", str(self.directory), "--backend", "host", "--host-capacity", "16777216", "--cache", "0", "--log-format", "text"]
+        common = [
+            "--directory",
+            str(self.directory),
+            "--backend",
+            "host",
+            "--host-capacity",
+            "16777216",
+            "--cache",
+            "0",
+            "--log-format",
+            "text",
+        ]
         descriptors = ["--ready-fd", str(write), f"--life-fd={life}"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -480,7 +492,11 @@ def test_the_journal_of_an_earlier_layout_is_read(keeper: Keeper, layout: str) -
 @pytest.mark.skipif(not GUARD.exists(), reason="malloc_guard is not built")
 def test_the_keeper_allocates_nothing_after_its_start(tmp_path: Path) -> None:
     guarded = {"LD_PRELOAD": str(GUARD)}
-    bad = subprocess.run([sys.executable, "-c", "import os; os.fork() or os._exit(0); list(range(10**6))"], env={**os.environ, **guarded}, capture_output=True)
+    bad = subprocess.run(
+        [sys.executable, "-c", "import os; os.fork() or os._exit(0); list(range(10**6))"],
+        env={**os.environ, **guarded},
+        capture_output=True,
+    )
     assert bad.returncode == -signal.SIGABRT, "the guard does not guard"
     keeper = Keeper(tmp_path, environment={**guarded, **AT_ONCE})
     try:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A disk or a pipe behind the log that accepts nothing: fault 27. The daemon serves on, and counts the lines that are lost."""
 
 from __future__ import annotations

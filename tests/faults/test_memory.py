@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that is fragmented, small, limited or charged to a control group: faults 22-25."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histories of eight client processes under kills and stops, explained by a model: fault 39.
 
 Each client is driven by a thread that draws its calls from a seed, records when each was sent and answered, and at random kills

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A namespace full of tiny shares: fault 34. Its limit answers, and finding one share costs what it costs among few."""
 
 from __future__ import annotations

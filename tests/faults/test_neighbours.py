@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user does not affect other users: attack programs of one user at full speed beside another user's ordinary calls.
 
 The only limit on speed is that no call of the victim takes longer than WORST_MS. That is generous: these attacks once
@@ -116,7 +117,9 @@ def line_of(uid: int, directory: Path, messages: Any) -> RawLifeline:
         line = RawLifeline(directory, messages)
     finally:
         os.seteuid(0)
-    line.call(OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw", resumes=True), messages.OpenSessionResponse)
+    line.call(
+        OPEN_SESSION, messages.OpenSessionRequest(protocol_min=1, protocol_max=1, client="raw", resumes=True), messages.OpenSessionResponse
+    )
     return line
 
 

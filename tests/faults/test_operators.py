@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator sees of a daemon that ended and was continued: info, doctor, metrics, the log; and how it is upgraded."""
 
 from __future__ import annotations

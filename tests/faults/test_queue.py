@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions that use their queues by hand, die, write garbage and are stopped: shares are complete, others continue, and no byte leaks."""
 
 from __future__ import annotations

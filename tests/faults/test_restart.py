@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A killed daemon is continued by the next one, and its clients notice nothing. Every test ends with the ledger."""
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def test_a_kill_at_any_step_is_not_noticed(tmp_path: Path, point: str, passing: 
         writer, reader = daemon.client(), daemon.client()
         use_everything(writer, reader)
         few = point in ("lifeline_stored", "catalogue_stored", "hazard_page_stored", "queue_stored") and passing > 1
-        assert once.exists() or few or (point in ("arena_recorded", "arena_stored", "lease_recorded") and passing == 9), "the point was never passed"
+        assert once.exists() or few or (point in ("arena_recorded", "arena_stored", "lease_recorded") and passing == 9), (
+            "the point was never passed"
+        )
         if once.exists():
             assert lives(daemon) == 1, daemon.log_text()
         eventually("no dropped lease is kept", lambda: daemon.stats()["leases"] == 0)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels go on when the daemon is killed: nothing is lost or doubled, and each end is told of its peers' deaths once."""
 
 from __future__ import annotations

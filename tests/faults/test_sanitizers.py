@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What sanitizers see: fault 38. Valgrind here, over both sides of a session; the others have builds and suites of their own.
 
 AddressSanitizer, UndefinedBehaviorSanitizer and LeakSanitizer run all C++ tests and the fault tests (tests/run --only asan), and
@@ -32,7 +33,9 @@ def valgrind(reports: Path) -> list[str]:
 def reported(reports: Path) -> str:
     """Without what valgrind says of system calls that it does not know."""
     lines = [line for path in sorted(reports.iterdir()) for line in path.read_text().splitlines()]
-    return "\n".join(line for line in lines if not re.search(r"WARNING: unhandled|You may be able to write|Nevertheless it|Read the file", line))
+    return "\n".join(
+        line for line in lines if not re.search(r"WARNING: unhandled|You may be able to write|Nevertheless it|Read the file", line)
+    )
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -67,7 +70,9 @@ def test_valgrind_has_nothing_to_report(tmp_path: Path) -> None:
 
 def test_every_sanitizer_has_a_preset_and_a_suite() -> None:
     """Fault 38: the builds that the table of docs/explanation/reliability.md names."""
-    presets = {each["name"]: each.get("cacheVariables", {}) for each in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]}
+    presets = {
+        each["name"]: each.get("cacheVariables", {}) for each in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    }
     sanitizers = {name: values["ARRAYBRIDGE_SANITIZE"] for name, values in presets.items() if "ARRAYBRIDGE_SANITIZE" in values}
     assert sanitizers == {"asan": "address,undefined", "tsan": "thread", "fuzz": "address,undefined"}
     script = (ROOT / "tests/run").read_text()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mixed load for a long time: fault 37. Clients are killed five times a second, the daemon once a second; nothing grows."""
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ NAMES = 8
 EXPECTED = {"NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "OUT_OF_RANGE"}
 SAMPLES = 8  # at least, so that each quarter has some
 # A growth from the second quarter of the samples to the last one that is no leak.
-GROWTH = {"descriptors": 40, "maps": 40, "threads": 4, "private_kib": 8 << 10, "keeper_descriptors": 40, "keeper_kib": 64, "survivor_maps": 40, "survivor_kib": 4 << 10}
+GROWTH = {
+    "descriptors": 40,
+    "maps": 40,
+    "threads": 4,
+    "private_kib": 8 << 10,
+    "keeper_descriptors": 40,
+    "keeper_kib": 64,
+    "survivor_maps": 40,
+    "survivor_kib": 4 << 10,
+}
 
 
 def command(chance: random.Random) -> str:

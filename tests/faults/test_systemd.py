@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real systemd keeps the daemon's memory and connections: the first process of namespaces of its own, with our units only."""
 
 from __future__ import annotations
@@ -132,7 +133,9 @@ def test_a_real_service_manager_keeps_everything_until_it_is_told_to_stop(system
     assert systemd.stored() > 5
     writer.ask("put coming 4096 5")
     waiter.answer()
-    life = json.loads(subprocess.run([CTL, "-H", systemd.directory, "-o", "json", "info"], capture_output=True, text=True, check=True).stdout)["life"]
+    life = json.loads(
+        subprocess.run([CTL, "-H", systemd.directory, "-o", "json", "info"], capture_output=True, text=True, check=True).stdout
+    )["life"]
     assert (life["number"], life["holder"]) == (str(len(ends) + 1), "HOLDER_SERVICE_MANAGER")
     systemd.systemctl("stop", "arraybridged.service")
     assert systemd.stored() == 0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that misuse the descriptors they get, or name objects of others: faults 18-20, 32."""
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def test_forged_ids_reveal_nothing(daemon: Daemon, ledger: Ledger, messages: Any
         spec = messages.PublishRequest().specs
         spec.arrays.add(code=2, bits=32, lanes=1, dtype="float32", shape=[1024], size=4096)
         fields = {"namespace": "default", "name": "a", "arena": allocated.handle.arena} | {
-            "arena_generation": allocated.handle.generation, "size": 4096, "specs": spec
+            "arena_generation": allocated.handle.generation,
+            "size": 4096,
+            "specs": spec,
         }
         return line.call(PUBLISH, messages.PublishRequest(**(fields | change)), messages.PublishResponse)[0]
 
@@ -129,11 +132,19 @@ def test_forged_ids_reveal_nothing(daemon: Daemon, ledger: Ledger, messages: Any
     )
     assert released.released == 0
     assert daemon.stats()["leases"] == 1
-    foreign = refused(lambda: thief.call(EXPORT, messages.ExportRequest(arena=allocated.handle.arena, arena_generation=allocated.handle.generation), messages.ExportResponse))
+    foreign = refused(
+        lambda: thief.call(
+            EXPORT,
+            messages.ExportRequest(arena=allocated.handle.arena, arena_generation=allocated.handle.generation),
+            messages.ExportResponse,
+        )
+    )
     missing = refused(lambda: thief.call(EXPORT, messages.ExportRequest(arena=424242, arena_generation=1), messages.ExportResponse))
     assert foreign == missing
     for token in (b"", b"x" * 16, bytes(1000)):
-        assert refused(lambda token=token: thief.call(REDEEM, messages.RedeemRequest(token=token), messages.RedeemResponse)).startswith("5 ")
+        assert refused(lambda token=token: thief.call(REDEEM, messages.RedeemRequest(token=token), messages.RedeemResponse)).startswith(
+            "5 "
+        )
     foreign_id = messages.ShareRef(id=published.share)
     same_uid = messages.AcquireRequest(namespace="default", shares=[foreign_id])
     _, (descriptor,) = thief.call(ACQUIRE, same_uid, messages.AcquireResponse)  # an id works like the name

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A caller whose request timed out can learn the outcome of the request, and nothing of it leaks."""
 
 from __future__ import annotations

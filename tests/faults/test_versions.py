@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients and brokers of different versions: fault 31. They are served, or refused with the reason; they never crash."""
 
 from __future__ import annotations

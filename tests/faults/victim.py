@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of the victim's process: an ordinary user's calls at a steady pace, each with its latency.
 
 neighbour.py starts it as another user: victim.py SOCKET FILE. At the lifeline one turn replaces a name by 4 KiB, acquires
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, os.environ["ARRAYBRIDGE_FOREIGN_STUBS"])
-from attacker import ACQUIRE, ALLOCATE, MAPPED, PUBLISH, RELEASE, Line, Refused, spec, wire  # noqa: E402
+from attacker import ACQUIRE, ALLOCATE, MAPPED, PUBLISH, RELEASE, Line, Refused, spec, wire
 
 SLOT, SLOTS = 4096, 64
 PACE_S = 0.002

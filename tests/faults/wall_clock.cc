@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library for LD_PRELOAD that moves the wall clock of a process while it runs. The file $WALL_CLOCK holds the
 // distance from the real clock in nanoseconds (int64, native order); each process that maps it sees a change at once.
 // The monotonic clocks are the kernel's. Deadlines by the wall clock are passed on to the kernel in the kernel's time,

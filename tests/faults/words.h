@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The content of the fault tests' arrays: 64-bit words that depend on a seed and on their index, so that a missing,
 // stale or foreign byte is found wherever it lies.
 #pragma once

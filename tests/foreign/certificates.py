@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Authorities and certificates, created by openssl for one test run."""
 
 from __future__ import annotations

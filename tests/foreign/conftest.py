@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private daemon, and sessions at its gRPC door."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that shares GPU memory with only grpcio and ctypes: `cuda_client.py DIRECTORY DRIVER put|get|leave NAME`.
 
 `put` allocates on the first GPU, opens the 64 bytes of the answer with cuIpcOpenMemHandle, copies a pattern in and

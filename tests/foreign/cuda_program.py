@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A C++ client in its own process, on the simulated driver: cuda_client_program of tests/integration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that uses only the .proto files: plain grpcio, a plain socket and mmap, without our client library."""
 
 from __future__ import annotations
@@ -136,9 +137,7 @@ class Lifeline:
         self.request = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(str(daemon.directory / "lifeline.sock"))
-        request = messages.OpenSessionRequest(
-            **{"protocol_min": 1, "protocol_max": 1, "client": "foreign", "join": join, **hello}
-        )
+        request = messages.OpenSessionRequest(**{"protocol_min": 1, "protocol_max": 1, "client": "foreign", "join": join, **hello})
         self.ask(OPEN_SESSION, request, messages.OpenSessionResponse())
 
     def ask(self, verb: int, message: Any, answer: Any) -> int | None:

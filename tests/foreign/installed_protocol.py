@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that knows only the installed folder of the protocol: the messages of its .proto files, and the numbers in the
 tables of writing-a-client.md. It shares no code with our clients, nor with foreign_client."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of another user's process: it executes commands from its standard input, at both doors.
 
 Each line is a method of Actor, its arguments and its keywords, pickled and in hex. The answer is its result, or

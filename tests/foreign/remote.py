@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon with a TCP door, and its clients."""
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Files:
 class RemoteDaemon(Daemon):
     """A daemon that also listens on TCP on loopback."""
 
-    def __init__(self, directory: Path, files: Files, host: str = "127.0.0.1", also: str = "", uid: int = 0, keeper: bool = False, **limits: str) -> None:
+    def __init__(
+        self, directory: Path, files: Files, host: str = "127.0.0.1", also: str = "", uid: int = 0, keeper: bool = False, **limits: str
+    ) -> None:
         self.config = directory.with_suffix(".toml")
         self.host = host
         self.files = files

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sockets that another process listens on, passed as by systemd: by a stand-in and by systemd's own program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The administration of a running daemon: its door, the rights to use it, and the effect of each request."""
 
 from __future__ import annotations

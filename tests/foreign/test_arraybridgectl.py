@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridgectl with a real daemon: its output and its exit codes."""
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 def ctl(*arguments: object, prefix: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     known = {key: value for key, value in os.environ.items() if key not in ("ARRAYBRIDGE_ADDRESS", "XDG_RUNTIME_DIR")}
-    return subprocess.run(
-        [*prefix, str(CTL), *map(str, arguments)], capture_output=True, text=True, env={**known, **environment}
-    )
+    return subprocess.run([*prefix, str(CTL), *map(str, arguments)], capture_output=True, text=True, env={**known, **environment})
 
 
 @pytest.fixture(scope="module")
@@ -363,9 +362,7 @@ def test_top_once_shows_the_current_state(address: Path) -> None:
 
 
 def test_top_shows_rates(address: Path, session: Session) -> None:
-    top = subprocess.Popen(
-        [CTL, "-H", address, "-o", "csv", "top", "-n", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1
-    )
+    top = subprocess.Popen([CTL, "-H", address, "-o", "csv", "top", "-n", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1)
     assert top.stdout is not None
     assert top.stdout.readline().startswith("SESSIONS,SHARES")
     first = top.stdout.readline().rstrip("\n").split(",")

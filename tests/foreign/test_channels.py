@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels at the public door: clients in other languages send and receive with tickets instead of descriptors."""
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ def test_a_sender_waits_for_room(daemon: Daemon, session: Session, open_session:
     session.call("Mapped", arena=redeemed.handle.arena)
     spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [4], "size": 4}
     fields = {"arena": redeemed.handle.arena, "arena_generation": redeemed.handle.generation, "size": 4}
-    waits = session.begin(
-        "Publish", namespace="default", channel=sender, timeout_ms=60_000, specs={"arrays": [spec]}, **fields
-    )
+    waits = session.begin("Publish", namespace="default", channel=sender, timeout_ms=60_000, specs={"arrays": [spec]}, **fields)
     eventually("the call waits", lambda: session.call("GetStats").waiting == 1)
     assert bytes_of(reader, reader.call("Receive", channel=end)) == b"fills it"
     assert waits.result().name == "frames"
@@ -117,9 +116,7 @@ def test_the_stream_ends_when_its_senders_have_closed(daemon: Daemon, session: S
 
 
 @pytest.mark.parametrize("how", ["abandon", "end"])
-def test_a_senders_death_is_detected(
-    daemon: Daemon, session: Session, open_session: Opener, how: str
-) -> None:
+def test_a_senders_death_is_detected(daemon: Daemon, session: Session, open_session: Opener, how: str) -> None:
     reader = open_session(daemon)
     end = open_end(reader, "RECEIVER").channel
     sender = open_end(session, "SENDER").channel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon accepts the examples for conf.d beside the shipped file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A killed daemon's sessions over gRPC: the next daemon keeps them until their clients come back with the token."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client's report of its GPUs: all that it sees, as soon as its process uses CUDA, and not before. Real processes on the
 simulated driver.
 """

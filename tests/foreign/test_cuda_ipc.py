@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory at the public door: any language can open the 64 bytes in the answer. On the simulated driver."""
 
 from __future__ import annotations
@@ -54,9 +55,7 @@ def test_two_processes_share_by_a_cuda_ipc_mem_handle(gpu_daemon: Daemon, open_s
     eventually("nothing is left", lambda: watcher.call("GetStats").charged_bytes == 0)
 
 
-def test_the_bytes_of_a_killed_writer_are_freed_after_its_death(
-    gpu_daemon: Daemon, open_session: Callable[..., Session]
-) -> None:
+def test_the_bytes_of_a_killed_writer_are_freed_after_its_death(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     watcher = open_session(gpu_daemon)
     writer = client(gpu_daemon, "put", "tensor")
     assert writer.stdout is not None
@@ -134,9 +133,7 @@ def test_a_reader_of_another_kind_gets_an_error(gpu_daemon: Daemon, open_session
     assert (listed.kind, listed.opaque) == (CUDA_IPC, b""), "the 64 bytes would grant full access"
 
 
-def test_explain_denies_a_share_on_a_gpu_that_the_session_does_not_see(
-    gpu_daemon: Daemon, open_session: Callable[..., Session]
-) -> None:
+def test_explain_denies_a_share_on_a_gpu_that_the_session_does_not_see(gpu_daemon: Daemon, open_session: Callable[..., Session]) -> None:
     writer = client(gpu_daemon, "put", "tensor")
     assert writer.stdout is not None
     assert writer.stdout.readline() == "ok\n"

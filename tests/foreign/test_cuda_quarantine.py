@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A writer is killed with work queued on its stream: its bytes are not reused until its process, and with it its context,
 has ended. Real processes on the simulated driver.
 

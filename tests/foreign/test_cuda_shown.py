@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The output of ls, show and the metrics for a share on a GPU whose bytes are still being written. On the simulated driver."""
 
 from __future__ import annotations

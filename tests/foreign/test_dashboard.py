@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Grafana dashboard queries metrics and labels that a daemon serves, in valid PromQL."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The devices that a daemon serves: those of the configuration that exist. On the simulated driver."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridgectl doctor: the memory that this host and the broker can share, and reason and remedy for the rest."""
 
 from __future__ import annotations
@@ -34,9 +35,7 @@ def test_doctor_lists_shared_memory_and_reasons_for_the_rest(start: Callable[...
     assert all_mend(found)
 
 
-def test_doctor_names_a_platform_that_cannot_share_gpus(
-    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_names_a_platform_that_cannot_share_gpus(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIMULATED_CUDA", "devices=2;integrated=0;mig=1")
     driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
     code, found = findings("-H", start("--cuda-driver", driver).directory)
@@ -159,7 +158,7 @@ def python(tmp_path: Path) -> Path:
     """A Python that prints its arguments."""
     program = tmp_path / "bin/python3"
     program.parent.mkdir()
-    program.write_text('#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n')
+    program.write_text("#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n")
     program.chmod(0o755)
     return program
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The output of arraybridgectl doctor for other hosts: in a separate mount namespace, files of another kernel, control group
 or machine replace those of this host."""
 
@@ -91,9 +92,7 @@ MEMORY_MAX = {"memory.max": 1 << 30, "memory.current": 256 << 20}
         ("3:cpu:/c", MEMORY_MAX, "note", "no memory control group is visible"),
     ],
 )
-def test_the_limit_of_a_control_group(
-    tmp_path: Path, group: str, files: dict[str, object], health: str, said: str
-) -> None:
+def test_the_limit_of_a_control_group(tmp_path: Path, group: str, files: dict[str, object], health: str, said: str) -> None:
     (tmp_path / "cgroup").write_text(group + "\n")
     script = f"mount -t tmpfs tmpfs /sys/fs/cgroup\nmount --bind {shlex.quote(str(tmp_path / 'cgroup'))} /proc/$$/cgroup\n"
     folder = "/sys/fs/cgroup/memory/a/b" if ":memory:" in group else "/sys/fs/cgroup/a/b"
@@ -116,7 +115,13 @@ DRIVER = "mount -t tmpfs -o mode=755 tmpfs /proc/driver\nmkdir /proc/driver/nvid
         (NODE, (), "note", "no /dev/nvidiactl", INSTALL),
         (NODE + DRIVER, (), "note", "no /dev/nvidiactl", "sudo nvidia-modprobe -c 0 -u"),
         (NODE + "mknod -m 666 /dev/nvidiactl c 1 3", NOBODY, "ok", "/dev/nvidiactl is accessible", ""),
-        (NODE + "mknod -m 660 /dev/nvidiactl c 1 3", NOBODY, "problem", "/dev/nvidiactl is not accessible", 'sudo usermod -aG root "$USER"'),
+        (
+            NODE + "mknod -m 660 /dev/nvidiactl c 1 3",
+            NOBODY,
+            "problem",
+            "/dev/nvidiactl is not accessible",
+            'sudo usermod -aG root "$USER"',
+        ),
     ],
 )
 def test_device_nodes(script: str, user: Sequence[str], health: str, said: str, mend: str) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shutdown by an operator: one signal drains, a second one ends the daemon at once."""
 
 from __future__ import annotations

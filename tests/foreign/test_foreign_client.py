@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The public door from any language: code generated from the .proto files, gRPC, and a socket for the descriptors."""
 
 from __future__ import annotations
@@ -34,9 +35,7 @@ def test_server_info_needs_no_session(daemon: Daemon, generated: tuple[Any, Any]
     assert not info.draining
 
 
-def test_bytes_written_in_one_session_are_read_in_another(
-    daemon: Daemon, session: Session, open_session: Callable[..., Session]
-) -> None:
+def test_bytes_written_in_one_session_are_read_in_another(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
     content = os.urandom(1 << 20)
     published, mapping = session.publish("weights", content, metadata=b"epoch 7")
     assert published.name == "weights"
@@ -65,9 +64,7 @@ def test_list_and_withdraw(session: Session) -> None:
             break
     assert sorted(listed) == [(name, [1], session.opened.session) for name in ("a", "b", "c")]
     sessions = session.call("List", kind="SESSIONS").sessions
-    assert [(s.session, s.client, s.door, s.uid) for s in sessions] == [
-        (session.opened.session, "foreign", "grpc", os.getuid())
-    ]
+    assert [(s.session, s.client, s.door, s.uid) for s in sessions] == [(session.opened.session, "foreign", "grpc", os.getuid())]
     assert session.call("Withdraw", namespace="default", shares=[{"name": "a"}, {"name": "b"}]).withdrawn == 2
     assert [info.share.name for info in session.call("List").shares] == ["c"]
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names, dtypes and notes that act on a terminal: no outlet of the daemon or of arraybridgectl passes them on."""
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ def acting(text: str) -> set[str]:
 
 
 @pytest.fixture(params=["json", "text"])
-def hostile(
-    request: pytest.FixtureRequest, tmp_path: Path, start: Callable[..., Daemon], open_session: Callable[..., Session]
-) -> Session:
+def hostile(request: pytest.FixtureRequest, tmp_path: Path, start: Callable[..., Daemon], open_session: Callable[..., Session]) -> Session:
     """A session that uses these texts wherever it may."""
     config = tmp_path / "arraybridged.toml"
     config.write_text(f"[http]\nlisten = '127.0.0.1:0'\nnamespaces = true\n[log]\nformat = '{request.param}'\nlevel = 'debug'\n")
@@ -98,7 +97,12 @@ def test_errors_quote_nothing_that_acts(plain: Session) -> None:
 
 
 FORMS = ([], ["-o", "wide"], ["-o", "csv"], ["-o", "json"], ["-o", "jsonl"])
-LISTS = (["ls"], *(["ls", kind] for kind in ("sessions", "leases", "namespaces", "channels")), ["ls", "--group-by", "namespace"], ["top", "--once"])
+LISTS = (
+    ["ls"],
+    *(["ls", kind] for kind in ("sessions", "leases", "namespaces", "channels")),
+    ["ls", "--group-by", "namespace"],
+    ["top", "--once"],
+)
 
 
 def test_arraybridgectl_shows_them_as_escapes(hostile: Session) -> None:
@@ -129,7 +133,9 @@ def test_the_log_the_status_page_and_the_metrics_show_them_as_escapes(hostile: S
     assert not acting(hostile.daemon.log.read_text())
 
 
-def test_two_names_that_look_alike_are_one_sample(start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path) -> None:
+def test_two_names_that_look_alike_are_one_sample(
+    start: Callable[..., Daemon], open_session: Callable[..., Session], tmp_path: Path
+) -> None:
     """A scraper drops a page with two samples of the same labels."""
     config = tmp_path / "arraybridged.toml"
     config.write_text("[http]\nlisten = '127.0.0.1:0'\nnamespaces = true\n[log]\nformat = 'json'\n")

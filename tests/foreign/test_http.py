@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon's HTTP pages, parsed as Prometheus does."""
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def test_the_running_version_is_shown(daemon: Daemon, start: Callable[..., Daemo
     if here.returncode == 0 and build["revision"] != "unknown":
         assert re.fullmatch(r"[0-9a-f]{12}(?:-dirty)?", build["revision"])
     assert build["driver"] == "none" or re.fullmatch(r"\d+\.\d", build["driver"])
-    simulated = start("--http", "127.0.0.1:0", "--log-format", "json", "--cuda-driver", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so"))
+    simulated = start(
+        "--http", "127.0.0.1:0", "--log-format", "json", "--cuda-driver", str(BUILD / "tests/simulated_cuda/libsimulated_cuda.so")
+    )
     (labels,) = counted(simulated, "build_info")
     assert re.search(r'driver="\d+\.\d"', labels)
     assert {re.sub(r".*kind=.(\w+).*", r"\1", name) for name in samples(read(simulated, "/metrics"))
@@ -199,9 +202,7 @@ def test_promtool_reports_no_error(daemon: Daemon, open_session: Callable[..., S
     assert subprocess.run([promtool, "check", "metrics"], input=broken, capture_output=True, text=True).returncode != 0
 
 
-def test_the_status_page_is_complete_and_loads_nothing_from_elsewhere(
-    daemon: Daemon, open_session: Callable[..., Session]
-) -> None:
+def test_the_status_page_is_complete_and_loads_nothing_from_elsewhere(daemon: Daemon, open_session: Callable[..., Session]) -> None:
     open_session(daemon).publish("one", bytes(1000))
     page = read(daemon, "/")
     for words in ("<h1>arraybridged", "<h2>Memory", "<h2>Users", "<h2>Now", "<h2>Requests", "Publish", "host"):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines for systemd's journal, sent to a stand-in socket, and the catalog that explains them."""
 
 from __future__ import annotations

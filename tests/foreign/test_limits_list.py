@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/explanation/security.md lists all growing resources with their limits: the limits of daemon/config/config.h and their defaults."""
 
 from __future__ import annotations

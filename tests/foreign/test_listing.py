@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridgectl ls: selection, order, columns and group sums of rows."""
 
 from __future__ import annotations
@@ -219,9 +220,7 @@ def test_invalid_arguments_are_refused_before_a_connection_is_made(arguments: li
     assert done.stderr
 
 
-def test_only_an_administrator_sees_the_users_of_a_shared_namespace(
-    place: Place, user: Callable[..., User]
-) -> None:
+def test_only_an_administrator_sees_the_users_of_a_shared_namespace(place: Place, user: Callable[..., User]) -> None:
     daemon = place.daemon(f'[namespace.team]\naccess = ["uid:{ALICE}", "uid:{BOB}"]\non_publisher_exit = "withdraw"\n')
     for uid in (ALICE, BOB):
         one = user(uid)

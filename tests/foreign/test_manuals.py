@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manual pages describe the same options as the programs' help texts."""
 
 from __future__ import annotations

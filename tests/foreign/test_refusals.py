@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of the public door, and that they do not affect other clients."""
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from foreign_client import Daemon, Lifeline, Refused, Session, eventually, refus
 NOT_FOUND = 5
 
 
-@pytest.mark.parametrize("verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats", "Inspect"])
+@pytest.mark.parametrize(
+    "verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats", "Inspect"]
+)
 def test_every_other_verb_needs_a_session(daemon: Daemon, generated: tuple[Any, Any], verb: str) -> None:
     messages, service = generated
     with daemon.channel() as channel:
@@ -119,9 +122,7 @@ def test_a_taken_name_is_refused(session: Session) -> None:
     assert session.read("x") == b"3"
 
 
-def test_forged_and_missing_arenas_get_the_same_answer(
-    daemon: Daemon, session: Session, open_session: Callable[..., Session]
-) -> None:
+def test_forged_and_missing_arenas_get_the_same_answer(daemon: Daemon, session: Session, open_session: Callable[..., Session]) -> None:
     handle = session.call("Allocate", namespace="default", size=4096).handle
     missing = handle.arena ^ (1 << 40)
     thief = open_session(daemon)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator sends SIGHUP to a running daemon."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gRPC door over TCP: access by certificates, and the rights of their subjects."""
 
 from __future__ import annotations
@@ -158,9 +159,7 @@ def test_plain_text_is_refused(remote: RemoteDaemon, pki: Pki, generated: tuple[
     assert info(remote, pki.alice, generated).version
 
 
-def test_a_subject_without_rights_gets_an_error(
-    remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], open_session: Open
-) -> None:
+def test_a_subject_without_rights_gets_an_error(remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any], open_session: Open) -> None:
     with refused(DENIED, "no access list of a namespace names subject 'nobody'"):
         info(remote, pki.nobody, generated)
     with refused(DENIED, "subject 'nobody'"):
@@ -212,9 +211,7 @@ def test_ipv6_has_brackets(start_remote: Start, pki: Pki, generated: tuple[Any, 
 # ---- limits between clients ----
 
 
-def test_unfinished_handshakes_affect_no_other_client(
-    start_remote: Start, pki: Pki, generated: tuple[Any, Any]
-) -> None:
+def test_unfinished_handshakes_affect_no_other_client(start_remote: Start, pki: Pki, generated: tuple[Any, Any]) -> None:
     remote = start_remote(tcp_connections_per_address="8", hello_timeout="2s")
     greedy = [socket.create_connection((remote.host, remote.port), source_address=("127.0.0.2", 0)) for _ in range(40)]
     assert info(remote, pki.alice, generated).version
@@ -242,9 +239,7 @@ def test_an_unidentified_connection_makes_room_for_a_new_one(start_remote: Start
         one.close()
 
 
-def test_connections_of_a_subject_are_limited(
-    start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open
-) -> None:
+def test_connections_of_a_subject_are_limited(start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open) -> None:
     remote = start_remote(tcp_connections_per_subject="1")
     first = open_session(remote.over_tcp(pki.alice))
     with refused(EXHAUSTED, "limit tcp_connections_per_subject (1)"):
@@ -280,9 +275,7 @@ def test_limits_per_user_apply_to_subjects(start_remote: Start, pki: Pki, open_s
     open_session(remote)
 
 
-def test_subjects_and_their_names_are_limited(
-    start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open
-) -> None:
+def test_subjects_and_their_names_are_limited(start_remote: Start, pki: Pki, generated: tuple[Any, Any], open_session: Open) -> None:
     remote = start_remote(subjects="1", subject_bytes_max="16")
     with refused(EXHAUSTED, "limits.subject_bytes_max"):
         info(remote, pki.reader, generated)
@@ -396,9 +389,7 @@ def test_changed_files_are_read_without_a_reload(remote: RemoteDaemon, pki: Pki)
     eventually("the new one is shown", lambda: shown(remote, pki.alice) == der(later))
 
 
-def test_clients_of_another_authority_are_accepted_after_it_is_trusted(
-    remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any]
-) -> None:
+def test_clients_of_another_authority_are_accepted_after_it_is_trusted(remote: RemoteDaemon, pki: Pki, generated: tuple[Any, Any]) -> None:
     with refused(UNAVAILABLE):
         info(remote, pki.stranger, generated)
     (remote.files.folder / "client_ca.pem").write_bytes(pki.other.cert.read_bytes())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--check-config for the TCP door and its certificates, and arraybridgectl through that door."""
 
 from __future__ import annotations
@@ -79,9 +80,7 @@ Spoil = Callable[[Files, Pki, Authority], object]
     ],
     ids=["missing", "public key file", "public cert file", "no CA", "no key", "other key", "locked", "cut", "expired", "client's", "folder"],
 )  # fmt: skip
-def test_the_error_names_the_file_and_its_defect(
-    config: Path, files: Files, pki: Pki, spoil: Spoil, told: str
-) -> None:
+def test_the_error_names_the_file_and_its_defect(config: Path, files: Files, pki: Pki, spoil: Spoil, told: str) -> None:
     spoil(files, pki, pki.authority)
     code, text = check(config)
     assert code == 2
@@ -165,7 +164,10 @@ def test_the_tool_connects_over_tcp(remote: RemoteDaemon, pki: Pki) -> None:
     address = f"tcp://{remote.host}:{remote.port}"
     done = ctl("-H", address, *pki.alice.flags(), "ping")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
-    environment = {f"ARRAYBRIDGE_TLS_{name}": str(path) for name, path in zip(("CERT", "KEY", "CA"), (pki.alice.cert, pki.alice.key, pki.alice.ca), strict=True)}
+    environment = {
+        f"ARRAYBRIDGE_TLS_{name}": str(path)
+        for name, path in zip(("CERT", "KEY", "CA"), (pki.alice.cert, pki.alice.key, pki.alice.ca), strict=True)
+    }
     listed = ctl("ls", "sessions", "-o", "json", ARRAYBRIDGE_ADDRESS=address, **environment)
     assert [row["subject"] for row in json.loads(listed.stdout)["sessions"]] == ["alice"]
     assert "alice" in ctl("ls", "sessions", ARRAYBRIDGE_ADDRESS=address, **environment).stdout

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access rights: two real users of one daemon, at both doors, and namespaces that the operator shares with some users."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The start of daemon and tool with invalid descriptors, and without standard descriptors."""
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ def directory(tmp_path: Path) -> Path:
 def refusal(directory: Path, *flags: str, **more: tuple[int, ...]) -> str:
     """The error of a daemon that does not start."""
     done = subprocess.run(
-        [DAEMON, "--directory", directory, "--exit-when-idle", "100ms", *flags], stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, **more
+        [DAEMON, "--directory", directory, "--exit-when-idle", "100ms", *flags],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        **more,
     )
     assert done.returncode == 2, done.stderr
     assert not directory.exists(), "it checks its flags before it creates anything"

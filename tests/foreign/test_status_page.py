@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status page in a real browser: it is rendered, nothing is blocked, and no other server is contacted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The units, parsed by systemd's tools without a running systemd."""
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ def units(tmp_path: Path) -> Path:
 
 
 def test_every_unit_is_listed() -> None:
-    assert SYSTEM == ["arraybridged-admin.socket", "arraybridged-http.socket", "arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
+    assert SYSTEM == [
+        "arraybridged-admin.socket",
+        "arraybridged-http.socket",
+        "arraybridged-lifeline.socket",
+        "arraybridged.service",
+        "arraybridged.socket",
+    ]
     assert USER == ["arraybridged-lifeline.socket", "arraybridged.service", "arraybridged.socket"]
 
 
@@ -90,9 +97,7 @@ def test_user_and_directory_are_created_in_a_bare_root(tmp_path: Path) -> None:
     accounts = {line.split(":")[0]: line.split(":") for line in (tmp_path / "etc/passwd").read_text().splitlines()}
     assert accounts["arraybridge"][6].endswith("nologin")
     assert any(line.startswith("arraybridge:") for line in (tmp_path / "etc/group").read_text().splitlines())
-    made = subprocess.run(
-        ["systemd-tmpfiles", f"--root={tmp_path}", "--create", UNITS / "tmpfiles.conf"], capture_output=True, text=True
-    )
+    made = subprocess.run(["systemd-tmpfiles", f"--root={tmp_path}", "--create", UNITS / "tmpfiles.conf"], capture_output=True, text=True)
     directory = tmp_path / "run/arraybridge"
     assert directory.stat().st_mode & 0o7777 == 0o751, made.stderr
     assert any(line.startswith("arraybridge-admin:") for line in (tmp_path / "etc/group").read_text().splitlines())

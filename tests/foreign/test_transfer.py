@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridgectl put and dump: an array of a .npy file is put into a share and dumped again; invalid files are refused."""
 
 from __future__ import annotations
@@ -440,9 +441,7 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     assert (numpy.load(out) == matrix).all()
 
 
-def test_a_share_on_a_gpu_is_copied_out(
-    start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_share_on_a_gpu_is_copied_out(start: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
     if not driver.exists():
         pytest.skip("the simulated driver is not built")
@@ -489,5 +488,3 @@ def test_no_daemon(tmp_path: Path) -> None:
         assert done.returncode == CANNOT_CONNECT, done.stderr
     assert subprocess.run([CTL, "put"], capture_output=True).returncode == USAGE
     assert subprocess.run([CTL, "dump", "a"], capture_output=True).returncode == USAGE
-
-

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watch and inspect at the public door, and the commands that show them."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import re
 import os
+import re
 import subprocess
 import threading
 import time
@@ -90,7 +91,9 @@ def test_a_watch_that_reads_too_slowly_is_ended(start: Callable[..., Daemon], op
     channel = grpc.insecure_channel(
         f"unix:{daemon.directory / 'broker.sock'}",
         options=[
-            ("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", 1024),
             ("grpc.max_receive_message_length", -1),
         ],  # fmt: skip
     )
@@ -100,8 +103,7 @@ def test_a_watch_that_reads_too_slowly_is_ended(start: Callable[..., Daemon], op
     # The client reads nothing from now on.
     eventually(
         "something is lost",
-        lambda: [session.begin("Export", arena=99).exception() for _ in range(20)]
-        and session.call("GetStats").events_dropped_total,
+        lambda: [session.begin("Export", arena=99).exception() for _ in range(20)] and session.call("GetStats").events_dropped_total,
     )
     told = 0
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "read too slowly and lost") as seen:
@@ -202,7 +204,9 @@ def test_ctl_watch_begins_with_earlier_events(daemon: Daemon, session: Session, 
     assert json.loads(out)["note"] == "young"
 
 
-def test_ctl_watch_outlives_its_timeout_and_ends_with_the_broker(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+def test_ctl_watch_outlives_its_timeout_and_ends_with_the_broker(
+    start: Callable[..., Daemon], open_session: Callable[..., Session]
+) -> None:
     daemon = start()
     session = open_session(daemon)
     for _ in range(5):  # on a stalled machine its timeout may be over before it watches

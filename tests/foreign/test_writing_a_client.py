@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/guides/writing-a-client.md and the .proto files, as they are installed, suffice to write a client. This one has its
 numbers from the page's tables."""
 
@@ -120,7 +121,10 @@ def test_pages_come_with_as_many_descriptors_as_the_page_says(connect: Callable[
     mapping = write_into(descriptor, allocated.handle.arena_size)
     sender.ask("Mapped", arena=allocated.handle.arena)
     publish(sender.ask, allocated.handle, "frame")
-    ends = [line.ask("OpenChannel", namespace="default", name="frames", role=role)[0] for line, role in ((sender, "SENDER"), (receiver, "RECEIVER"))]
+    ends = [
+        line.ask("OpenChannel", namespace="default", name="frames", role=role)[0]
+        for line, role in ((sender, "SENDER"), (receiver, "RECEIVER"))
+    ]
     found = {}
     for name, row in protocol.parts.items():
         channel = {"channel": ends[0].channel} if "CHANNEL" in name else {}

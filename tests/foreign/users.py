@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real users of one daemon: its directory is open to all, and processes of other user ids execute commands."""
 
 from __future__ import annotations

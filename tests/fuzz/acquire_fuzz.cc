@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadAcquire, which reads an Acquire in place, must return the same values as libprotobuf for the same bytes.
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/wire/acquire_wire.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manifests of a hostile maker: any bytes are refused, or are a bundle whose names are found, whose parts fit into the
 // manifest side by side, and whose arrays lie in the slab and share bytes only if they are tied.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of an untrusted broker: any bytes for any message that the client decodes.
 #include "client/wire/codec.h"
 #include "tests/fuzz/input.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of a hostile sender, before and while a client receives from it and the broker ends the direct channel. For
 // any content of the page, each received array lies in the range of its entry, inside an arena that the client maps; no
 // entry is taken that does not exist, and nothing remains after all arrays are dropped.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the direct
 // channel. For any content of the page, no bytes are reused that a view of this process shows, that wait to be taken,
 // that the broker has put into the channel's queue, or that shares of the broker use; no entry of another direct

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of a hostile producer: any DLPack struct is imported, checked and exported again, or refused with a reason.
 // Its deleter runs exactly once, or never if the tensor was refused.
 #include <dlpack/dlpack.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames of an untrusted peer: ReceiveFrame gets any bytes with any number of descriptors. No descriptor may leak, and
 // a result of kFrame must be a valid frame.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames of an untrusted peer, in pieces of any size: Http2Frames finds the same frames in the pieces as in the whole.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Input reads a fuzzer's bytes as numbers and strings. It never runs out: after the end all values are zero.
 #pragma once
 

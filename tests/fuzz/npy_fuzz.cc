@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Headers of .npy files: any header gives an array with a computable size, or an error.
 #include <cstddef>
 #include <cstdint>

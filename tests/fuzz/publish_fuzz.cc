@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadPublish, which reads a Publish in place, must return the same values as libprotobuf for the same bytes, and every
 // reader must be able to parse the parts that are passed on.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target once with each file of the folder that is its argument: what a compiler without libFuzzer can do.
 // It prints a file's name before it runs it, in GoogleTest's form.
 #include <algorithm>

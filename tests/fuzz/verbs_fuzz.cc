@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two sessions send any requests in any order through the real Verbs to a real Broker with host memory. After they have
 // ended, no session, lease or ticket may be left.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One hop of a CUDA tensor between two processes as PyTorch's users see it, by torch.multiprocessing and by the broker.
 
 ``bench_torch.py --sizes 4096,1048576 --rounds 9 [--address DIRECTORY]`` prints a JSON object per line: median

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the GPU benchmarks beside their floor and their peer; a row is one figure for one size."""
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ WORK = {
     "torch_new": "torch.multiprocessing, a new tensor each time",
     "broker_torch": "Broker.put and get of a torch tensor, acknowledged",
 }
-REACH = (
-    "D2D put at least 0.9 x the copy's rate at 1 GiB; warm get at most 20 us at every size; Broker.put and get at least 5 x as quick as torch.multiprocessing"
-)
+REACH = "D2D put at least 0.9 x the copy's rate at 1 GiB; warm get at most 20 us at every size; Broker.put and get at least 5 x as quick as torch.multiprocessing"
 
 
 @contextlib.contextmanager
@@ -42,7 +41,19 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
     """A private daemon; yields the directory of its sockets."""
     with tempfile.TemporaryDirectory(prefix="ab-gpu-") as directory:
         read, write = os.pipe()
-        command = [str(program), "--directory", directory, "--ready-fd", str(write), "--listen", "off", "--log-level", "error", "--cuda-driver", driver]
+        command = [
+            str(program),
+            "--directory",
+            directory,
+            "--ready-fd",
+            str(write),
+            "--listen",
+            "off",
+            "--log-level",
+            "error",
+            "--cuda-driver",
+            driver,
+        ]
         process = subprocess.Popen(command, pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
         os.close(write)
         try:

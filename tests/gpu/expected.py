@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The expected result of a run on the simulated driver, on any machine."""
 
 from __future__ import annotations

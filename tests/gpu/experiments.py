@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the numbered experiments and sums up their calls: how often each was made, its result, its duration."""
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ def summed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if "us" in line:
             times[line["process"], line["symbol"], line["result"]].append(line["us"])
     return [
-        {"process": process, "symbol": symbol, "result": result, "calls": len(us), "median_us": round(statistics.median(us), 2), "max_us": max(us)}
+        {
+            "process": process,
+            "symbol": symbol,
+            "result": result,
+            "calls": len(us),
+            "median_us": round(statistics.median(us), 2),
+            "max_us": max(us),
+        }
         for (process, symbol, result), us in times.items()
     ]
 
@@ -46,7 +54,9 @@ def one(runner: Runner, program: Path, driver: str, name: str, limit: float, sma
         found = outcome(name, f"ended with {status} and no outcome")
     found["limit_s"] = limit
     found["calls"] = summed(lines)
-    found["costs"] = [{key: line[key] for key in ("process", "symbol", "bytes", "runs", "p50_us", "p99_us")} for line in lines if "p50_us" in line]
+    found["costs"] = [
+        {key: line[key] for key in ("process", "symbol", "bytes", "runs", "p50_us", "p99_us")} for line in lines if "p50_us" in line
+    ]
     return found
 
 

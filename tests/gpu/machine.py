@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts about this machine: printed before the first measurement, and written above every result."""
 
 from __future__ import annotations
@@ -55,7 +56,13 @@ def asked() -> dict[str, str]:
     driver = ctypes.CDLL(library)
     if (failed := driver.cuInit(0)) != 0:
         raise OSError(f"cuInit: {failed}")
-    version, name, uuid, total, mode = ctypes.c_int(), ctypes.create_string_buffer(128), (ctypes.c_ubyte * 16)(), ctypes.c_size_t(), ctypes.c_int()
+    version, name, uuid, total, mode = (
+        ctypes.c_int(),
+        ctypes.create_string_buffer(128),
+        (ctypes.c_ubyte * 16)(),
+        ctypes.c_size_t(),
+        ctypes.c_int(),
+    )
     count = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     driver.cuDeviceGetCount(ctypes.byref(count))

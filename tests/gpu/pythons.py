@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python whose frameworks see the driver under test: this one on a GPU and in a bundle, one of its own in a
 checkout on the simulated driver.
 """
@@ -74,8 +75,7 @@ def of_this_machine() -> Python:
 
 
 def simulated(runner: Runner, scratch: Path) -> Python:
-    """A Python with a small libcudart over the simulated driver, loaded before the frameworks, and this tree's package.
-    """
+    """A Python with a small libcudart over the simulated driver, loaded before the frameworks, and this tree's package."""
     program = VENV / "bin/python"
     if (ROOT / "build/gpu/BUNDLE").exists():
         program = Path(sys.executable)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The results of a run, as a page and as JSON."""
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def cell(text: str) -> str:
 def steps_table(steps: list[dict[str, Any]]) -> str:
     lines = ["| step | outcome | passed | failed | skipped | s |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {step['name']} | {step['outcome']} | {step['passed']} | {step['failed']} | {len(step['skipped'])} | {step['seconds']} |" for step in steps
+        f"| {step['name']} | {step['outcome']} | {step['passed']} | {step['failed']} | {len(step['skipped'])} | {step['seconds']} |"
+        for step in steps
     ]
     return "\n".join(lines)
 
@@ -33,7 +35,9 @@ def experiment_lines(found: dict[str, Any]) -> list[str]:
 def not_asked(experiments: list[dict[str, Any]]) -> list[str]:
     """Questions that this driver could not answer: whole experiments, and parts for which it lacks the call."""
     lacking = re.compile(r"^\d+: no (cu\w+)$")
-    whole = [(found["experiment"], found["outcome"].removeprefix("not run: ")) for found in experiments if found["outcome"].startswith("not run")]
+    whole = [
+        (found["experiment"], found["outcome"].removeprefix("not run: ")) for found in experiments if found["outcome"].startswith("not run")
+    ]
     parts = [
         (f"{found['experiment']}, {what}", f"the driver has no {lack[1]}")
         for found in experiments
@@ -51,7 +55,9 @@ def numbered(experiments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def experiments_page(result: dict[str, Any]) -> str:
     parts = ["## Experiments"]
     if result["simulated"]:
-        parts.append("**All of them need a card:** here the simulated driver did what it was written to do, which says nothing about hardware.")
+        parts.append(
+            "**All of them need a card:** here the simulated driver did what it was written to do, which says nothing about hardware."
+        )
     experiments = numbered(result["experiments"])
     missing = not_asked(experiments)
     if missing:
@@ -66,7 +72,8 @@ def costs_table(experiments: list[dict[str, Any]]) -> str:
         return ""
     lines = ["| call | process | bytes | runs | p50 us | p99 us |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {row['symbol']} | {row['process']} | {benches.size_text(row['bytes'])} | {row['runs']} | {row['p50_us']} | {row['p99_us']} |" for row in rows
+        f"| {row['symbol']} | {row['process']} | {benches.size_text(row['bytes'])} | {row['runs']} | {row['p50_us']} | {row['p99_us']} |"
+        for row in rows
     ]
     return "\n".join(lines)
 
@@ -74,7 +81,9 @@ def costs_table(experiments: list[dict[str, Any]]) -> str:
 def page(result: dict[str, Any]) -> str:
     parts = [f"# {'SIMULATED: ' if result['simulated'] else ''}{result['machine']['GPU']}"]
     if result["simulated"]:
-        parts.append("On the simulated driver. Nothing here is about a card; times are of this machine's memory, also of the frameworks and PyTorch: they ran on it too.")
+        parts.append(
+            "On the simulated driver. Nothing here is about a card; times are of this machine's memory, also of the frameworks and PyTorch: they ran on it too."
+        )
     if result["running"]:
         parts.append(f"**Cut short:** it ended while it ran {result['running']}. The rest was not run.")
     parts.append("\n".join(f"- {name}: {value}" for name, value in result["machine"].items()))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs all tests, benchmarks and experiments that need a GPU, within ten minutes, the most valuable first. tests/gpu/run
 starts it.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of a run: each is a command with a time limit, and its outcome is kept in any case."""
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Runner:
     def compiles(self, name: str, sources: list[Path], includes: list[Path], limit: float) -> Step:
         """Compiles sources, with their static assertions, and makes no output."""
         command = ["c++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in includes), *map(str, sources)]
-        return self._test(name, command, limit, None, lambda step, _: setattr(step, "passed", len(sources) if step.outcome == "passed" else 0))
+        return self._test(
+            name, command, limit, None, lambda step, _: setattr(step, "passed", len(sources) if step.outcome == "passed" else 0)
+        )
 
     def _test(self, name: str, command: list[str], limit: float, environment: dict[str, str] | None, count: Any) -> Step:
         limit = min(limit, self.left())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The archive of tests/gpu/bundle runs by itself, on the simulated driver: unpacked elsewhere, without this tree, its
 build folders, the libraries that it was built from, or a network.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Without a GPU, tests/gpu/run runs end to end on the simulated driver."""
 
 import contextlib
@@ -47,7 +48,10 @@ def test_everything_runs_on_the_simulated_driver(tmp_path: Path) -> None:
 
 
 def test_torch_is_compared_with_the_broker_that_python_uses() -> None:
-    rows = [{"id": name, "bytes": 4096, "us": us} for name, us in (("torch_resend", 60), ("torch_new", 90), ("broker_torch", 20), ("hand_off_sync", 5))]
+    rows = [
+        {"id": name, "bytes": 4096, "us": us}
+        for name, us in (("torch_resend", 60), ("torch_new", 90), ("broker_torch", 20), ("hand_off_sync", 5))
+    ]
     table = benches.table(rows)
     assert "| *torch, same tensor / Broker* | 3.00 |" in table
     assert "| *torch, new tensor / Broker* | 4.50 |" in table
@@ -77,7 +81,9 @@ def test_a_step_ends_at_its_limit_with_all_that_it_started(tmp_path: Path) -> No
 def test_a_step_leaves_no_process_behind(tmp_path: Path) -> None:
     number = tmp_path / "pid"
     runner = Runner(dict(os.environ), None)
-    status, _ = runner.output(["sh", "-c", f"setsid sh -c 'echo $$ >{number}; exec sleep 600' & while [ ! -s {number} ]; do sleep 0.01; done"], 1)
+    status, _ = runner.output(
+        ["sh", "-c", f"setsid sh -c 'echo $$ >{number}; exec sleep 600' & while [ ! -s {number} ]; do sleep 0.01; done"], 1
+    )
     assert status == 0, "without an end of the run, its steps have no limit"
     assert not running(int(number.read_text()))
 
@@ -134,7 +140,12 @@ def test_jax_reads_a_view_in_place_in_the_program_for_a_card() -> None:
     with arraybridge.Broker(start="private") as broker:
         command = [sys.executable, HERE / "frameworks/jax_program.py", broker.address]
         done = subprocess.run(
-            command, input="put own 14\nread own 14\n", capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=False
+            command,
+            input="put own 14\nread own 14\n",
+            capture_output=True,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            check=False,
         )
     assert done.stdout.split("\n")[:2] == ["(1, 0)", "right"], done.stderr
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of the repository, checked over the tree: allowed includes and imports, words of one room, plain sentences.
 
 ``check_house.py [ROOT]`` prints one line per finding, ``path:line: rule: what``, and exits with 1 if there is any. It
@@ -21,6 +22,7 @@ ROOT_FILES = {
 }  # fmt: skip
 NOT_OURS = {"build", "dist", "__pycache__"}
 LINES_MAX = 350
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 FRAMEWORKS = {"numpy", "torch", "tensorflow", "keras", "jax", "jaxlib", "cupy", "pyclesperanto", "numba", "pyarrow", "scipy", "cupyx"}
 ADAPTER_OF = {"keras": "tensorflow", "jaxlib": "jax", "cupyx": "cupy"}
@@ -137,7 +139,7 @@ def headers(source: Source) -> Iterator[Finding]:
     """A header begins with its description, and is included once."""
     if not source.path.endswith(".h"):
         return
-    if not source.text.startswith("//"):
+    if not source.text.removeprefix(f"// {LICENCE}\n").startswith("//"):
         yield Finding(source.path, 1, "header", "does not start with a comment that says what it is")
     if "#pragma once" not in source.text:
         yield Finding(source.path, 1, "header", "#pragma once is missing")
@@ -316,6 +318,13 @@ def sources_of(root: Path) -> Iterator[Source]:
             yield Source(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
+def unlicensed(root: Path) -> Iterator[Finding]:
+    """Each source file says its licence near its beginning."""
+    for source in sources_of(root):
+        if source.text.strip() and LICENCE not in source.text[:1000]:
+            yield Finding(source.path, 1, "licence", f"has no line with {LICENCE}")
+
+
 def check(root: Path) -> list[Finding]:
     found = [*layout(root), *registration(root), *limits(root), *circles(root)]
     for source in sources_of(root):
@@ -330,7 +339,7 @@ def main() -> int:
         length = source.text.count("\n")
         if length > LINES_MAX:
             print(f"remark: {source.path} has {length} lines: is a noun missing?")
-    found = check(root)
+    found = [*unlicensed(root), *check(root)]
     for finding in found:
         print(finding)
     return 1 if found else 0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares the extension's stub with the installed extension: names, parameters and defaults, by stubtest.
 
 pybind11 writes signatures as the first line of its docstrings, which `inspect` does not read and stubtest therefore

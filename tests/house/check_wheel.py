@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the wheel as a user would get it.
 
 ``check_wheel.py [WHEEL]``: without an argument, builds it as deploy/wheel does. Checks its content, its notices, the needs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts that measure how much of the house a reader must keep in mind: ``counts.py [ROOT]`` prints one row per count.
 
 Units and their cycles are those of `graph`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph of the tree's units, and its cycles.
 
 A unit is a C++ header with its source file, or a Python module. Its edges lead to the units that it includes or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comments and docstrings of a source, and the sentences in them that do not name their subject."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of the benchmarks have the agreed form, with any further measurements."""
 
 import json

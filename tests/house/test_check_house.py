@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """check_house reports each kind of violation, and finds none in this tree."""
 
 from pathlib import Path
@@ -154,5 +155,14 @@ def test_an_include_cycle_is_named(tmp_path: Path) -> None:
     assert check_house.check(tmp_path) == []
 
 
+def test_a_file_without_its_licence_is_named(tmp_path: Path) -> None:
+    (tmp_path / "client").mkdir()
+    (tmp_path / "client/a.h").write_text("// A.\n#pragma once\n")
+    (tmp_path / "client/b.h").write_text(f"// {check_house.LICENCE}\n// B.\n#pragma once\n")
+    (tmp_path / "client/c.h").write_text(f"// {check_house.LICENCE}\n#pragma once\n")
+    assert [each.path for each in check_house.unlicensed(tmp_path)] == ["client/a.h"]
+    assert [(each.path, each.rule) for each in check_house.check(tmp_path)] == [("client/c.h", "header")]
+
+
 def test_this_tree_keeps_the_rules() -> None:
-    assert [str(finding) for finding in check_house.check(ROOT)] == []
+    assert [str(finding) for finding in (*check_house.unlicensed(ROOT), *check_house.check(ROOT))] == []

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counts of counts.py are correct."""
 
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_python_cycles_are_found_in_functions_and_not_for_type_checkers(tmp_path
 @pytest.mark.parametrize(
     ("path", "text", "found"),
     [
-        ("client/a.h", "class A {\nstruct B final : C {\nclass D;\nenum class E {\n  class AB_CAPABILITY(\"m\") M {\n", {"A", "B", "M"}),
+        ("client/a.h", 'class A {\nstruct B final : C {\nclass D;\nenum class E {\n  class AB_CAPABILITY("m") M {\n', {"A", "B", "M"}),
         ("client/a.h", "// class A {\ntemplate <class T>\nstruct B : std::vector<T> {\n", {"B"}),
         ("python/arraybridge/a.py", "class A:\n    class B: ...\n", {"A", "B"}),
     ],

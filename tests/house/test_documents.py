@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documents' pictures are up to date with their scripts; their links, and the files that they name, exist."""
 
 import fnmatch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/explanation/reliability.md lists every fault with its tests, and these exist."""
 
 import ast
@@ -42,7 +43,9 @@ def test_every_row_names_tests_that_exist() -> None:
         assert missing(cell) == [], f"fault {number}"
 
 
-@pytest.mark.parametrize("named", ["`tests/faults/test_death.py::test_gone`", "`tests/faults/test_gone.py::test_a`", "`tests/unit/gone_test.cc`"])
+@pytest.mark.parametrize(
+    "named", ["`tests/faults/test_death.py::test_gone`", "`tests/faults/test_gone.py::test_a`", "`tests/unit/gone_test.cc`"]
+)
 def test_a_test_that_is_gone_is_found(named: str) -> None:
     assert len(missing(f"`tests/faults/test_death.py::test_a_zombie_holds_nothing`, {named}")) == 1
 

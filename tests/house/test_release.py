@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What deploy/release refuses, skips and prints, without the builds: in a repository that has only it and what it reads."""
 
 from __future__ import annotations

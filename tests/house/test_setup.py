@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deploy/setup waits for another apt, and installs what the benchmarks import."""
 
 import os
@@ -51,7 +52,10 @@ def test_another_error_of_apt_is_not_repeated(apt: Path) -> None:
 
 def test_no_script_calls_apt_without_waiting() -> None:
     scripts = [path for path in (ROOT / "deploy").iterdir() if path.is_file()]
-    found = {path.name: re.findall(r"^[^#\n]*\bapt(?:-get)? (?:-o \S+ )*(?:update|install).*$", path.read_text(), re.MULTILINE) for path in scripts}
+    found = {
+        path.name: re.findall(r"^[^#\n]*\bapt(?:-get)? (?:-o \S+ )*(?:update|install).*$", path.read_text(), re.MULTILINE)
+        for path in scripts
+    }
     assert {name: lines for name, lines in found.items() if any("echo" not in line for line in lines)} == {}
     assert "apt_get install" in (ROOT / "deploy/setup").read_text()
 
@@ -62,6 +66,12 @@ def test_the_benchmarks_install_what_they_import() -> None:
     pins = {pin for page in pages for pin in re.findall(r"^([\w-]+)==", page.read_text(), re.MULTILINE)}
     sources = [*(ROOT / "tests/bench").glob("*.py"), ROOT / "tests/foreign/foreign_client.py", ROOT / "tests/faults/victim.py"]
     text = "\n".join(path.read_text() for path in sources)
-    for module, package in {"grpc": "grpcio", "grpc_tools": "grpcio-tools", "safetensors": "safetensors", "torch": "torch", "jax": "jax"}.items():
+    for module, package in {
+        "grpc": "grpcio",
+        "grpc_tools": "grpcio-tools",
+        "safetensors": "safetensors",
+        "torch": "torch",
+        "jax": "jax",
+    }.items():
         assert re.search(rf"^\s*(?:import|from) {module}\b", text, re.MULTILINE), f"{module} is not imported any more"
         assert package in pins, package

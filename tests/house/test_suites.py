@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tests/run` chooses suites, and says how long they will take, as its help and the documents say."""
 
 import re
@@ -95,7 +96,9 @@ def test_one_build_at_a_time_and_one_installation(copy: Path) -> None:
     build = "(set -C; : >building) && sleep 0.5 && rm building"
     with_suites(copy, house="build dev all && package && one true", unit="build dev all && package && one true")
     for name, body in {"configure_and_build": build, "install_package": "echo installed"}.items():
-        script, count = re.subn(rf"{name}\(\) \{{\n.*?\n\}}\n", f"{name}() {{ {body}; }}\n", (copy / "deploy/lib.sh").read_text(), flags=re.DOTALL)
+        script, count = re.subn(
+            rf"{name}\(\) \{{\n.*?\n\}}\n", f"{name}() {{ {body}; }}\n", (copy / "deploy/lib.sh").read_text(), flags=re.DOTALL
+        )
         assert count == 1
         (copy / "deploy/lib.sh").write_text(script)
     done = run(copy, "^(house|unit)$")
@@ -118,7 +121,7 @@ def test_an_interrupt_ends_all_suites(copy: Path) -> None:
     words = [copy / "tests/run", "--only", "^(house|unit)$"]
     with (copy / "output").open("w") as output:
         # A shell cannot catch a signal that it inherits as ignored, as a job in the background does.
-        heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         running = subprocess.Popen(words, stdout=output, start_new_session=True, preexec_fn=heeds)
     left = ["pgrep", "-s", str(running.pid)]
     try:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of proto/wire/generate.py. tests/unit/wire compares its output with libprotobuf."""
 
 import subprocess

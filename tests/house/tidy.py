@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy over our own sources, and remembers clean files.
 
 ``tidy.py BUILD_FOLDER...``: reads the files of daemon/, client/, proto/ and python/ from each folder's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A root file system with the parts of Debian that our packages and service need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages that are built once for all tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian packages in a root without any other file of ours: dpkg installs them, the unit's command serves, purge removes all."""
 
 from __future__ import annotations

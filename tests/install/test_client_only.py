@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ARRAYBRIDGE_PARTS=client builds and installs the client library where none of the daemon's libraries can be found."""
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ __all__ = ["address", "prefix"]
 FOLDER = ROOT / "build/client"  # kept, so that a second run compiles only changes
 USR = Path("/usr")
 HEADERS = ("grpc", "grpc++", "grpcpp", "google", "absl", "spdlog", "fmt", "toml++", "CLI", "event2", "openssl")
-HIDDEN_FOLDERS = [USR / "include" / name for name in HEADERS] + [path for name in ("cmake", "pkgconfig") for path in USR.glob(f"lib/*/{name}")]
+HIDDEN_FOLDERS = [USR / "include" / name for name in HEADERS] + [
+    path for name in ("cmake", "pkgconfig") for path in USR.glob(f"lib/*/{name}")
+]
 HIDDEN_PROGRAMS = [USR / "bin" / name for name in ("protoc", "grpc_cpp_plugin")]
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="not installed: bwrap")

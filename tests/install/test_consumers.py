@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Third-party programs with an installed tree, found by CMake and by pkg-config, in C++ and in C."""
 
 from __future__ import annotations

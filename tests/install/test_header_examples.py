@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples in the comments of the public headers compile without warnings."""
 
 from __future__ import annotations

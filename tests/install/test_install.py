@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of `cmake --install` are complete: a C++ program built with the installed headers and archives puts an array into
 the installed daemon and gets it back, and the installed tool lists it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever our binaries contain of other projects has its notice in everything that is delivered, and is in the SBOM."""
 
 from __future__ import annotations

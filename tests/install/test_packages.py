@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian packages: built, checked by lintian, unpacked, and started from the unpacked tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guarantees that hold for every kind of memory: host memory, and memory of the simulated GPU, shared by descriptor or
 // by cudaIpcMemHandle. Tests that need special clients are in two_processes_test and cuda_processes_test.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locates the other build products and the CUDA driver of a test. The same binary thus runs where it was built, on the
 // simulated driver, and on another machine, on that machine's card.
 #pragma once

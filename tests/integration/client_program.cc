@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client process that a test execs. "put" and "get" print "ok" or the error, and then wait for the end of their
 // input, so that the test decides how long the session lives. "fork" and "leave" check one property and exit with 0 if
 // it holds.

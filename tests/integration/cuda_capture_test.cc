@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts and reads of arrays while a stream is being captured into a graph. A stream under capture records the work
 // queued to it and does not run it, so no array may depend on that work. The tests run in this process, through a real
 // arraybridged, on the simulated driver.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client process with arrays in GPU memory: `cuda_client_program <address> <driver>`. Each line of standard input is
 // a command. The program answers each with one line: the result, "ok", or the error.
 #include <algorithm>

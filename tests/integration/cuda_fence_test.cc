@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares published before their bytes are written, through a real arraybridged, between exec'd processes on the
 // simulated driver. With "held" a poll does not advance the work: bytes are written only when a thread waits for them,
 // so a reader that does not wait reads the old bytes.

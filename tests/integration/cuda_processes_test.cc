@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in GPU memory through a real arraybridged, between exec'd processes, on the simulated driver, shared by
 // descriptor and by cudaIpcMemHandle. The driver ends a process that frees memory that is open elsewhere, or that
 // accesses unmapped memory. On a card (build_tree.h), tests that need another machine are skipped.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each test disables one safeguard of bytes on a GPU by a failpoint (proto/boundary/failpoint.h). The test of that
 // safeguard must then fail. It must also pass with the safeguard in place, or its failure would prove nothing.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that their publisher never finishes, through a real arraybridged, between exec'd processes on the simulated
 // driver. The reader's error names the publisher.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A daemon, programs and brokers of this process that pass numbers through a channel: arrays full of one number each.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Relays whose channels are direct: what R has received from P goes on to S without a call and without a copy,
 // whichever of the three ends first.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One end of a channel in a process of its own. Numbers are sent in order as arrays that are full of them; each is
 // checked when it comes, and again before it is let go.
 //   direct_program ADDRESS send NAME COUNT CAPACITY [kill]    sends 0, 1, ...; closes, or says "ready" and waits

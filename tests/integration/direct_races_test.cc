@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct channels that begin and end while threads of an end do something else. A thread is held where its client asks
 // whether it is interrupted, as if the system did not schedule it.
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A direct channel while its ends, and others, come, go and die at full speed: no number is lost, none comes twice.
 #include <algorithm>
 #include <atomic>

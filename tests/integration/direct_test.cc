@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels whose one sender and one receiver need no call, with a real daemon: the same stream as by calls.
 #include <sys/wait.h>
 #include <unistd.h>

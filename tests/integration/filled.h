@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in which all bytes have one value, in any kind of memory.
 #pragma once
 

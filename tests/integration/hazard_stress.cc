@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stress test of hazard slots. A broker withdraws shares and overwrites their bytes as soon as no process holds them.
 // Other processes hold shares, read every word, and release them. Prints one line of numbers; stale: words that did not
 // belong to the share.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazard slots under stress: no stale word is ever read, and the same test detects one if a step of the protocol is
 // left out. For a longer run: hazard_stress safe 100000000 3600 4.
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares that are found and held without requests, between real processes. A holder keeps the bytes. No slot is left
 // after the last holder has released it, has ended, or was killed.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct channels one end of which writes into its pages whatever it likes: the other end, and its program, lose
 // nothing by it but what that end would have sent or read.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An end of a channel that writes into its direct channel's page whatever a test wants.
 #pragma once
 

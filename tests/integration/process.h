@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program exec'd beside a test. Its input and output are pipes, and it ends with the test.
 #pragma once
 

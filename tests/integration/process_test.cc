@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A helper process that ends badly fails its test, whether or not the test checks how it ended.
 #include <gtest/gtest-spi.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a real arraybridged in a directory of its own, and programs exec'd beside it.
 #pragma once
 

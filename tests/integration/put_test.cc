@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waited Broker::Put: in one step, without a Placement, and without losing memory if it is refused. And Broker::Send.
 #include <algorithm>
 #include <chrono>

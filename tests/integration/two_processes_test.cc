@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes put in one process and read in another, through a real arraybridged. The tests compare contents, not only
 // success.
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unwaited publishes with a real daemon. Every session finds the shares at once and in order; errors are reported
 // later.
 #include <signal.h>

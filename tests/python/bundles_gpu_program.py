@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bundles on two simulated GPUs, with fakes of the frameworks: ``bundles_gpu_program.py ADDRESS NAME [ARGUMENT]``."""
 
 import ctypes
@@ -9,13 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import arraybridge
 import numpy as np
+from fakes import frameworks, gpu, own_copies
+from gpu_programs import refused
+
+import arraybridge
 from arraybridge import Broker, BundleSpec, _core
 from arraybridge.files import reading
 from arraybridge.integrations.torch import attach, publish
-from fakes import frameworks, gpu, own_copies
-from gpu_programs import refused
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 MIXED = {"w": VALUES, "t": VALUES.T, "swapped": VALUES.astype(">f4"), "scalar": np.array(7), "empty": np.zeros((0, 3), "f4")}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process of a pipeline: `channel_client.py ADDRESS NAMESPACE WHAT ...`."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parent with children: `children_client.py ADDRESS CASE [METHOD]`. Prints ok."""
 
 import concurrent.futures

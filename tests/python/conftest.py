@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real daemon in a temporary directory, and a Broker, or client processes, of the test's own."""
 
 import functools

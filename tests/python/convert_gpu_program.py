@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_gpu_program.py NAME`` runs one function."""
 
 import ctypes
@@ -6,20 +7,18 @@ import sys
 import warnings
 from typing import Any
 
-import arraybridge
 import numpy as np
-from arraybridge import DeviceUnavailable, convert_memory, get_device_id, scale_dtype, stack_slices, unstack_slices
 from fakes import frameworks, gpu, own_copies
 from fakes.gpu import Held
+
+import arraybridge
+from arraybridge import DeviceUnavailable, convert_memory, get_device_id, scale_dtype, stack_slices, unstack_slices
 
 NAMES = ("numpy", "cupy", "torch", "tensorflow", "jax", "pyclesperanto")
 VALUES = np.arange(1, 7, dtype="f4").reshape(2, 3)
 # conversion-api 5, right halves: a source on the GPU (NumPy's on the host), gpu_id=0.
 ON_GPU = {
-    source: {
-        target: "I" if source == target else "D" if target == "numpy" else "U" if source == "numpy" else "H"
-        for target in NAMES
-    }
+    source: {target: "I" if source == target else "D" if target == "numpy" else "U" if source == "numpy" else "H" for target in NAMES}
     for source in NAMES
 }
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of fake producers on the simulated GPU become Views: the function named by the first argument.
 
 The simulated driver is libcuda.so.1 here, and does what is enqueued only when somebody waits for it.
@@ -13,9 +14,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from dlpack_by_hand import Device, Producer, read
+
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.conversion.source import source_of
-from dlpack_by_hand import Device, Producer, read
 
 COUNT = 6  # float32
 driver = ctypes.CDLL("libcuda.so.1")

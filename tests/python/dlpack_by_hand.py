@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DLPack's structs in ctypes: producers and consumers whose every field can be wrong, and memory whose end is seen."""
 
 import ctypes
@@ -131,9 +132,7 @@ class Owner(bytearray):
 
 def owned(count=6):
     owner = Owner(np.arange(count, dtype=np.float32).tobytes())
-    view = _core.wrap_array_interface(
-        {"version": 3, "shape": (count,), "typestr": "<f4", "data": owner}, owner
-    )
+    view = _core.wrap_array_interface({"version": 3, "shape": (count,), "typestr": "<f4", "data": owner}, owner)
     return view, weakref.ref(owner)
 
 

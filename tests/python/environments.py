@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Virtual environments of one framework each, made of what is installed here: site-packages of their own that show the
 framework, what it requires, and this package. Nothing is downloaded, and nothing is copied but this package.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One case each on the simulated GPU with fakes of the frameworks: ``gpu_cases_program.py ADDRESS NAME``."""
 
 import ctypes
@@ -8,12 +9,13 @@ import warnings
 import weakref
 from typing import Any
 
+import numpy as np
+from fakes import frameworks, gpu, own_copies
+
 import arraybridge
 import arraybridge.multiprocessing
-import numpy as np
 from arraybridge import _core, adapters, asdlpack
 from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable
-from fakes import frameworks, gpu, own_copies
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 
@@ -61,18 +63,14 @@ def tensorflow_gets_what_is_complete(broker: arraybridge.Broker) -> None:
     interface = {"shape": (12,), "typestr": "<i4", "data": (block.address, False), "version": 3, "stream": stream.value}
     for target in ("tensorflow", "pyclesperanto"):
         for byte in (3, 5):
-            gpu.checked(
-                driver.cuMemsetD8Async(ctypes.c_uint64(block.address), ctypes.c_ubyte(byte), ctypes.c_size_t(48), stream)
-            )
+            gpu.checked(driver.cuMemsetD8Async(ctypes.c_uint64(block.address), ctypes.c_ubyte(byte), ctypes.c_size_t(48), stream))
             late = _core.wrap_cuda_array_interface(interface, block)
             got = adapters.named(target).view(late)
             # Read past every View, which would wait.
             room = ctypes.create_string_buffer(48)
             other = ctypes.c_void_p()
             gpu.checked(driver.cuStreamCreate(ctypes.byref(other), 1))
-            gpu.checked(
-                driver.cuMemcpyDtoHAsync_v2(room, ctypes.c_uint64(got.address), ctypes.c_size_t(48), other)
-            )
+            gpu.checked(driver.cuMemcpyDtoHAsync_v2(room, ctypes.c_uint64(got.address), ctypes.c_size_t(48), other))
             gpu.checked(driver.cuStreamSynchronize(other))
             assert room.raw == bytes([byte]) * 48, (target, byte, room.raw)
 

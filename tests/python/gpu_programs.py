@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the programs on the simulated GPU share."""
 
 from collections.abc import Callable

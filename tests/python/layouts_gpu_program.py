@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every layout of every dtype between all fakes of the frameworks on the simulated GPU: ``layouts_gpu_program.py ADDRESS``.
 
 Value, dtype and shape are exact, the source keeps its bytes, and where a plan says zero-copy the address is the source's.
@@ -8,11 +9,12 @@ import sys
 import warnings
 from typing import Any
 
-import arraybridge
 import ml_dtypes
 import numpy as np
-from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype
 from fakes import frameworks, gpu
+
+import arraybridge
+from arraybridge.errors import DeviceUnavailable, UnsupportedArray, UnsupportedDtype
 
 NAMES = ("numpy", *frameworks.ARRAYS)
 DTYPES = (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes of the leaves that test_leaves.py puts: its clients import them, or not."""
 
 import collections

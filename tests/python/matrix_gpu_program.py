@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Converts every pair on the simulated GPU with fakes of the frameworks: ``matrix_gpu_program.py ADDRESS``.
 
 Prints JSON: {source: {target: {"cuda": way, "cpu": way}}}, where a way is the letter of the documented matrix that it
@@ -9,10 +10,11 @@ import sys
 import warnings
 from typing import Any
 
-import arraybridge
 import numpy as np
-from arraybridge.errors import DeviceUnavailable
 from fakes import frameworks, gpu
+
+import arraybridge
+from arraybridge.errors import DeviceUnavailable
 
 SHAPES = [(2, 3), (6,), (2, 3, 4)]
 DTYPES = ["float32", "int32", "uint8"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One side of a hand-over, with one framework: `pair_client.py put|get FRAMEWORK ADDRESS SOURCES`. Prints one JSON line.
 
 Values are made and compared as Python lists or raw bytes by each framework's own means, so neither side needs NumPy's

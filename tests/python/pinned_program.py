@@ -1,14 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pinned host memory of the broker, on the simulated driver: ``pinned_program.py ADDRESS NAME``."""
 
 import ctypes
 import sys
 from typing import Any
 
-import arraybridge
 import numpy as np
-from arraybridge import Broker, _core
 from fakes import gpu
 from gpu_programs import refused
+
+import arraybridge
+from arraybridge import Broker, _core
 
 NBYTES = 1 << 16
 
@@ -50,7 +52,9 @@ def what_gpus_still_copy_is_not_used_again(broker: Broker) -> None:
         address = frame.__array_interface__["data"][0]
         addresses.add(address)
         gpu.checked(
-            driver.cuMemcpyHtoDAsync_v2(ctypes.c_uint64(block.address), ctypes.c_void_p(address), ctypes.c_size_t(NBYTES), ctypes.c_void_p(stream))
+            driver.cuMemcpyHtoDAsync_v2(
+                ctypes.c_uint64(block.address), ctypes.c_void_p(address), ctypes.c_size_t(NBYTES), ctypes.c_void_p(stream)
+            )
         )
         if number % 2:
             broker.put(frame, "frame", replace=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real daemon in a temporary directory, and client processes that are exec'd, never forked from a threaded test."""
 
 import concurrent.futures

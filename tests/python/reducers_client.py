@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parent that hands arrays to children and takes theirs: `reducers_client.py CASE [METHOD]`. Prints ok."""
 
 import concurrent.futures

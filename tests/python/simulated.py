@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon and client programs on the simulated CUDA driver, for tests of GPU arrays without a GPU."""
 
 import os

@@ -1,13 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy's sparse arrays on the simulated GPU, by a module of its dialect: ``sparse_gpu_program.py ADDRESS NAME``."""
 
 import sys
 from typing import Any
 
-import arraybridge
 import numpy as np
 import scipy.sparse
-from arraybridge.errors import UnsupportedArray
 from fakes import frameworks, gpu, own_copies
+
+import arraybridge
+from arraybridge.errors import UnsupportedArray
 
 DENSE = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 4, 0]], "f4")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """access="shared" and get_many; and that a repeated get into torch faults no page twice."""
 
 import resource
@@ -47,9 +48,7 @@ def test_a_write_through_shared_access_ends_the_writer_alone(broker: arraybridge
     assert broker.get("x")[0] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("wishes", "says"), [({"access": "mine"}, "'mine'"), ({"access": "shared", "copy": True}, "contradict")]
-)
+@pytest.mark.parametrize(("wishes", "says"), [({"access": "mine"}, "'mine'"), ({"access": "shared", "copy": True}, "contradict")])
 def test_access_that_makes_no_sense(broker: arraybridge.Broker, wishes: dict[str, object], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         broker.get("x", "torch", **wishes)

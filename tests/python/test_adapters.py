@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapters beyond the four of every day: pyclesperanto, Numba, PyArrow; GPU cases with fakes; trees and progress."""
 
 import collections
@@ -9,10 +10,16 @@ import pytest
 import simulated
 
 import arraybridge
-from arraybridge import InvalidRequest, SourceTypeMismatch, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, adapters, convert_memory
-from arraybridge.adapters import jax as jax_adapter
-from arraybridge.adapters import tensorflow as tensorflow_adapter
-from arraybridge.adapters import torch as torch_adapter
+from arraybridge import (
+    InvalidRequest,
+    SourceTypeMismatch,
+    UnsupportedArray,
+    UnsupportedDtype,
+    ZeroCopyUnavailable,
+    adapters,
+    convert_memory,
+)
+from arraybridge.adapters import jax as jax_adapter, tensorflow as tensorflow_adapter, torch as torch_adapter
 from arraybridge.broker import progress
 from arraybridge.commands import samples
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The advice of a message works when one follows it: each row makes a refusal, finds the advice in its message, and does
 what it says. Dtypes that only one framework has are in test_refusals.
 """
@@ -365,9 +366,9 @@ CONTAINERS: list[tuple[str, Callable[[Any], Any], Callable[[Path], Any]]] = [
     ("{name: column.to_numpy() for name, column in frame.collect().to_dict().items()}",
      lambda frame: {name: column.to_numpy() for name, column in frame.collect().to_dict().items()},
      made("polars", lambda pl: pl.LazyFrame({"a": ONE}))),
-    ("dict(zip(table.schema.names, table.columns))", lambda table: dict(zip(table.schema.names, table.columns)),
+    ("dict(zip(table.schema.names, table.columns))", lambda table: dict(zip(table.schema.names, table.columns, strict=True)),
      made("pyarrow", lambda pa: pa.table({"a": ONE}))),
-    ("dict(zip(batch.schema.names, batch.columns))", lambda batch: dict(zip(batch.schema.names, batch.columns)),
+    ("dict(zip(batch.schema.names, batch.columns))", lambda batch: dict(zip(batch.schema.names, batch.columns, strict=True)),
      made("pyarrow", lambda pa: pa.record_batch({"a": ONE}))),
     ("dataset[...]", lambda dataset: dataset[...],
      stored("h5py", lambda h5py, path: h5py.File(path, "w").create_dataset("a", data=ONE))),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Environments of one framework each, as different services have them: put here, got there, by 16 threads at a time."""
 
 import os

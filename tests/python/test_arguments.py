@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the arguments of a Broker may be, and the words of its refusals."""
 
 import collections

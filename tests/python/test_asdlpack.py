@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """asdlpack: every provider that it accepts, in its order; what it refuses, and what it never does."""
 
 import array

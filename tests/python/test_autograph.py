@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside tf.function: our functions run as they are, and what has no memory yet is refused by an error of this package."""
 
 import inspect
@@ -96,9 +97,7 @@ for function in (converting, putting, exporting):
 """
     script = tmp_path / "script.py"  # AutoGraph rewrites what has a source alone
     script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, str(script), address], env=environment(), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, str(script), address], env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("refused") == 3
     told = done.stdout + done.stderr
@@ -125,4 +124,7 @@ def test_every_entry_point_is_marked(name):
 
 
 def test_importing_this_package_imports_no_tensorflow():
-    assert run_client("import sys, arraybridge.broker, arraybridge.convert, arraybridge.conversion; print('tensorflow' in sys.modules)") == "False\n"
+    assert (
+        run_client("import sys, arraybridge.broker, arraybridge.convert, arraybridge.conversion; print('tensorflow' in sys.modules)")
+        == "False\n"
+    )

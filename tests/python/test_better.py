@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is better than in the existing conversion line and in pydlpack: a test for each promise, by its number.
 
 Rows about GPUs run here with frameworks that only say they have one; rows about processes are tests of their own files.
@@ -180,9 +181,7 @@ def test_16_cleanup_imports_nothing():
     )
 
 
-@pytest.mark.parametrize(
-    "error", [tf.errors.InvalidArgumentError(None, None, "x"), RuntimeError("CUDA error: device-side assert")]
-)
+@pytest.mark.parametrize("error", [tf.errors.InvalidArgumentError(None, None, "x"), RuntimeError("CUDA error: device-side assert")])
 def test_17_only_out_of_memory_runs_again(error):
     runs = []
 
@@ -380,8 +379,7 @@ def more_than(before):
     """What has been counted since."""
     zero = (0, 0, 0)
     more = {
-        kind: tuple(now - then for now, then in zip(numbers, before.get(kind, zero), strict=True))
-        for kind, numbers in counted().items()
+        kind: tuple(now - then for now, then in zip(numbers, before.get(kind, zero), strict=True)) for kind, numbers in counted().items()
     }
     return {kind: numbers for kind, numbers in more.items() if any(numbers)}
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every value of every small dtype, through every framework that has it, bit for bit (cases 12, 14 and 60)."""
 
 import jax

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """put, get and their kin with NumPy, over a real daemon."""
 
 import logging
@@ -19,8 +20,8 @@ from arraybridge import (
     UnsupportedArray,
     UnsupportedDtype,
 )
-from arraybridge.broker.delivery import DECIDED_MAX
 from arraybridge.broker.broker import _loaded
+from arraybridge.broker.delivery import DECIDED_MAX
 
 NUMBERS = [*"bBhHiIlLqQefdFD?"]
 

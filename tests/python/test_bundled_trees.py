@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees beyond the limits of a share's description: stored as bundles, and read as the trees that they were."""
 
 from __future__ import annotations
@@ -109,9 +110,7 @@ def hostile(broker, structure, count=2):
     core.publish(placement, "hostile", options)
 
 
-@pytest.mark.parametrize(
-    "structure", [b'{"l":[0,0]}', b'{"l":[2]}', b'{"x":[0]}', b"[", b'{"l":[' + b"[" * 2000]
-)
+@pytest.mark.parametrize("structure", [b'{"l":[0,0]}', b'{"l":[2]}', b'{"x":[0]}', b"[", b'{"l":[' + b"[" * 2000])
 def test_a_hostile_structure_is_refused(broker, structure):
     hostile(broker, structure)
     with pytest.raises(InvalidRequest, match="structure"):

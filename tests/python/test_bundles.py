@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bundles: one share of many arrays, written in place, published at once and read by name."""
 
 from __future__ import annotations
@@ -95,7 +96,13 @@ def test_arrays_of_one_address_and_other_values_are_not_tied(broker: Broker) -> 
     numbers = torch.tensor([1 + 2j, 3 - 4j])
     room = bytearray(range(64))
     apart = {step: np.ndarray((4,), "int32", room, 0, (step,)) for step in (5, 7)}
-    arrays = {"big": big, "little": big.view("<i4"), "numbers": numbers, "conjugate": numbers.conj(), **{str(s): a for s, a in apart.items()}}
+    arrays = {
+        "big": big,
+        "little": big.view("<i4"),
+        "numbers": numbers,
+        "conjugate": numbers.conj(),
+        **{str(s): a for s, a in apart.items()},
+    }
     broker.bundle("m", arrays).fill().publish()
     found = broker.open("m").numpy()
     for name, array in arrays.items():
@@ -131,7 +138,11 @@ def test_names_that_no_array_can_have(broker: Broker) -> None:
 
 
 def test_it_is_written_in_place(broker: Broker) -> None:
-    specs = {"w": BundleSpec((2, 3), "float32", "parameter"), "t": BundleSpec((2, 3), "float32", tie="w"), "b": BundleSpec((4,), "bfloat16")}
+    specs = {
+        "w": BundleSpec((2, 3), "float32", "parameter"),
+        "t": BundleSpec((2, 3), "float32", tie="w"),
+        "b": BundleSpec((4,), "bfloat16"),
+    }
     writer = broker.bundle("m", specs)
     assert len(writer) == 3
     writer["w"][...] = 5

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bundles in memory of a GPU, on the simulated driver and with fakes of the frameworks."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md of this folder says which test covers which case: all cases are there, and the tests exist."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels: arrays from process to process, in order, once each; what slow, absent and dying peers do."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modes of channels, what is known of a received array, draining, and names whose next generation is awaited."""
 
 from __future__ import annotations

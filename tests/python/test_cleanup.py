@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cleanup of caches, and what is and is not out of memory."""
 
 import sys
@@ -90,9 +91,7 @@ class FakeCupy(types.ModuleType):
     def __init__(self, gpus):
         super().__init__("cupy")
         self.__version__ = "14.0.0"
-        runtime = types.SimpleNamespace(
-            getDeviceCount=lambda: 2, CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {})
-        )
+        runtime = types.SimpleNamespace(getDeviceCount=lambda: 2, CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {}))
         memory = types.SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {}))
         self.cuda = types.SimpleNamespace(Device=gpus.device, runtime=runtime, memory=memory)
         self.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=gpus.empty)

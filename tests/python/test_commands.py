@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """python -m arraybridge: what it prints, and its exit status."""
 
 import importlib.util
@@ -14,8 +15,7 @@ from processes import ROOT, environment
 
 import arraybridge
 from arraybridge import adapters, commands, planner
-from arraybridge.commands import matrix
-from arraybridge.commands import doctor, samples, tables
+from arraybridge.commands import doctor, matrix, samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
 
@@ -110,9 +110,7 @@ sys.exit(commands.main(["selftest", *sys.argv[1:]]))
 
 def test_selftest_without_a_gpu_skips_frameworks_that_have_nothing_else():
     found = [
-        subprocess.run(
-            [sys.executable, "-c", NUMBA_WITHOUT_GPU, *words], capture_output=True, text=True, env=environment(), check=False
-        )
+        subprocess.run([sys.executable, "-c", NUMBA_WITHOUT_GPU, *words], capture_output=True, text=True, env=environment(), check=False)
         for words in ((), ("numpy", "numba"))
     ]
     reason = "its arrays lie on GPUs only, and this process sees none"
@@ -132,9 +130,7 @@ def test_selftest_of_what_is_missing_fails():
 
 def test_bench_writes_markdown_and_a_plot(tmp_path: Path):
     page, plot = tmp_path / "b.md", tmp_path / "b.png"
-    status, out, err = ask(
-        "bench", "--target", "numpy", "--sizes", "4K,64K", "--rounds", "3", "--output", str(page), "--plot", str(plot)
-    )
+    status, out, err = ask("bench", "--target", "numpy", "--sizes", "4K,64K", "--rounds", "3", "--output", str(page), "--plot", str(plot))
     assert status == 0, err
     assert page.read_text() == out and out.startswith("# numpy to numpy")
     rows = {tuple(line.split("|")[i].strip() for i in (1, 2)): line for line in out.splitlines() if "," in line}
@@ -201,9 +197,7 @@ def test_what_nobody_reads_or_takes_ends_without_a_traceback(words: tuple[str, .
 @pytest.mark.parametrize("words", [("explain", "torch", "jax"), ("selftest", "numpy")], ids=" ".join)
 def test_who_closed_standard_output_hears_nothing(words: tuple[str, ...]):
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "arraybridge", *words]
-    done = subprocess.run(
-        command, stderr=subprocess.PIPE, text=True, check=False, env=environment(), cwd=tempfile.gettempdir()
-    )
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, env=environment(), cwd=tempfile.gettempdir())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -215,7 +209,9 @@ def test_explain_needs_no_framework(capsys: pytest.CaptureFixture[str]):
     assert commands.main(["explain", "cupy", "torch", "--gpu"]) == 0
     assert "cupy to torch by hand_over: no copy" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--shape", "2,2,2,2"]) == 1
-    assert capsys.readouterr().out == "refused: rank: pyclesperanto has at most 3 dimensions, and the array has 4: reshape it first\n", "once, whatever copy= says"
+    assert capsys.readouterr().out == "refused: rank: pyclesperanto has at most 3 dimensions, and the array has 4: reshape it first\n", (
+        "once, whatever copy= says"
+    )
     assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64"]) == 1
     assert "pass allow_downcast=True" in capsys.readouterr().out
     assert commands.main(["explain", "numpy", "pyclesperanto", "--dtype", "float64", "--allow-downcast"]) == 0
@@ -261,7 +257,6 @@ def test_matrix_cells():
 
 def test_tables_are_aligned():
     assert tables.markdown(["a", "bb"], [["ccc", "d"]]) == "| a   | bb |\n| --- | -- |\n| ccc | d  |"
-
 
 
 def test_doctor_tells_of_host_and_frameworks():

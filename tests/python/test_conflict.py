@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Another distribution that installs a package `arraybridge`: said at import, with its name and what mends it."""
 
 from __future__ import annotations

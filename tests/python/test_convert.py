@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """put, get and convert with torch, TensorFlow and JAX in one process: routes, refusals, traps."""
 
 import ctypes
@@ -501,7 +502,9 @@ def of_pillow():
     return image.fromarray(np.array([[1, 2], [3, 4]], ">u2"))
 
 
-@pytest.mark.parametrize("make", [lambda: memoryview(np.array([1, 2, 3, 4], ">f4")), of_ctypes, of_pillow], ids=["memoryview", "ctypes", "Pillow"])
+@pytest.mark.parametrize(
+    "make", [lambda: memoryview(np.array([1, 2, 3, 4], ">f4")), of_ctypes, of_pillow], ids=["memoryview", "ctypes", "Pillow"]
+)
 def test_numbers_of_the_other_byte_order_are_converted_in_every_object(broker, make):
     source = make()
     broker.put(source, "a")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert_memory and what builds on it with arrays on a GPU: the simulated one, and fakes of every framework's dialect."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert_memory, Converter and MemoryType's conversions inside one process: devices, sharing, copies, errors."""
 
 import itertools
@@ -417,9 +418,9 @@ def test_every_conversion_is_a_method(source):
     assert isinstance(converter.from_dlpack(values(), gpu_id=None), KINDS[source])
     assert converter.move_to_device(array, None) is array
     for gone in ("to_cupy", "to_pyclesperanto"):
-        for convert in (getattr(MemoryType(source), gone), getattr(converter, gone)):
+        for to in (getattr(MemoryType(source), gone), getattr(converter, gone)):
             with pytest.raises(MemoryConversionError):
-                convert(array, gpu_id=None)
+                to(array, gpu_id=None)
 
 
 def test_no_broker_is_asked_or_started_and_only_the_target_is_imported(tmp_path):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Core, the extension's connection: ids of one life alone, signals during waits, memory in forked children."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decorators: what is converted, what is not, signatures, dtypes, recovery."""
 
 import copy

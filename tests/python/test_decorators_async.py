@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decorators of coroutine functions: what is awaited is converted, kept and recovered as any result."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels whose one sender and one receiver need no call: the same arrays, however they come."""
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import arraybridge
 import numpy as np
 import pytest
-from arraybridge import _core
-from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest
 from processes import start_daemon, stop_daemon
+
+import arraybridge
+from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, _core
+from arraybridge.adapters import numpy as numpy_adapter
 
 
 @pytest.fixture
@@ -203,9 +204,7 @@ def test_arrays_outlive_a_daemon_that_ends_in_order(relayed: bool, first: int) -
             assert [one.tolist() for one in held] == [[float(value)] * 2 for value in range(5)]
 
 
-def test_an_array_whose_framework_fails_is_received_the_careful_way(
-    broker: arraybridge.Broker, reader: arraybridge.Broker
-) -> None:
+def test_an_array_whose_framework_fails_is_received_the_careful_way(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
     sender, receiver = meet(broker, reader)
     _, decided = reader._delivery.short["numpy"]
     for form, (plan, _show, count) in list(decided.items()):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridge.dlpack: pydlpack's names; and what array libraries ask a View: its dtype and its namespace."""
 
 import ctypes

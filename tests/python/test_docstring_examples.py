@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The docstrings of the ten calls that a user meets first end with an example of two lines, which works."""
 
 import doctest

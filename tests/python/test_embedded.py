@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finding a broker, starting one, and its end."""
 
 import os
@@ -99,10 +100,7 @@ def test_a_process_without_standard_descriptors_starts_one(runtime, start, close
 
 def test_two_starters_get_one_daemon(runtime):
     command = [sys.executable, "-c", USE.replace('"a"', "str(os.getpid())") + "print(broker.address); sys.stdin.read()"]
-    starters = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True)
-        for _ in range(4)
-    ]
+    starters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True) for _ in range(4)]
     assert {starter.stdout.readline().strip() for starter in starters} == {str(runtime)}
     [daemon] = daemons_of(runtime)
     for starter in starters:
@@ -162,7 +160,12 @@ def test_it_does_not_speak_for_the_service_that_started_it(runtime, monkeypatch,
     """A hanging application would look alive to its manager; descriptors that were passed to it are not the broker's."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        for name, value in {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000", "LISTEN_FDS": "1", "LISTEN_PID": "1"}.items():
+        for name, value in {
+            "NOTIFY_SOCKET": str(tmp_path / "notify"),
+            "WATCHDOG_USEC": "100000",
+            "LISTEN_FDS": "1",
+            "LISTEN_PID": "1",
+        }.items():
             monkeypatch.setenv(name, value)
         run_client(SERVED)
         with pytest.raises(BlockingIOError):
@@ -214,7 +217,9 @@ def test_a_program_with_more_rights_than_its_user_takes_no_address_of_its_user(t
     said = {}
     for mode in (0o755, 0o4755):
         tool.chmod(mode)
-        done = subprocess.run([tool, "ping"], capture_output=True, text=True, env={"ARRAYBRIDGE_ADDRESS": "/of/the/user"}, user=1000, check=False)
+        done = subprocess.run(
+            [tool, "ping"], capture_output=True, text=True, env={"ARRAYBRIDGE_ADDRESS": "/of/the/user"}, user=1000, check=False
+        )
         said[mode] = "/of/the/user" in done.stdout + done.stderr
     assert said == {0o755: True, 0o4755: False}
 
@@ -515,9 +520,7 @@ def test_a_standing_broker_that_was_restarted_is_asked_again(tmp_path):
 def test_a_private_broker_ends_with_its_process_and_leaves_nothing(runtime, monkeypatch, keeper, number):
     monkeypatch.setenv("ARRAYBRIDGE_KEEPER", keeper)
     code = USE.replace("Broker()", "Broker(start='private')") + "print(broker.address, flush=True); sys.stdin.read()"
-    starter = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True
-    )
+    starter = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True)
     directory = Path(starter.stdout.readline().strip())
     [daemon] = daemons_of(directory)
     assert (directory / "arraybridged.log").exists()

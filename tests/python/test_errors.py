@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error is also the builtin a user would guess, says what it means, and pickles."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has run out is named by the error's class and message: descriptors of this process above all."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fast ways of Channel.send and receive, and NumPy's arrays as they read and make them."""
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import arraybridge
 import numpy as np
 import pytest
+
+import arraybridge
 from arraybridge import BrokerTimeout, Channel, ChannelClosed, InvalidRequest, PeerGone, _core
 from arraybridge.planner import COMMON
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of arrays: loaded once for all processes, into broker memory, and written back."""
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def test_a_model_of_several_files(broker: Broker, tmp_path: Path, given: str) ->
     for name, part in zip(names, parts, strict=True):
         formats.save_file(part, folder / name)
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": {key: name for name, part in zip(names, parts, strict=True) for key in part}}))
+    index.write_text(
+        json.dumps({"metadata": {}, "weight_map": {key: name for name, part in zip(names, parts, strict=True) for key in part}})
+    )
     paths = {"index": index, "folder": folder, "files": [folder / name for name in names]}[given]
     bundle = arraybridge.load(paths, broker=broker)
     assert bundle.share.name == {"index": "model", "folder": "llama", "files": "model-1-of-2"}[given]
@@ -245,7 +248,9 @@ def test_another_goes_on_if_the_reader_is_killed(broker: Broker, tmp_path: Path)
     file = tmp_path / "m.safetensors"
     formats.save_file({str(i): np.zeros(reading.PIECE, "uint8") for i in range(10)}, file)
     before = broker.stats()["charged_bytes"]
-    first = run_python(broker, "arraybridge.load(sys.argv[3], 'm', broker=broker, progress=lambda *_: (print(flush=True), time.sleep(600)))", file)
+    first = run_python(
+        broker, "arraybridge.load(sys.argv[3], 'm', broker=broker, progress=lambda *_: (print(flush=True), time.sleep(600)))", file
+    )
     assert first.stdout is not None and first.stdout.readline() == "\n"
     second = run_python(broker, LOAD, file)
     time.sleep(1)
@@ -262,7 +267,9 @@ def test_a_reader_keeps_its_claim(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     formats.save_file(weights(), file)
     first = run_python(
-        broker, "arraybridge.load(sys.argv[3], 'm', broker=broker, progress=lambda done, _: (print(flush=True), time.sleep(4 if done else 5)))", file
+        broker,
+        "arraybridge.load(sys.argv[3], 'm', broker=broker, progress=lambda done, _: (print(flush=True), time.sleep(4 if done else 5)))",
+        file,
     )
     assert first.stdout is not None and first.stdout.readline() == "\n"
     same(arraybridge.load(file, "m", broker=broker, progress=pytest.fail), weights())
@@ -317,7 +324,15 @@ def test_a_malformed_safetensors_file(broker: Broker, tmp_path: Path, header: ob
     assert not broker.list()
 
 
-@pytest.mark.parametrize("header", [{"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, {name: {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]} for name in "ab"}, {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, {"__metadata__": None, "a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}])
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}},
+        {name: {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]} for name in "ab"},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
+        {"__metadata__": None, "a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}},
+    ],
+)
 def test_what_the_safetensors_package_refuses_is_refused(broker: Broker, tmp_path: Path, header: object) -> None:
     file = safetensors(tmp_path / "m.safetensors", header, bytes(12))
     try:
@@ -531,7 +546,10 @@ def test_elements_of_less_than_a_byte_keep_their_dtype(broker: Broker, tmp_path:
     torch = pytest.importorskip("torch")
     dtype, shape, data, rows = PACKED[kind]
     named = {"F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn"}[dtype]
-    header = {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "p": {"dtype": dtype, "shape": shape, "data_offsets": [8, 8 + len(data)]}}
+    header = {
+        "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "p": {"dtype": dtype, "shape": shape, "data_offsets": [8, 8 + len(data)]},
+    }
     file = safetensors(tmp_path / "m.safetensors", header, np.ones(2, "f4").tobytes() + data)
     bundle = arraybridge.load(file, broker=broker)
     assert bundle.numpy()["w"].tolist() == [1.0, 1.0]
@@ -581,7 +599,12 @@ def test_names_are_those_of_the_safetensors_package(broker: Broker, tmp_path: Pa
 
 
 def test_what_is_saved_is_what_safetensors_reads(broker: Broker, tmp_path: Path) -> None:
-    arrays = {**weights(), "flags": np.array([True, False, True]), "wide": np.arange(3, dtype="float64"), "turned": np.arange(6).reshape(2, 3).T}
+    arrays = {
+        **weights(),
+        "flags": np.array([True, False, True]),
+        "wide": np.arange(3, dtype="float64"),
+        "turned": np.arange(6).reshape(2, 3).T,
+    }
     formats.save_file({"first": np.ones(3)}, tmp_path / "first.safetensors", metadata={"format": "pt"})
     seen: list[tuple[int, int]] = []
     arraybridge.save(arrays, tmp_path / "m.safetensors", metadata={"a": "b"}, progress=lambda *numbers: seen.append(numbers))
@@ -667,7 +690,11 @@ def test_ordered_dicts_and_prefixes(broker: Broker, tmp_path: Path) -> None:
 
 def command(*words: object, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "arraybridge", "load", *map(str, words)], capture_output=True, text=True, env=environment(**changes), check=False
+        [sys.executable, "-m", "arraybridge", "load", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=environment(**changes),
+        check=False,
     )
 
 
@@ -676,10 +703,14 @@ def test_the_command(address: str, broker: Broker, tmp_path: Path) -> None:
     done = command(tmp_path / "m.safetensors", "--address", address, "--namespace", broker.namespace)
     generation = broker.open("m").share.generation
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"m: generation {generation}, 20 arrays, "), done
-    done = command(tmp_path / "m.safetensors", "--name=n", "--sha256", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address)
+    done = command(
+        tmp_path / "m.safetensors", "--name=n", "--sha256", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address
+    )
     told = json.loads(done.stdout)
     assert (told["name"], told["arrays"]) == ("n", 20) and broker.open("n").share.nbytes == told["bytes"]
-    done = command(tmp_path / "m.safetensors", "--device=cpu", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address)
+    done = command(
+        tmp_path / "m.safetensors", "--device=cpu", "--output=json", "--namespace", broker.namespace, ARRAYBRIDGE_ADDRESS=address
+    )
     assert json.loads(done.stdout)["generation"] == generation
     absent, there = tmp_path / "absent", tmp_path / "m.safetensors"
     for words, text in (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lock of a module is free in a forked child."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies in a share is put and sent on without a copy: one range, several shares, freed with the last of them."""
 
 from __future__ import annotations
@@ -89,9 +90,7 @@ def held_without_calls(broker: arraybridge.Broker, reader: arraybridge.Broker, n
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "tensorflow", "jax"])
-def test_what_was_got_is_put_under_another_name(
-    broker: arraybridge.Broker, reader: arraybridge.Broker, framework: str
-) -> None:
+def test_what_was_got_is_put_under_another_name(broker: arraybridge.Broker, reader: arraybridge.Broker, framework: str) -> None:
     pytest.importorskip(framework)
     broker.put(ROWS, "source")
     before = bytes_of(broker)
@@ -296,9 +295,7 @@ def test_replaces_its_own_source(broker: arraybridge.Broker, reader: arraybridge
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_a_name_that_is_taken_is_refused_as_ever(
-    broker: arraybridge.Broker, reader: arraybridge.Broker, wait: bool
-) -> None:
+def test_a_name_that_is_taken_is_refused_as_ever(broker: arraybridge.Broker, reader: arraybridge.Broker, wait: bool) -> None:
     broker.put(ROWS, "frame")
     with pytest.raises(arraybridge.ShareExists):
         reader.put(reader.get("frame"), "frame", wait=wait)
@@ -351,9 +348,7 @@ def test_a_relay_of_three_hops_does_not_copy(broker: arraybridge.Broker, framewo
     until(lambda: broker.flush() or bytes_of(broker)[1] == 0)
 
 
-def test_the_sender_of_a_frame_that_was_forwarded_uses_its_range_again(
-    broker: arraybridge.Broker, reader: arraybridge.Broker
-) -> None:
+def test_the_sender_of_a_frame_that_was_forwarded_uses_its_range_again(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
     """The bytes of a direct channel's entry are the sender's: it learns that they are kept, and when they are not."""
     receiver, sender = reader.channel("c").open("receiver"), broker.channel("c", capacity=2).open("sender")
     while reader.stats()["client_direct_shares"] == 0:
@@ -374,9 +369,7 @@ def test_the_sender_of_a_frame_that_was_forwarded_uses_its_range_again(
     assert anchor.ctypes.data != address
 
 
-def test_a_frame_that_was_forwarded_outlives_its_receiver_and_its_sender(
-    broker: arraybridge.Broker, address: str
-) -> None:
+def test_a_frame_that_was_forwarded_outlives_its_receiver_and_its_sender(broker: arraybridge.Broker, address: str) -> None:
     sends = arraybridge.Broker(address, namespace=broker.namespace, start="never")
     reads = arraybridge.Broker(address, namespace=broker.namespace, start="never")
     receiver, sender = reads.channel("c").open("receiver"), sends.channel("c", capacity=2).open("sender")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The short way of `get`: a share that is found without a call, alike to one that took the careful way."""
 
 from __future__ import annotations

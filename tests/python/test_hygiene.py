@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an import brings, and that the extension stands beside every framework in every order."""
 
 import importlib.util

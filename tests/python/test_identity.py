@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An array that is wanted as what it is, where it is, is given back itself: also one that nobody else could be handed."""
 
 import jax

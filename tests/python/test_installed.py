@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has to hold with every set of frameworks that the package's metadata permits: runs over those installed here.
 
 `tests/run --only environments` runs it with the oldest ones, `--only python` with the newest.

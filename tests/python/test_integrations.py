@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models, notebooks and tables of other libraries over arrays in the broker."""
 
 from __future__ import annotations
@@ -246,10 +247,18 @@ for line in {cells.strip().splitlines()!r}:
 
 def test_the_magics_of_a_notebook(address: str, broker: Broker) -> None:
     told = run_cells(address, broker.namespace, NOTEBOOK)
-    assert re.search(r"frame: 256 bytes, generation \d+, kept for 7 days, until \d{4}-\d\d-\d\d \d\d:\d\d, also without this kernel", told), told
+    assert re.search(
+        r"frame: 256 bytes, generation \d+, kept for 7 days, until \d{4}-\d\d-\d\d \d\d:\d\d, also without this kernel", told
+    ), told
     assert "kept for 2.5 hours, until " in told and told.count(" kept for ") == 2, told
     assert "frame " in told and "second" in told
-    for text in ("there is no variable absent", "usage: %ab_keep VARIABLE [NAME [HOURS]]", "'never' is no number of hours", "'1e30' is no number of hours", "'1x' is no name of a variable"):
+    for text in (
+        "there is no variable absent",
+        "usage: %ab_keep VARIABLE [NAME [HOURS]]",
+        "'never' is no number of hours",
+        "'1e30' is no number of hours",
+        "'1x' is no name of a variable",
+    ):
         assert text in told, told
     assert "Traceback" not in told
     told = run_cells(address, broker.namespace, RESTARTED)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Array interfaces in every form that objects have had: version 2 and 3, a C structure, of a class and of one object alone."""
 
 import ctypes
@@ -42,7 +43,9 @@ class Version2:
         self.__dict__.update(more)
 
 
-@pytest.mark.parametrize("make", [np.array, lambda a: a[:, ::2], lambda a: a.T, lambda a: a[:0]], ids=["plain", "stepped", "turned", "empty"])
+@pytest.mark.parametrize(
+    "make", [np.array, lambda a: a[:, ::2], lambda a: a.T, lambda a: a[:0]], ids=["plain", "stepped", "turned", "empty"]
+)
 def test_every_form_is_the_same_memory(make):
     source = np.asarray(make(values()))
     strides = {"__array_strides__": source.strides}
@@ -58,7 +61,9 @@ def test_every_form_is_the_same_memory(make):
         assert not view.read_only and view.strides == asdlpack(source).strides
 
 
-@pytest.mark.parametrize("dtype", "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split())
+@pytest.mark.parametrize(
+    "dtype", "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+)
 def test_every_number_type_in_every_form(dtype):
     source = np.ones(3, dtype)
     for described in (Version2(source), SimpleNamespace(__array_struct__=source.__array_struct__)):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays whose last reference goes when, and on which thread, nobody expects: each ends once, and nothing stays."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees with plain values and classes of the user's own through put, send and convert, from process to process; the paths in
 errors; a message's metadata."""
 

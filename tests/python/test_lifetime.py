@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of things: interpreter exit with live arrays, drops in every order and on any thread (fault 35)."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documented matrix, cell by cell: which route every pair takes, with its values and its pointers.
 
 On the host with the real frameworks; on a GPU with fakes of their dialects over the simulated driver.

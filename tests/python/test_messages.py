@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each message that a user can cause from Python says what happened, to what, and what to do now.
 
 One row a cause: a call that raises, and a pattern for each of the three. A new error class needs a row, and so does a new
@@ -517,9 +518,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cause)
-def test_a_message_says_what_happened_to_what_and_what_to_do(
-    row: Row, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_says_what_happened_to_what_and_what_to_do(row: Row, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(place, tmp_path, monkeypatch, f"t{ROWS.index(row)}")
     with scene.broker:
         with pytest.raises(row.error) as caught:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridge.metrics: what was converted, for whoever watches the process."""
 
 import os

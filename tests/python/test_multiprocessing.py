@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """arraybridge.multiprocessing: arrays as references in what multiprocessing, concurrent.futures and joblib send."""
 
 import contextlib
@@ -224,7 +225,9 @@ def test_what_is_under_way_arrives_after_uninstall(broker):
     assert broker.stats()["publishes_total"] == before  # nothing was installed by it
 
 
-@pytest.mark.parametrize("wish", [{"threshold": -1}, {"threshold": 1.5}, {"threshold": True}, {"lifetime": 0}, {"lifetime": -1}, {"lifetime": "1"}])
+@pytest.mark.parametrize(
+    "wish", [{"threshold": -1}, {"threshold": 1.5}, {"threshold": True}, {"lifetime": 0}, {"lifetime": -1}, {"lifetime": "1"}]
+)
 def test_arguments(broker, wish):
     with pytest.raises(InvalidRequest, match=next(iter(wish))):
         passing.install(broker, **wish)
@@ -362,7 +365,9 @@ def test_tensors_of_one_message_share_a_storage_as_before(installed, kind):
         with torch.no_grad():
             for each in read:
                 each.untyped_storage().fill_(7)
-        assert all((each.contiguous().resolve_conj().view(torch.uint8) == 7).all() for each in read if not each.is_conj() and not each.is_neg())
+        assert all(
+            (each.contiguous().resolve_conj().view(torch.uint8) == 7).all() for each in read if not each.is_conj() and not each.is_neg()
+        )
         assert sent[0].flatten()[0].item() == first
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published names and module paths: what resolves, what `import *` brings, what is no enum of strings."""
 
 import importlib
@@ -92,8 +93,7 @@ def test_the_version_is_the_one_of_the_project():
 
 def test_a_star_import_shadows_no_framework():
     run_client(
-        "import numpy\nfrom arraybridge import *\nassert numpy.ones(1)[0] == 1 and 'torch' not in dir()\n"
-        "assert convert_memory and Broker"
+        "import numpy\nfrom arraybridge import *\nassert numpy.ones(1)[0] == 1 and 'torch' not in dir()\nassert convert_memory and Broker"
     )
 
 
@@ -139,8 +139,8 @@ TYPES = (
     ('convert_memory(1, "torch", MemoryType.NUMPY, gpu_id=None, copy=False)', "numpy.ndarray"),
     ('convert(1, "torch")', "torch._tensor.Tensor"),
     ('convert(1, MemoryType.NUMPY, device="cpu", copy=False)', "numpy.ndarray"),
-    ('convert(1, name)', "Any"),
-    ('convert_memory(1, None, name)', "Any"),
+    ("convert(1, name)", "Any"),
+    ("convert_memory(1, None, name)", "Any"),
     ('convert_memory(1, None, "torch")', "torch._tensor.Tensor"),
     ('broker.get("a")', "numpy.ndarray"),
     ('broker.get("a", "torch", wait=1.5, access="shared")', "torch._tensor.Tensor"),
@@ -152,7 +152,7 @@ TYPES = (
     ('broker.convert(1, "numpy", explain=True)', "tuple[Any, arraybridge.planner.Plan, fallback=arraybridge.planner.Converted]"),
     ('broker.convert(1, name, device="cpu")', "Any"),
 )
-REFUSED = ('convert_memory(1, None, 5)', 'broker.get("a", 5)', 'broker.get("a", "torch", waits=1)', 'broker.convert(1, "jax", copy=1)')
+REFUSED = ("convert_memory(1, None, 5)", 'broker.get("a", 5)', 'broker.get("a", "torch", waits=1)', 'broker.convert(1, "jax", copy=1)')
 STUBS = {
     "torch/__init__.pyi": "from torch._tensor import Tensor as Tensor",
     "torch/_tensor.pyi": "class Tensor: ...",

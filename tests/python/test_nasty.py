@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays that break frameworks: each with the result that is documented for it, the source untouched."""
 
 import gc

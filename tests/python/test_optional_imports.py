@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """optional_import, ensure_module, supports_*, get_device_id: what is asked of modules and objects."""
 
 import copy

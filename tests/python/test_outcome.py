@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What timed out: `Broker.outcome` says what became of it, a retry works, and a wait has one deadline."""
 
 import contextlib

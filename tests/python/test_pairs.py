@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """put in a process of one framework, get in a process of another: all pairs of what is installed, every dtype, zero-copy."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host memory of the broker that is registered with the CUDA driver, which is the simulated one."""
 
 from pathlib import Path

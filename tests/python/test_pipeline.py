@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example of docs/guides/pipelines.md: each stage is killed, and the frames that do not arrive are those in its hands.
 
 The stages run in environments of one framework each: of what is installed here, or, with ARRAYBRIDGE_ENVIRONMENTS, in
@@ -185,7 +186,7 @@ def test_stages_that_are_killed_when_all_is_done_are_not_waited_for(pipeline: An
     usual = invert.command
     for name in ("invert", "sink"):
         stage, left = pipeline.stages[name], tmp_path / name
-        left.write_text(f'#!/bin/sh\n{shlex.join(stage.command)} && touch {left}.done && exec sleep 1000\n')
+        left.write_text(f"#!/bin/sh\n{shlex.join(stage.command)} && touch {left}.done && exec sleep 1000\n")
         left.chmod(0o755)
         stage.command = [str(left)]
         kill(pipeline, name)

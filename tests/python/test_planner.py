@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The planner's decisions, without any framework, broker or extension."""
 
 import subprocess
@@ -177,9 +178,7 @@ def test_a_tree_sums_up():
     assert codes(both) == ["copy_requested"]
 
 
-@pytest.mark.parametrize(
-    ("given", "name"), [(float, "float64"), ("torch.int8", "int8"), (bool, "bool"), ("bool_", "bool"), (int, "int64")]
-)
+@pytest.mark.parametrize(("given", "name"), [(float, "float64"), ("torch.int8", "int8"), (bool, "bool"), ("bool_", "bool"), (int, "int64")])
 def test_dtype_names(given, name):
     assert planner.dtype_name(given) == name
 

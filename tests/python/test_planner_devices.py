@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where results lie and how they get there: decided without any driver, framework or broker."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Children: forked, spawned, from a fork server, in pools and in DataLoader workers. Each child gets its own connection."""
 
 import importlib.util

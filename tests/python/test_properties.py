@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any shape, strides and dtype, from every framework to every framework: value, dtype and shape exact, the source as it
 was, and a plan that is true about the memory."""
 
@@ -7,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from arrays import address_of, bits_of
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 import arraybridge
 from arraybridge import UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a node broker that serves other nodes, without Ray: who may read from whom, and what is left of readers that die."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the README shows is what happens: the two programs of its first example, as they stand there."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every block of docs/guides/recipes.md and docs/guides/models.md runs, and the recipes of published guides do what the guides say."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cannot be converted is refused in the package's own words: what it is, from what, to what."""
 
 import gc
@@ -316,7 +317,9 @@ def test_ordinary_tensors_are_read_where_torch_records_operations(broker, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore::arraybridge.CopyWarning")
-@pytest.mark.parametrize(("where", "advice"), [("fake", "made outside of FakeTensorMode"), ("vmap", "outside of it"), ("grad", "outside of it")])
+@pytest.mark.parametrize(
+    ("where", "advice"), [("fake", "made outside of FakeTensorMode"), ("vmap", "outside of it"), ("grad", "outside of it")]
+)
 def test_tensors_that_torch_records_are_refused_and_the_advice_works(broker, where, advice):
     outside = torch.ones(2, 3)
     refused = []
@@ -356,7 +359,9 @@ def test_advice_about_where_empty_allocates_works(broker, monkeypatch):
     cupy.__version__ = "14.0"
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     for device in None, "cpu":
-        with pytest.raises(DeviceUnavailable, match="cupy has no arrays on cpu: this process sees no GPU: allocate it for 'numpy' or 'torch'"):
+        with pytest.raises(
+            DeviceUnavailable, match="cupy has no arrays on cpu: this process sees no GPU: allocate it for 'numpy' or 'torch'"
+        ):
             broker.empty(3, "float32", "cupy", device=device)
     for framework in "numpy", "torch":
         assert broker.empty(3, "float32", framework).shape == (3,)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A repr shows what is known in this process: it makes no call, so it neither blocks nor raises."""
 
 import html.parser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens: how a Broker comes by one, where it goes, and what it opens."""
 
 import pickle

@@ -1,11 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """scale_dtype: the ends of every range exact, nothing wraps, every framework alike."""
 
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import arraybridge
 from arraybridge import SCALING_FUNCTIONS, InvalidRequest, MemoryConversionError, UnsupportedArray, UnsupportedDtype, scale_dtype

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """to_bytes and from_bytes: what goes through a pipe or a file comes back with its dtype, shape and bits; what is no such bytes
 is refused and runs nothing."""
 
@@ -8,8 +9,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from processes import environment, run_client
 
 import arraybridge
@@ -139,9 +139,7 @@ def test_through_a_pipe_and_a_file(tmp_path):
         "array = arraybridge.from_bytes(sys.stdin.buffer.read())\n"
         "sys.stdout.buffer.write(arraybridge.to_bytes(numpy.asarray(array * 2, 'f8')))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=to_bytes(source), capture_output=True, env=environment(), check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], input=to_bytes(source), capture_output=True, env=environment(), check=True)
     got = from_bytes(done.stdout)
     assert got.dtype == np.float64 and (got == source * 2.0).all()
     path = tmp_path / "array.safetensors"

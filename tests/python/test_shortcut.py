@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays like one before take a short way: what comes out of it is what the careful way makes, and what is not like it goes
 the careful way again."""
 
@@ -75,9 +76,7 @@ def test_the_short_way_makes_what_the_careful_way_makes(
 
 
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax"])
-def test_what_is_not_like_it_goes_the_careful_way(
-    here: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch, framework: str
-) -> None:
+def test_what_is_not_like_it_goes_the_careful_way(here: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch, framework: str) -> None:
     pytest.importorskip(framework)
     array = aligned((4, 4))
     for _ in range(2):
@@ -225,9 +224,7 @@ def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broke
 
 
 @pytest.mark.parametrize("copy", [None, False])
-def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be(
-    here: arraybridge.Broker, copy: bool | None
-) -> None:
+def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be(here: arraybridge.Broker, copy: bool | None) -> None:
     pytest.importorskip("tensorflow")
     tensor = here.convert(aligned((4, 4)), "tensorflow", copy=False)
     for _ in range(3):
@@ -239,9 +236,7 @@ def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be
     assert road[0] is adapters.named("tensorflow").straight("numpy")
 
 
-def test_a_private_road_that_fails_later_costs_no_conversion(
-    here: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_private_road_that_fails_later_costs_no_conversion(here: arraybridge.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(array: Any) -> Any:
         raise RuntimeError("not any more")
 

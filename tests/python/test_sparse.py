@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse arrays: SciPy's, torch's, JAX's and TensorFlow's become each other's own, part by part; CuPy's on a simulated GPU."""
 
 import json

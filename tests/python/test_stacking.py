@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """stack_slices, unstack_slices, process_slices: every framework, mixed sources, refusals."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structured dtypes travel whole, or are refused by the name of the field that cannot."""
 
 import ctypes

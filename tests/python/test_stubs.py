@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tests/house/check_stubs.py finds what of the extension's stub is not so; that nothing is, the suite `mypy` says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A share knows who made it and who read it, by which route and why it was copied; arraybridgectl tells."""
 
 import json
@@ -5,9 +6,10 @@ import os
 import subprocess
 from pathlib import Path
 
-import arraybridge
 import numpy as np
 import pytest
+
+import arraybridge
 
 CTL = Path(os.environ["ARRAYBRIDGE_DAEMON"]).parents[1] / "client/ctl/arraybridgectl"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees keep their structure, plain values and classes through bytes that another process wrote."""
 
 import collections
@@ -14,8 +15,7 @@ import zoneinfo
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from arraybridge import Record
 from arraybridge.conversion import plain, records, tree

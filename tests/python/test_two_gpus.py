@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two GPUs of the simulated driver, with fakes of the frameworks: which of them is meant, whose stream waits for whose.
 
 With ARRAYBRIDGE_LONG the streams wait 1000 times.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unwaited puts: their arrays are found at once, their failures are told late, and none is lost silently."""
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import arraybridge
 import numpy as np
 import pytest
-from arraybridge import BrokerUnavailable, InvalidRequest, ShareExists, _core
 from processes import daemons_of
+
+import arraybridge
+from arraybridge import BrokerUnavailable, InvalidRequest, ShareExists, _core
 
 
 def meet(broker: arraybridge.Broker) -> None:

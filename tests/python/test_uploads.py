@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host arrays go to a GPU through pinned memory, and many of them together, by the simulated driver's own count."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan.via against the simulated driver's own count of its calls."""
 
 import simulated

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A View as an object, and handed from framework to framework."""
 
 import copy

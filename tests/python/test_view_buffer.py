@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A View as a buffer (PEP 3118) and by the array interface."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays on a GPU become Views and Views go to consumers, on the simulated driver and with arrays made by hand.
 
 Real frameworks do the same in tests/simulated_cuda/frameworks.
@@ -38,16 +39,12 @@ def test_on_the_simulated_gpu(name: str, tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").symlink_to(DRIVER)
     changes = {"LD_LIBRARY_PATH": str(tmp_path), "SIMULATED_CUDA": "devices=2;visible=1,0"}
     changes["SIMULATED_CUDA"] += "" if name.startswith("gpus") else ";guest"
-    done = subprocess.run(
-        [sys.executable, PROGRAM, name], env=environment(**changes), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, PROGRAM, name], env=environment(**changes), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
 
 
 def test_without_a_driver_there_is_no_gpu(tmp_path: Path) -> None:
     code = "from arraybridge import _core; assert _core.gpus() == []"
     (tmp_path / "libcuda.so.1").write_text("no library")
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(LD_LIBRARY_PATH=str(tmp_path)), capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(LD_LIBRARY_PATH=str(tmp_path)), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where memory, or the interpreter, ends before its user: temporaries that only a dictionary holds, threads at exit."""
 
 import gc

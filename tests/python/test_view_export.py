@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a View exports by DLPack, in both dialects, and who deletes it when."""
 
 import gc

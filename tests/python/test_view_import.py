@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a View is made of that comes by DLPack: foreign producers, broken ones included."""
 
 import gc
 
 import numpy as np
 import pytest
-from dlpack_by_hand import RANK_MAX, DType, Device, Producer, api, read
+from dlpack_by_hand import RANK_MAX, Device, DType, Producer, api, read
 
 import arraybridge
 from arraybridge import _core
@@ -109,9 +110,7 @@ class LiesAboutItsDevice:
         return (3, 0)
 
 
-@pytest.mark.parametrize(
-    "kind", [KnowsOnlyStream, RefusesKeywords, CallsItVersion, IgnoresVersion, LiesAboutItsDevice]
-)
+@pytest.mark.parametrize("kind", [KnowsOnlyStream, RefusesKeywords, CallsItVersion, IgnoresVersion, LiesAboutItsDevice])
 @pytest.mark.parametrize("versioned", [True, False])
 def test_producers_as_they_are(kind, versioned):
     source = kind()

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """DLPack's exchange table, called from C as frameworks call it."""
 
 import pytest
-from dlpack_by_hand import DType, Deleter, Device, Producer, Tensor, Versioned, api, c, owned
+from dlpack_by_hand import Deleter, Device, DType, Producer, Tensor, Versioned, api, c, owned
 
 from arraybridge import _core
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vLLM's loader and weight transfer over bundles: with vLLM if it is installed, otherwise with a stand-in for its base classes."""
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 formats = pytest.importorskip("safetensors.torch")
 stand_in.install()
 
-from arraybridge.integrations import vllm  # noqa: E402
+from arraybridge.integrations import vllm
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +133,6 @@ def test_workers_get_the_weights_of_a_trainer(broker: Broker, monkeypatch: pytes
         WeightTransferEngineFactory,
         WeightTransferTrainerFactory,
     )
-
     from vllm.model_executor.model_loader.reload import (  # type: ignore[import-not-found, unused-ignore]
         record_metadata_for_reloading,
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for a name, Ctrl-C while waiting, and many threads on one Broker."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happens is told: in order, to its own user, while other calls go on; and a share knows how it was made and read."""
 
 import asyncio

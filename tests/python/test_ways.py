@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three ways of an array inside one process, each asked for: by DLPack, by the host, by bytes."""
 
 from dataclasses import replace
@@ -8,7 +9,12 @@ import simulated
 
 import arraybridge
 from arraybridge import (
-    InvalidRequest, UnsupportedArray, UnsupportedDtype, ZeroCopyUnavailable, convert_memory, planner,
+    InvalidRequest,
+    UnsupportedArray,
+    UnsupportedDtype,
+    ZeroCopyUnavailable,
+    convert_memory,
+    planner,
 )  # fmt: skip
 from arraybridge.arrays import devices
 from arraybridge.commands import matrix

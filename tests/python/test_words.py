@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert_memory's errors and warnings: whatever is wrong is named, in an error of the family, on the caller's line."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A law: a write through any route never reaches an immutable array, another consumer of it, or the end of the process.
 
 The routes are those of `writes_program.py`, which runs apart: what ends it fails the case that it was at, and the rest is
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pyarrow
 import pytest
@@ -22,11 +24,9 @@ import tensorflow as tf
 import torch
 from arrays import address_of, aligned
 from processes import environment
-from writes_program import PRODUCERS, consumers
-from writes_program import constant as frozen
+from writes_program import PRODUCERS, constant as frozen, consumers
 
 import arraybridge
-import jax.numpy as jnp
 from arraybridge import CopyWarning, UnsupportedArray, ZeroCopyUnavailable, asdlpack, convert_memory, exports
 from arraybridge.arrays.owners import owner_of
 
@@ -41,9 +41,7 @@ def outcomes(address: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for _ in range(ENDS_MAX):
         command = [sys.executable, "-W", "ignore", str(PROGRAM), address, str(len(found))]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment(), cwd=tempfile.gettempdir(), check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=tempfile.gettempdir(), check=False)
         *lines, last = done.stdout.splitlines() or [""]
         for line in lines:
             name, _, outcome = line.partition("\t")
@@ -109,9 +107,7 @@ MAY_CHANGE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("target", CONSTANT)
 @pytest.mark.parametrize("kind", list(MAY_CHANGE))
-def test_what_may_change_is_copied_for_who_takes_it_for_constant(
-    broker: arraybridge.Broker, kind: str, target: str
-) -> None:
+def test_what_may_change_is_copied_for_who_takes_it_for_constant(broker: arraybridge.Broker, kind: str, target: str) -> None:
     source = MAY_CHANGE[kind]()
     plan = broker.plan(source, target)
     assert plan.copies == 1 and plan.reasons[0].startswith("immutable_target: the source is read-only, but "), plan
@@ -147,9 +143,7 @@ def test_what_nobody_can_write_is_shared(broker: arraybridge.Broker, kind: str, 
 
 
 @pytest.mark.parametrize("target", CONSTANT)
-def test_what_was_decided_of_a_constant_holds_for_no_view_of_a_writable_array(
-    broker: arraybridge.Broker, target: str
-) -> None:
+def test_what_was_decided_of_a_constant_holds_for_no_view_of_a_writable_array(broker: arraybridge.Broker, target: str) -> None:
     for convert in (lambda a: convert_memory(a, "numpy", target, None), lambda a: broker.convert(a, target)):
         constant = frozen()
         assert address_of(convert(constant)) == address_of(convert(constant)) == address(constant)
@@ -186,7 +180,10 @@ def test_without_a_copy_foreign_constants_go_to_nobody_that_may_write(broker: ar
         with pytest.raises(ZeroCopyUnavailable, match="may write") as caught:
             torch.from_dlpack(asdlpack(source), copy=False)
         assert isinstance(caught.value, (BufferError, ValueError)) and not isinstance(caught.value, TypeError)
-        for convert in (lambda a: convert_memory(a, None, "torch", None, copy=False), lambda a: broker.convert(a, "torch", require="zero-copy")):
+        for convert in (
+            lambda a: convert_memory(a, None, "torch", None, copy=False),
+            lambda a: broker.convert(a, "torch", require="zero-copy"),
+        ):
             with pytest.raises(ZeroCopyUnavailable, match="does not support read-only"):
                 convert(source)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of PyTorch that look like any other and have no memory that could be handed on: name -> (maker, word)."""
 
 import torch

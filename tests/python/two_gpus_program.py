@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two simulated GPUs, their order, their streams, and a capture: ``two_gpus_program.py ADDRESS NAME [ARGUMENT]``."""
 
 import contextlib
@@ -9,10 +10,11 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
-import arraybridge
 import numpy as np
-from arraybridge import _core
 from fakes import frameworks, gpu, own_copies
+
+import arraybridge
+from arraybridge import _core
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 ROUNDS = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 100

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host arrays on their way to the simulated GPU, beside the driver's own count: ``uploads_gpu_program.py ADDRESS NAME``."""
 
 import ctypes
@@ -6,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import arraybridge
 import numpy as np
+from fakes import frameworks, gpu, own_copies
+
+import arraybridge
 from arraybridge import _core, convert_memory
 from arraybridge.conversion.memory import converted
 from arraybridge.conversion.uploads import Uploads
-from fakes import frameworks, gpu, own_copies
 
 CHUNK = 4 << 20
 COUNTERS = ("cuMemHostAlloc", "cuMemcpyHtoDAsync", "cuStreamSynchronize")
@@ -45,9 +47,7 @@ def a_large_array_goes_by_pinned_chunks(broker: arraybridge.Broker) -> None:
 def a_tree_is_one_batch(broker: arraybridge.Broker) -> None:
     tree = {"layers": [np.full((10, number + 1), number, "f4") for number in range(50)], "last": (large(CHUNK), 3)}
     for target in ("torch", "jax", "tensorflow", "cupy"):
-        (got, plan), calls = counted(
-            lambda target=target: broker.convert(tree, target, device="cuda:0", explain=True)
-        )
+        (got, plan), calls = counted(lambda target=target: broker.convert(tree, target, device="cuda:0", explain=True))
         assert [each.values().tolist() for each in got["layers"]] == [each.tolist() for each in tree["layers"]]
         assert (got["last"][0].values() == tree["last"][0]).all() and got["last"][1] == 3
         assert plan.copies == 51 and plan.via == "h2d" and calls["cuStreamSynchronize"] == 1, (plan, calls)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Plan says of a copy, beside what the simulated driver was asked for: ``vias_gpu_program.py ADDRESS NAME``."""
 
 import ctypes
@@ -6,11 +7,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import arraybridge
 import numpy as np
+from fakes import frameworks, gpu, own_copies
+
+import arraybridge
 from arraybridge import _core
 from arraybridge.planner import Converted
-from fakes import frameworks, gpu, own_copies
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 # Copies that cross: on the GPUs, to the host, from it.

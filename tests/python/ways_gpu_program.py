@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three ways on the simulated GPU, beside the driver's own count of copies: ``ways_gpu_program.py ADDRESS NAME``."""
 
 import ctypes
@@ -5,11 +6,12 @@ import sys
 import warnings
 from typing import Any
 
-import arraybridge
 import numpy as np
-from arraybridge.conversion import ways
 from fakes import frameworks, gpu, own_copies
 from fakes.gpu import Held
+
+import arraybridge
+from arraybridge.conversion import ways
 
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 TO_HOST = ("cuMemcpyDtoHAsync", "cuMemcpyDtoH")
@@ -41,9 +43,7 @@ def cupy_to_tensorflow(broker: arraybridge.Broker) -> None:
         (got, plan), calls = crossed(lambda via=via: broker.convert(array, "tensorflow", via=via, explain=True))
         assert calls == expected and plan.via == via, (via, calls, plan)
         assert isinstance(got, frameworks.TfTensor) and got.on_gpu and (got.values() == VALUES).all()
-        again, calls = crossed(
-            lambda via=via: arraybridge.convert_memory(array, "cupy", "tensorflow", 0, via=via)
-        )
+        again, calls = crossed(lambda via=via: arraybridge.convert_memory(array, "cupy", "tensorflow", 0, via=via))
         assert calls == expected, (via, calls)
         assert again.on_gpu and (again.values() == VALUES).all()
         assert (again.address == array.address) == (via == "dlpack")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What writes do that were made through every route: `writes_program.py DIRECTORY FIRST`, a daemon's and a case's number.
 
 For each case a line: its name, a tab, and "kept" or what was wrong. A write that ends the process ends the lines.
@@ -11,6 +12,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow
 import tensorflow as tf
@@ -20,8 +23,6 @@ from processes import FRAMEWORKS
 
 import arraybridge
 import arraybridge.dlpack
-import jax
-import jax.numpy as jnp
 from arraybridge import View, ZeroCopyUnavailable, asdlpack, convert_memory
 
 COUNT = 64

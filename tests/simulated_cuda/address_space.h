@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The AddressSpace maps this process's device addresses to memory: reservations, and the ranges of them that have
 // memory. Addresses are reserved without access, so that host code that dereferences one gets SIGSEGV. A freed address
 // is reused at once, so that code that cached it reads other bytes, as on hardware.

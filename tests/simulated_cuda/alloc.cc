@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemAlloc and legacy handles: 64 bytes that identify an allocation in a running process.
 #include <cstring>
 

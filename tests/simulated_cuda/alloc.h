@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Destroys cuMemAlloc's allocations and imports of legacy handles.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of the simulated driver in addition to ours (proto/boundary/cuda/driver_symbols.h): X(base name, version,
 // exported name, parameters). All other names are unknown, which real clients accept.
 #pragma once

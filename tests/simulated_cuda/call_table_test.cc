@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares the simulated driver's calls with the toolkit's types: the version exists and has as many parameters of
 // these sizes. Compiled only if a toolkit of 13.0 or later is found.
 #include <type_traits>

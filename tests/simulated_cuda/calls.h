@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Declarations of every call: the calls of our Driver, from its own table, and the others.
 #pragma once
 

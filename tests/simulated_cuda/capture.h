@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Capture is the graph that is being recorded, if any. During a capture, forbidden calls return 900 to 907 and
 // invalidate it. Nothing is recorded; work that is enqueued to a capturing stream never runs. Potentially unsafe calls
 // are forbidden according to the modes of capture and thread. Always forbidden are waiting for work that is only

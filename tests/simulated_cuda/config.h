@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Config describes the simulated machine. It is a list of `key=value`, separated by semicolons or newlines, read
 // from the environment variable SIMULATED_CUDA, or from the file <library>.conf beside the library, or empty.
 // An unknown key ends the process, because a misspelt fault would make a test that cannot fail.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulated machines: visible devices, disabled features, failing calls, and objects that are left at the end.
 #include <fstream>
 #include <sstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initialisation, primary contexts, and the current context of a thread.
 #include <algorithm>
 #include <vector>

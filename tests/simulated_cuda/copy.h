@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills. Their device ranges are checked when they are enqueued, and again when they run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The DeviceTable has the machine's devices that this process sees, and their primary contexts. A physical number
 // identifies a device in all processes; an ordinal only in this one.
 #pragma once

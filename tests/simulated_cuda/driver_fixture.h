@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the simulated driver in a test: once per process, with a current primary context. A test that leaves objects
 // behind fails. Bodies of death tests and of InFreshProcess run in a process of their own with its own driver.
 #pragma once

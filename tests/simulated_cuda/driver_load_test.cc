@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests every outcome of loading a driver, and the guard that restores contexts.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An Event is a position in streams that can be waited for: in this process or, if it was opened from a handle, in
 // another one. Work runs in the process that enqueued it, so the process that recorded an event completes it.
 #pragma once

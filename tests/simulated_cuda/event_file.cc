@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file in which other processes find this process's events, and the threads that run the work that they wait for.
 #include <cstdio>
 #include <filesystem>

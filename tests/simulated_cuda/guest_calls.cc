@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that only real frameworks make. They are as lenient as the frameworks need.
 #include <cstdio>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned host memory: allocated by the driver, or a client's memory that the client registers.
 #include <cstdlib>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger: the objects that are alive when the process ends, and counters for tests.
 #include <algorithm>
 #include <cstdio>

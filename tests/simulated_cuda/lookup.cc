@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks up calls and errors by name.
 #include <cstring>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A MemoryBlock is physical device memory: a memfd with a header, mapped at an address that clients do not know. It
 // lives while a handle, a mapping or a queued copy of this process refers to it; other processes hold its descriptor
 // themselves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: the calls that the simulated driver refuses, and those that end the process because hardware leaves
 // them undefined.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One of two processes that share device memory. `peer_program legacy|vmm`: descriptor 3 is a socket to the other
 // process; each line of standard input is a command, and each gets one line as its answer.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queries of addresses: attributes and ranges.
 #include <cstring>
 

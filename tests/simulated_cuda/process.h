@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Process is the state of the driver in one process. The driver's interface consists of C functions without an
 // object, so there is one Process, created by the first call and never destroyed, because the driver's threads may
 // still run when the process ends.

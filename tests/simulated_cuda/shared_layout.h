@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data that simulated drivers of several processes share: the header pages of a block, the slots of events, and the
 // 64 bytes of handles.
 #pragma once

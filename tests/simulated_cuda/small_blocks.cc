@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/simulated_cuda/small_blocks.h"
 
 #include <algorithm>

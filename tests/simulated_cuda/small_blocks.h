@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SmallBlocks places cuMemAlloc's small allocations next to each other in blocks of 2 MiB, as hardware does: exporting
 // one of them exposes its neighbours.
 #pragma once

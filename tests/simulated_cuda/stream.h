@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Stream is a queue of work that has not run yet. Enqueuing runs nothing; only Run, which every synchronisation
 // calls, runs work. So code that reads bytes without waiting for them always sees the old ones.
 #pragma once

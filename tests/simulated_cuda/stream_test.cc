@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Late execution: work runs when a call waits for it, in the order that streams and events define.
 #include <functional>
 #include <future>

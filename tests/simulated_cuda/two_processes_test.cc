@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two exec'd processes share device memory in both ways. With a wait for the producer's event the bytes are right;
 // without it they are all old, which shows that work runs late.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Violation is a use that hardware leaves undefined: the simulated driver reports it and ends the process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory and address space as separate objects: cuMemCreate, descriptors, reservations, mappings.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of an operator, which go through the daemon's administration socket. The daemon decides who is allowed
 // to use them.
 #pragma once

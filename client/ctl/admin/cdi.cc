@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/admin/cdi.h"
 
 #include <google/protobuf/struct.pb.h>

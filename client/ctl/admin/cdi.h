@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CDI (https://github.com/cncf-tags/container-device-interface) is a file format that tells a container engine what a
 // container gets. Here it gets the directory of a broker's sockets and the environment variable that names it.
 #pragma once

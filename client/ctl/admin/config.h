@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands about configuration files that need no broker: print the defaults, and check a file.
 #pragma once
 

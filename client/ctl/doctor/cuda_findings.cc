@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Examines the GPUs that this process sees, without creating contexts or memory on them.
 #include <string>
 #include <utility>

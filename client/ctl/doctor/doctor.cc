@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/doctor/doctor.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // doctor examines what this host, this process and the broker can share. Each Finding is one line and names its remedy.
 #pragma once
 

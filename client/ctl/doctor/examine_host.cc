@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Examines this host without a broker. The paths are those of Linux; a missing file is reported.
 #include <grp.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Examines whether the broker survives the kill of its daemon, and what the last one has cost.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Column is a named value of a row, shown and sorted by. A Kind is one kind of list: its columns, and the values by
 // which its rows can be selected and grouped.
 #pragma once

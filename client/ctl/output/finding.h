@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Finding is one line of doctor: whether host, process and broker can share memory in one respect, and the remedy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A JsonLayout writes messages of one type as JSON. The text is identical to PrintableJson of that of protobuf's
 // printer, with the field names of the .proto and with defaults. Protobuf's printer serialises a message and parses it
 // again through a type resolver, which takes 40 us for a row of `ls`. A layout is made once for a type and takes about

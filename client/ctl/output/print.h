@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text for people: tables of answers, and the names in them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Table is rows of text under a header: aligned columns for people, CSV for programs. This header also formats sizes
 // and ages.
 #pragma once

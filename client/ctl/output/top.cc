@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live view: totals, rates, and the rows of `ls` below them.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A benchmark of a broker on this host: how long its verbs take, and how fast bytes are copied in.
 #pragma once
 

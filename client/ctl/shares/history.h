@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A History is the sessions and named shares that exist when a watch begins, each as the event that it began with. A
 // broker stores no events, so the history has nothing that has already ended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The head of a .npy file: the bytes before the data of its one array, in the format of
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. The reader is strict, because a file can come
 // from an untrusted peer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands about one share. Each prints its part of the answer to Inspect.
 #include <ctime>
 #include <map>

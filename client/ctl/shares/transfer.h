@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies one array between a .npy file and a share. The bytes go through the client library, piece by piece, from the
 // file into broker memory or back, and through no other buffer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints events as they arrive, one line each, flushed so that a pipe sees them at once.
 #include <algorithm>
 #include <ostream>

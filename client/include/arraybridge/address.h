@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the daemon of this host, in the same order as Python and arraybridgectl: docs/guides/operations.md has the
 // table.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays in broker memory, as a client sees them: a Placement is still being written, an Acquired is leased for
 // reading.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An ArraySpec describes how to read bytes as an array: element type, shape, strides, position of the first element. A
 // value type; arraybridge.v1.ArraySpec on the wire.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C API of arraybridge: put arrays of host memory in, get arrays out. It consists of opaque handles, plain numbers,
 // and structs that contain their own size, so that later versions can append members: a program built with an older
 // header works with a newer library, and one built with a newer header works with an older library as long as it leaves

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broker is a client's connection to arraybridged: put arrays in, get arrays out, with at most one copy. It connects
 // when it is first needed, and again after the daemon has restarted. Thread-safe. After a fork the child connects for
 // itself. Depends only on libc and libstdc++.

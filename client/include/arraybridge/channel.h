@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channel is one end of a named queue of shares. Senders append shares, and each share is received once, in the order
 // in which it was sent. The queue is bounded: a sender waits for room, so a slow receiver bounds the memory in use.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPUs of this process: their list, the GPU of an address, and the order between streams. For programs that pass
 // arrays from one framework to another. The driver is loaded by the first call that needs it.
 #pragma once

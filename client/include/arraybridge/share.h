@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Share is what a client knows about a published share. A value type; its bytes are an Acquired (array.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the secret that opens namespaces (Broker::Options::token) in the environment or in a file, so that it appears
 // in no argument and in no log.
 #pragma once

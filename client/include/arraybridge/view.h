@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A View is an array in memory as frameworks see it: address, type, shape, strides, device, and the owner that keeps
 // the memory alive. The memory may be a share or foreign. Immutable; a copy shares the owner.
 #pragma once

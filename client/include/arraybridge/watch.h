@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Watch delivers events of the broker that concern this user's sessions and shares: publishes, acquires, withdrawals,
 // beginning and end of sessions, refusals. A watch that is read too slowly is closed, and its reader gets the number of
 // lost events.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams that are being captured into a graph. Work that is queued there is recorded and not executed, and an event
 // that is recorded there never occurs. Waiting for the stream invalidates the capture, and so does use of the default
 // stream while a stream that synchronises with it is captured. So this library queries a stream before it queues work:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous copies, followed by a synchronisation of their stream, or by none if a fence follows.
 #include "client/memory/cuda/cuda_copy.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies with one end or both on a GPU, and waiting for all work of a GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/memory/cuda/cuda_device_event.h"
 
 #include <arraybridge/device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of the work of a GPU. Frameworks use arrays on streams that this library does not know, so a release must
 // follow all work in the primary context. One event over the whole context is recorded for all memory that was dropped
 // until then, and polled. Drivers before CUDA 12.5 have no such event; there the release waits for the context.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CudaDevices are the GPUs that this process sees: the driver, which is loaded and initialised when the first array
 // needs it, the UUID of each GPU, and its primary context. A primary context is retained at its first use and never
 // released, since frameworks work in it. There is one CudaDevices per process, as there is one driver. In a forked

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CudaEventPool holds the interprocess events that this process records when it publishes before its GPU has
 // finished. Their number is fixed, and all are created at the first need: creating one while streams are busy has
 // blocked old drivers, and a process can have at most a thousand.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An event must not be recorded again while a reader may wait for it. A wait captures the latest record at the moment
 // it is queued, so a reader that waits after a second record also waits for the work of another share. If that work
 // waits, directly or not, for the reader, both wait for ever. So an event belongs to one generation of one share, from

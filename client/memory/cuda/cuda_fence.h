@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fences on GPUs: interprocess events, recorded by the publisher and waited for by readers.
 #pragma once
 

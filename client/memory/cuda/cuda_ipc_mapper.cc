@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process opens each block once: a second opening of the same handle returns the address of the first at best. So the
 // openings of this process are found by their 64-byte handles and shared by all mappings of the block. A handle is
 // never used again after its block is freed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The IPC mapper opens GPU memory by its 64-byte cudaIpcMemHandle. Such memory cannot be mapped read-only, and the
 // owner must keep it until this process has closed it. It works only within one PID namespace.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The common part of both mappers of GPU memory: checks of the handle, the device, and the attribution of errors.
 #pragma once
 

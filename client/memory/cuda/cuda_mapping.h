@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CudaMapping is a mapped block of GPU memory, for both kinds of handles. The object that it holds unmaps the block.
 #pragma once
 

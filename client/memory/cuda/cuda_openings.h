@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The objects of other processes (GPU memory, events) that this process has opened, by their 64-byte handles. Each is
 // opened once, shared by all users in this process, and closed by the last one. A second opening would at best return
 // the first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CudaPin is host memory that is registered with the CUDA driver (pinned), so that a GPU copies from it and to it
 // while the caller continues. It owns the mapping of the memory: the registration ends before the memory is unmapped.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Private memory on a GPU, for consumers of DLPack that request a copy. DLPack's deleters run on any thread and must
 // not call the driver. So a reclaimer thread frees the memory and releases the source of the copy, after the GPU has
 // finished all work that was queued until then.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between pageable host memory and a GPU through pinned chunks. A driver copies pageable memory piece by piece
 // on the calling thread, several times slower than the bus. Here one chunk is filled while the other is transferred.
 // The chunks are few, shared by all GPUs, and kept, because pinning costs more than copying.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Imports the allocation, checks it, reserves addresses of exactly its size, maps it, sets access, and releases the
 // import: the mapping keeps the memory. Handles are untrusted, as the memfds of the host are: the checks or the driver
 // refuse a wrong device or size, and after an error all steps are undone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The VMM mapper maps GPU memory that arrives as a descriptor: writable for its one producer, read-only for all
 // readers. The driver counts mappings, so the memory exists while it is mapped, even after its owner has ended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A descriptor is checked before it is mapped: if its file could shrink, later reads could raise SIGBUS; if others
 // could write it, an immutable array could change. The producer's own descriptor has no seals yet: the broker seals the
 // file after the producer has mapped it, because a sealed file cannot be mapped writable.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PAGEMAP_SCAN (Linux 6.7, Documentation/admin-guide/mm/pagemap.rst) finds pages by category. A write to a private file
 // mapping creates an anonymous page: present or swapped, and not a page of the file.
 #include "client/memory/host/pagemap.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Knowledge of the kernel about the pages of this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An ArenaSweep seals arenas without a writer and frees dying arenas that no process has mapped. It takes them with the
 // broker's lock held and works on them without the lock.
 #pragma once

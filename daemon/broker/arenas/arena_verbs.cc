@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on arenas: allocate, seal, export, and return ranges to the writer.
 #include <algorithm>
 #include <utility>

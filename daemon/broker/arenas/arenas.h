@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arenas holds all arenas that sessions can name, and the dying ones. An arena is destroyed once no process has it
 // mapped. The table counts allocated and freed bytes by device and memory kind.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backends holds the broker's memory backends in order of preference: the first one that has a device serves it.
 #pragma once
 

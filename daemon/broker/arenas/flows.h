@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flows counts allocated and freed bytes of arenas by device and memory kind.
 #pragma once
 

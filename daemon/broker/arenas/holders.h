@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holders tracks the processes that may have an arena mapped, for memory that the kernel cannot answer for (GPU
 // memory). A session is a holder from the moment it receives a handle until it reports that it unmapped the arena, or
 // its process is dead. The end of a session alone does not end its mapping.

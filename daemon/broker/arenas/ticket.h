@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Ticket stands for a descriptor on a connection that cannot carry one. It is random, redeemed once, before a
 // deadline, by the session that it was issued to. Each session has its own Tickets: a used, an invented and another
 // session's ticket are all "not found".

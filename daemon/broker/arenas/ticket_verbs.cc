@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on tickets: descriptors for sessions that speak gRPC.
 #include <utility>
 

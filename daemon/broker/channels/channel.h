@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Channel is a bounded FIFO queue of shares. A sent share has no name and belongs to the queue until a session
 // receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
 // a receiver that may come back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roles of a channel's ends, how a channel passes its shares, and how many passed.
 #pragma once
 

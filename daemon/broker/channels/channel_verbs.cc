@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on channels. Sending is Publish (publish.cc) with an end of a channel.
 #include <algorithm>
 #include <utility>

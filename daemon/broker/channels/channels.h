@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels holds all channels by number, the channels without an end that wait for a receiver, and queues that were
 // dropped.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DirectChannelRecord is what the broker knows of the direct channel of one channel: its two ends, and its state. It
 // outlives the channel while the sender waits for ranges that the receiver holds.
 #pragma once

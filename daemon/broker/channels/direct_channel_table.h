@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DirectChannelTable has all direct channels that stand, or whose sender still waits for ranges, and the users to
 // whom they are charged. One that stands is charged to the users of both ends: each of them has opened an end, and can
 // close it. One that has ended is charged to its sender's user alone: the sender says when it waits for no range any

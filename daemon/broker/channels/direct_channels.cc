@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's part in direct channels: between which sessions there is one, when it is open, and which senders still
 // wait for ranges. The service revokes them, since it publishes the entries that stand there.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KeptRanges are the ranges of a direct channel that may be used although its receiver may have returned them, or has
 // gone: by shares that forward entries of it (shares/forwards.h), and by the receivers of other direct channels into
 // which its receiver forwards entries. As long as one of them may, the control block tells the sender not to use the

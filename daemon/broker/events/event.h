@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An Event is a record of something that happened in the broker, for watchers: a plain value.
 #pragma once
 

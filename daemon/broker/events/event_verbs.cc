@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on watches, and the events of refusals. The lock of Events is taken after the broker's lock.
 #include <utility>
 

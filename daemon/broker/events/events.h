@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events keeps the unread events of each watcher. Without watchers it costs one relaxed load. Each watcher has a
 // bounded queue. A watcher that reads too slowly is closed and learns how many events it lost, so that no request waits
 // for a watcher and no watcher takes an incomplete stream for a complete one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An Account counts one user's use of everything that a limit called _per_uid bounds, except what has its own table
 // (direct channels, watchers). Everything that a user can make grow is counted here or there.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs for an operator. The door has checked the right of the caller.
 #include "daemon/broker/state.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Charge is the receipt for reserved quota. It exists exactly as long as the bytes are reserved, so quota can neither
 // leak nor be returned twice. The bytes count in the quota of a namespace and in the total of their user.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Namespace owns names and pays for memory. It belongs to one user, and no other user can see or guess that it
 // exists; or it is shared by the users on the operator's access list. It exists exactly as long as it has shares or
 // channels or pays for memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Namespaces holds all namespaces with shares, channels or charges, and the quotas that administrators set.
 #pragma once
 

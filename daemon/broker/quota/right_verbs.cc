@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on rights: namespaces that a session may use, and changes of the configuration.
 #include "daemon/broker/state.h"
 

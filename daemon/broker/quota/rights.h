@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rights map a name to a namespace, a right and a policy for each peer, as the operator configured them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ChannelRecovery restores channels with their ends, queues and notices, and direct channels. Recovery calls it between
 // its own steps.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Journal is what the next daemon needs if this one is killed now: a record of each arena, share, session, lease
 // and page, and the descriptors of their memory in the DescriptorStore. The tables of the broker call it with each
 // change; there is no other way to save state. Recovery reads it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The input of recovery: the records of the journal, and the stored descriptors.
 #pragma once
 

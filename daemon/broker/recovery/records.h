@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixed parts of the journal's records, in the layout of RecordFile::kMajor. The texts follow, in the order in
 // which their lengths stand, and then what only some records of the kind have. A minor version adds kinds, and fields
 // and texts at the end of the content; a reader that finds fewer bytes reads zeros.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recovered is the state that a daemon takes over from the one before it.
 #pragma once
 

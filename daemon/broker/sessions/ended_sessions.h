@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EndedSessions holds sessions that have ended and still have leases, hazard slots or arenas. No verb finds them. They
 // are cleared in slices, and the lock is free between two slices, so that other sessions do not wait.
 #pragma once

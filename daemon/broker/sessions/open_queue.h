@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An OpenQueue is the queue of one session, and the namespace that its unwaited publishes go to.
 #pragma once
 

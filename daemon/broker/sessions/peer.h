@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Peer is the broker's knowledge of a client process: its identity, its rights, and the memory that it can open.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Session is one connected client process: its leases, its arenas and shares, and its descriptors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions holds all live sessions by number and by token, and their queues.
 #pragma once
 

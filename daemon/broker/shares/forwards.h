@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A forward is a share without a range of its own: it publishes bytes of its root once more. The root keeps its range
 // until its last forward is gone, whatever becomes of its name and its maker. A forward of a forward has the same root.
 //

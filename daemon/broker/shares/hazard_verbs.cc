@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verbs on reading without calls: catalogues, hazard pages, and looks through the pages.
 #include <utility>
 

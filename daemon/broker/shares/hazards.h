@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards decides when no session reads a share without calls any more. It knows the hazard pages of all namespaces,
 // which of them it looks through next, and the cost of looks for each user.
 //

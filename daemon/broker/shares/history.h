@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A History records the readers of a share that read by calls, with their notes. It is bounded in bytes and keeps the
 // most recent readers. It is destroyed with its share.
 #pragma once

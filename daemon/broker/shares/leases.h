@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leases holds all leases. A lease keeps a share's bytes unchanged until it ends. A share that was published with an
 // event (a fence) is leased before the event only to sessions that can wait for the event themselves. The readers of
 // each share are recorded; the share's maker pays for the record.

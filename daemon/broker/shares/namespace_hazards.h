@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A NamespaceHazards serves reading without calls in one Namespace. It has the catalogue, the hazard pages of the
 // sessions, and the shares that wait until no hazard slot names them: withdrawn shares, whose bytes may be reused then,
 // and orphans whose grace has ended, which lose their names then.

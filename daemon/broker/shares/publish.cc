@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker's verb that publishes a range of an arena.
 #include <array>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Share is a published, immutable, named range of an arena. It loses its name when it is withdrawn or replaced, and
 // exists while a session leases or holds it. A share that was sent into a channel never has a name.
 #pragma once

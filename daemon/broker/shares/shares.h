@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares withdraws names and reuses bytes. The order is fixed: first no name and no lease refers to the bytes (IsLetGo)
 // and no session holds them without a call; then the arena's writer may carve them again, or the whole arena dies.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A setting file is a file that a setting names: a token, a certificate, or the configuration itself. Its content is
 // used only if its mode keeps other users from reading or writing it where they must not.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and checks the files of the TCP door when the daemon starts, so that an error names the file and does not wait
 // for the first client to fail.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a configuration file into texts: keys, values, and the position of each. settings.h knows the meaning of each
 // key.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The common part of both GPU backends: reserving, creating and clearing blocks, the list of GPUs, and the number of
 // bytes in use on each.
 #pragma once

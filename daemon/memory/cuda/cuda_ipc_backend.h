@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The IPC backend owns GPU memory whose handle is a cudaIpcMemHandle: 64 bytes with which any process of the same PID
 // namespace can open it. Freeing the memory while another process has it open is undefined behaviour there, so the
 // Broker keeps a block while any process may have it open.

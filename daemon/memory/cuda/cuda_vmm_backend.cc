@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device nodes of the GPUs that this process uses. While any process has such a node open, the driver keeps the GPU
 // initialised, and so the memory on it. The store therefore keeps one between two daemons.
 #pragma once

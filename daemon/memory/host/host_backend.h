@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host backend owns CPU memory. Every block is a memfd that is populated before it is handed out, exported as
 // descriptors, and sealed by the kernel.
 #pragma once

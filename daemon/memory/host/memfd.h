@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one; together
 // they make the life of an arena: create, populate, reopen for each reader, seal, and detect that no other process has
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A WarmBackend is a MemoryBackend on top of another one. It keeps fresh blocks populated ahead of demand, in the sizes
 // that were requested lately, because page faults, not bytes, are the cost of new memory. It has no thread: a worker
 // calls Refill.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Catalogue is the table of one namespace's shares that clients map read-only (proto/boundary/layouts/catalogue.h). A
 // client finds and holds a share in it without a call. The table is a cache of the Broker's state: a client finds a
 // share that does not fit, or was never entered, by a call.

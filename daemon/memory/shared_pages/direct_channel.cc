@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/memory/shared_pages/direct_channel.h"
 
 #include <fcntl.h>

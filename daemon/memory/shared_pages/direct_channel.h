@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A DirectChannel carries shares from the one sender of a channel to its one receiver without a call: a page of entries
 // that the producer writes, a page in which the consumer says what it took, a control block that the broker writes, and
 // a doorbell for each end (proto/boundary/layouts/direct_channel.h). A doorbell is a pipe: unlike a socket, it carries

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A HazardPage is the hazard page of one session and one namespace: the session writes into it which shares it reads,
 // and the broker only reads it (proto/boundary/layouts/hazard.h). The broker compares its words; it never uses one as
 // an index or a length.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/memory/shared_pages/record_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A RecordFile keeps records in a memfd that no other process maps. A daemon that is killed at any instruction leaves a
 // file from which the next one reads every record whole, or not at all.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A SessionQueue lets one session and the daemon exchange messages without a system call while both are awake. It has a
 // submission queue, a page that the session writes, and a completion queue, a page that the daemon writes
 // (layouts/session_queue.h). A request is copied once and then checked. Any thread may serve unwaited publishes, so

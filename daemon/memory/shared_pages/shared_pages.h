@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SharedPages are a few pages that the daemon shares with a client: a memfd of fixed size that the daemon maps and
 // exports as new descriptions.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channelz lists every gRPC connection of the process, whichever server has it. It is a service for administrators; no
 // public door offers it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // There are four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a
 // stream whose end ends the session (SessionStream); Watch is a stream of events (WatchStream).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GrpcDoor is the public gRPC door: every verb except Redeem, health and reflection, for clients in any language.
 // gRPC does not listen: the listener passes each accepted connection in, from a Unix socket or TCP. An answer that
 // would carry a descriptor carries a Ticket instead.

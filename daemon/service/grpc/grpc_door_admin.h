@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The AdminDoor is a separate gRPC door with the service Admin, channelz, health and reflection. It serves connections
 // of users in the access list of administrators. The mode of its socket decides which users can connect.
 #pragma once

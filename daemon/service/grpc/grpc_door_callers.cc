@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/grpc/grpc_door_callers.h"
 
 #include <grpc/grpc_security_constants.h>

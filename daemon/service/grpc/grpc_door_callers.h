@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GrpcCallers identifies the callers of a public door. On this host the kernel reports the user when a connection is
 // made; over TCP the certificate identifies the subject in each call.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of the gRPC door that outlive their handler: a LateAnswer (Allocate, Acquire) and a SessionStream
 // (OpenSession). gRPC owns both from the return of the handler until OnDone, in which they delete themselves.
 #pragma once

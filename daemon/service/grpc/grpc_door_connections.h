@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GrpcDoorConnections stores the peer of each connection that gRPC owns, by descriptor number. gRPC closes descriptors
 // without notice, so an entry is valid only while the number still refers to the socket (inode) that was admitted.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gRPC's certificate providers do not check that a key matches its certificate. So gRPC asks this code at each
 // handshake and gets only checked certificates (grpc_ssl_server_credentials with a fetcher, which has no C++ API).
 #include "daemon/service/grpc/grpc_door_remote.h"

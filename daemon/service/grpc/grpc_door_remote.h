@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The RemoteServer is the public door over TCP: the same service for connections with TLS and a client certificate.
 // Connections are accepted and counted before gRPC gets them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The common configuration of all gRPC doors: externally accepted connections, their limits, health and reflection.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A WatchStream is a watch at the gRPC door. Like a lifeline, it requests the next events each time the client has
 // taken the previous ones. It keeps itself alive until gRPC is done with it.
 #pragma once

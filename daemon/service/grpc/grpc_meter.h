@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GrpcMeter counts what one connection to a gRPC door costs the daemon, and says when it costs too much. gRPC 1.51
 // limits the calls of a connection only after the client has agreed, and neither the calls that a client starts and
 // resets at once nor the bytes of unfinished headers: it queues them, and serves other users when it has served them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/grpc/grpc_reflection.h"
 
 #include <google/protobuf/descriptor.h>

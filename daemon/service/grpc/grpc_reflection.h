@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reflection tells clients such as grpcurl which services a door has, and gives them the files that describe these. It
 // speaks v1 and v1alpha, whose messages are the same. The one of gRPC 1.51 speaks v1alpha alone, in a thread for each
 // stream.

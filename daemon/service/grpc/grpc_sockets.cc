@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions below are called for every descriptor of the process. For those without a meter they cost two loads.
 // gRPC closes a descriptor when no thread reads or writes it any more, so a meter is used by no thread when it is
 // deleted.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gRPC reads, writes and closes the sockets that it is given, and says nothing of it. The linker passes its calls of
 // recvmsg, sendmsg and close to this file (--wrap, daemon/CMakeLists.txt), which shows the bytes to the meter of the
 // socket and shuts the socket down when the meter refuses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Http2Frames finds the frames in one direction of an HTTP/2 connection. It is given the bytes in the pieces in which
 // they are read or written, and keeps no more of them than the header of one frame.
 #pragma once

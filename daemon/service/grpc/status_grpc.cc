@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // google.rpc.Status and ErrorInfo are encoded by hand: five string fields and a number do not justify a copy of
 // googleapis in this tree, and Debian does not package it.
 #include "daemon/service/grpc/status_grpc.h"

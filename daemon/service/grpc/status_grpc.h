@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts a Status to gRPC: the same code and text, and google.rpc.ErrorInfo for programs that branch on the reason.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread runs libevent's evhttp. The kernel does not report the user of a TCP client, so clients are told apart by
 // their address alone. A client could exhaust the daemon's descriptors, so HTTP accepts no connection while half of
 // them are in use. It accepts a few at a time: a request that is sent at once is answered before its connection is old.

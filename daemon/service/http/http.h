@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Http serves pages that are read without a session: /metrics, /healthz, /readyz and a status page at /. It changes
 // nothing, and it listens on loopback unless configured otherwise.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libevent closes descriptors without notice, so an entry is valid only while the number still refers to the socket
 // (inode) that was added.
 #include "daemon/service/http/http_connections.h"

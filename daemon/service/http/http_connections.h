@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HttpConnections counts the connections to the HTTP pages, which belong to no user: in all, and by address. A new one
 // is always let in, and takes the place of the oldest. A connection is shut down if its request takes too long.
 #pragma once

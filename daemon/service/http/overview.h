@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The overview lists the numbers that metrics and status page both show, each once, with its name on each page.
 #pragma once
 

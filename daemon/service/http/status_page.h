@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The status page is the daemon's HTTP start page: the same numbers as the metrics, as HTML without scripts, in bars
 // and tables.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/lifeline/descriptors_in_flight.h"
 
 #include <linux/sockios.h>

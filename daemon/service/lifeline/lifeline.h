@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Lifeline is one client's socket at the local door: the frames that the daemon still has to send, their limits, and
 // the cause of its end. The session ends when the socket is closed.
 #pragma once

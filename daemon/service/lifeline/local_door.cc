@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A frame costs one epoll_wait, one recvmsg and one sendmsg. After a busy turn the loop polls for a moment before it
 // sleeps, and yields meanwhile: on two CPUs the wake-up is most of a round trip. On one CPU it polls only if there are
 // session queues: a yield is enough for a client to write its next request there, while a frame costs two more system

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The LocalDoor serves all lifelines on one thread: it receives frames, calls verbs and sends frames. It does not
 // interpret the bytes of arrays. It cuts clients that violate the frame's rules, send no hello, or do not read.
 #pragma once

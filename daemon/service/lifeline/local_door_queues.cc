@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Session queues: requests that a session writes into shared memory instead of frames. The loop polls a queue from the
 // session's first message until the queue is empty for server.spin_us; then the session wakes the loop with a doorbell.
 #include <algorithm>

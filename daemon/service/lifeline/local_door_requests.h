@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages of a LocalDoor, reused for all frames so that a request needs no allocation.
 #pragma once
 

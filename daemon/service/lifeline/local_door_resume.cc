@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that another daemon served. Their clients kept their sockets and their queues. The door tells each one with
 // a Recovered frame. The client sends its requests that have no answer once more, with their numbers and kFrameAgain,
 // between two Recovered frames. Until the first the door leaves the requests in the session's queue, except unwaited

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests in frames: one case per verb, and the ways to answer. The rest of the door is in local_door.cc.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PassedFd is one descriptor, or several of one kind, sent to a client, with the kind of their memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The HeapTrimmer returns freed heap memory to the system. The allocator keeps freed memory, so without it a burst of
 // requests would remain in the daemon's resident memory long after its sessions have ended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Reclaimer gives memory back after something was released. It sweeps the broker, looks at hazard slots, trims the
 // heap, and serves the requests that wait for memory. It owns the threads for slow work.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Sweeper decides when the broker reclaims memory: soon after a release, repeatedly while processes still hold
 // memory that has no owner, and at the end of a grace period. All reasons lead to the same sweep.
 #pragma once

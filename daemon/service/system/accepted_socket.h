@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An accepted socket that a library closes without notice: a door remembers its identity, and for TCP the address of
 // its peer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A certificate and its key are two files that cannot be replaced atomically, so a reader may find a key that does not
 // match. The daemon treats that like any other invalid pair of files: the next change of a file triggers another read.
 #include "daemon/service/system/certificates.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Certificates are the TCP door's current certificate, its key, and the authorities of client certificates. They
 // follow their files: valid new files are used from the next handshake on; invalid ones are logged, and the old
 // certificates stay in use.

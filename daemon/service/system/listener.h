@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Listener owns the doors' sockets: the directory and its lock, binding (or the sockets that systemd passes),
 // accepting, and identifying the peer. Unix sockets that it binds itself are kept in the DescriptorStore, so that
 // clients that connect between two daemons wait for the next one; it takes a stored socket only while the socket's file

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ManagerStore is the DescriptorStore over sd_notify's datagrams (FDSTORE=1). Its holder is the service manager or
 // the keeper; both receive the same datagrams. No holder says how many entries it has, and systemd ignores silently
 // what exceeds its maximum, so the ManagerStore counts by itself.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Notifications to the service manager (sd_notify): a datagram to $NOTIFY_SOCKET, without libsystemd.
 #pragma once
 

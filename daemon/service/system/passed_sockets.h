@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PassedSockets are the descriptors that this process received when it was started, each with a name (sd_listen_fds).
 // There are three kinds. The service manager listens on sockets for the daemon: "lifeline". An earlier daemon bound
 // sockets itself and stored them: "lifeline.1a.2f03", with device and inode of the socket's file. An earlier daemon

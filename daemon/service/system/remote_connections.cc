@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gRPC closes descriptors without notice, so an entry is valid only while the number still refers to the socket (inode)
 // that was admitted.
 #include "daemon/service/system/remote_connections.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RemoteConnections counts the TCP connections that gRPC owns, from their acceptance: per address, and per subject once
 // a connection has identified itself. A connection that has not identified itself is closed when a new one needs its
 // place.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Subjects are the certificate subjects that have connected over TCP since the broker's first life. All names in
 // one certificate together are one subject. A subject keeps its number, so that it keeps its shares when it connects
 // again, even with a renewed certificate, or to the next daemon. When limits.subjects are known, a new one takes the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Watchdog tells the service manager that the daemon works: in each round it asks every loop that clients depend
 // on, and notifies the manager only after all have answered. If a loop is stuck, the notifications stop, and the
 // manager restarts the daemon.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Life is one daemon in the sequence of those that continue one another over one DescriptorStore: its number, what it
 // took over, and why the daemon before it ended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define SPDLOG_FMT_EXTERNAL
 #include "daemon/service/telemetry/log.h"
 

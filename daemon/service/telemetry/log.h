@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log's interface: levels and a format string. Only log.cc knows the logging library. Only doors log; the broker
 // reports by statuses.
 #pragma once

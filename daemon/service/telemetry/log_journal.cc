@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A field is NAME=value and a newline (https://systemd.io/JOURNAL_NATIVE_PROTOCOL). A Printable value has no newline.
 #include "daemon/service/telemetry/log_journal.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Journal writes to systemd's journal in its native protocol: one datagram per line, with fields that journalctl can
 // search.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A LogThrottle admits a limited number of lines per second and counts the others, so that lines that any client can
 // cause cannot fill a disk. Each kind of line has its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Topic identifies the subject of a log line for programs: its name in JSON, and its MESSAGE_ID in the journal, which
 // an entry of deploy/systemd/journal.catalog explains. Names and ids never change.
 #pragma once

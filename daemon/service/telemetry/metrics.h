@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics writes the daemon's numbers in Prometheus' text format (version 0.0.4): one line of code for each number of
 // the broker and the doors. Labels are bounded: none is a share, session, process or path.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ServiceCounts are what the doors and the verbs count: traffic, refusals, and sessions that were cut.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A number of bytes in readable form: 10.0 KiB.
 #pragma once
 

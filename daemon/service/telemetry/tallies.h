@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tallies are counts of the doors in addition to Traffic: causes of ended sessions, and refusals by reason.
 #pragma once
 

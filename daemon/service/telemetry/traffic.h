@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traffic counts what passes through the doors: for each verb the requests in service, the answers by status and their
 // durations; and the descriptors that were sent.
 #pragma once

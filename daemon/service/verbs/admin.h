@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Admin serves the requests of administrators: one function for each request, like Verbs, for a door that identifies
 // the caller. Work that belongs to the main thread (configuration, shutdown) is passed to it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Admission decides whether a request is served while the broker drains, and how long it may wait.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ArenaVerbs: Allocate, Mapped, Export, Redeem and Browse. They allocate arenas and export descriptors of arenas and of
 // the broker's own pages. Allocate may wait for memory, on the threads for slow work.
 #pragma once

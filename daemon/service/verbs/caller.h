@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Caller is the session that calls a verb, and its door. An Answer is the result of the verb.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A channel has two queues of waiting requests: its senders' and its receivers'. Each is served in the order of
 // arrival. In a broadcast each receiver has a queue of its own, because what one has received others still wait for. A
 // receiver that comes before the mode is known waits in its own queue, too. Every change of the channel serves all

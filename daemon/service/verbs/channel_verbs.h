@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ChannelVerbs: OpenChannel, CloseChannel, Publish into a channel and Receive; also ends direct channels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ListVerbs report the broker's content and counts: GetServerInfo, List, GetStats, Inspect.
 #pragma once
 

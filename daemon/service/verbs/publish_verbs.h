@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PublishVerbs: Publish, waited and unwaited. An unwaited publish is an entry in its session's queue, and its success
 // is not answered. A request that looks up, withdraws or lists names finds the shares of these entries, because it
 // first serves the queues of the namespace.

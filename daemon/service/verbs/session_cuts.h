@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SessionCuts end sessions from inside the service. Each door registers the function that ends one of its sessions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SessionVerbs open, join and end sessions, including those that lose their rights.
 #pragma once
 

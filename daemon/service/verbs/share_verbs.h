@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShareVerbs lease shares, release leases and withdraw names: Acquire, Release, Withdraw.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs convert messages to calls of the Broker and results to messages, for both doors: one class per noun, one
 // function per verb. Every limit on a message is checked here. A door only transports bytes.
 #pragma once

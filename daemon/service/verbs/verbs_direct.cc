@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a direct channel ends. Each entry that stands there becomes a Publish into the channel, as if its sender had
 // called, and the channel is like any other. It ends when a session joins, an end closes or its session ends, a share
 // is sent that no entry can carry, or a receiver asks for it.

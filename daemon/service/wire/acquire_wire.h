@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads an Acquire request as views into its bytes, because libprotobuf would copy every name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which kinds of handle a session is offered: those that the session says it can open and that work between its
 // process and this one; for GPU memory also only the GPUs that it sees, if it lists them. Every refusal has a reason.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The limits on the size and form of every request, checked before the Broker gets it. These are pure functions;
 // INVALID_ARGUMENT names the field, its value and the limit.
 #pragma once

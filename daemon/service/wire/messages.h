@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts the broker's values into messages and messages into the broker's values. It makes no decisions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a Publish request as views into its bytes. Publish is the most frequent request, and the descriptions of its
 // arrays are passed on unchanged, so libprotobuf, which would copy everything, is not used.
 #pragma once

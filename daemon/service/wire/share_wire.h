@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes a share without building a message: the bytes of a v1.AcquireResponse contain the description that the
 // producer sent once, at Publish. Answering an Acquire is then little more than a copy.
 #pragma once

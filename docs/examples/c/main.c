@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* main put|get: puts an array of float32 under a name, or gets it, without a copy. */
 #include <arraybridge/arraybridge.h>
 #include <stdio.h>

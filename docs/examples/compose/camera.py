@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends images for ever; it waits while the viewer is away."""
 
 import itertools

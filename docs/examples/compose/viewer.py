@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the brightness of each image that it receives."""
 
 from arraybridge import Broker

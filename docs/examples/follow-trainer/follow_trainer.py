@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trainer publishes one version of a model after another; servers swap to the newest without a stop.
 
     python docs/examples/follow-trainer/follow_trainer.py --versions 12
@@ -131,9 +132,12 @@ def follow(versions: int) -> list[str]:
         "no server was killed": killed,
         "a server failed": statuses == [0] * SERVERS,
         "a version was torn": all(report["whole"] for server in servers for report in server.reports),
-        "a server missed the last version": all(server.reports[-1:] and server.reports[-1]["version"] == versions for server in servers[1:]),
+        "a server missed the last version": all(
+            server.reports[-1:] and server.reports[-1]["version"] == versions for server in servers[1:]
+        ),
         "versions went back": all(
-            [report["version"] for report in server.reports] == sorted({report["version"] for report in server.reports}) for server in servers
+            [report["version"] for report in server.reports] == sorted({report["version"] for report in server.reports})
+            for server in servers
         ),
         "more than two versions were held": peak <= 2.1 * MODEL_BYTES,
     }

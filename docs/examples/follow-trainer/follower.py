@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows the trainer: takes each newer generation of its weights, and may skip some."""
 
 import torch

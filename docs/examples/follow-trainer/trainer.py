@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a network, and publishes it after each step as the next generation of the bundle "policy"."""
 
 import sys

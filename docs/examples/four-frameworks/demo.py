@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One array, four frameworks, one copy: processes share arrays through a broker daemon of their own.
 
 A NumPy process puts an array; a PyTorch, a JAX and a TensorFlow process get it; the PyTorch process puts a result.
@@ -113,7 +114,10 @@ def run(directory: str) -> bool:
     for process in processes:
         process.communicate("")
         good = good and process.returncode == 0
-    print(f"{seen} of {expected} hops between {len(processes)} processes; " + ("all of them as claimed" if good and seen == expected else "NOT as claimed"))
+    print(
+        f"{seen} of {expected} hops between {len(processes)} processes; "
+        + ("all of them as claimed" if good and seen == expected else "NOT as claimed")
+    )
     return good and seen == expected
 
 

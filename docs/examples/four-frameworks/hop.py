@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process of the demo: it gets an array from the broker with one framework, or puts one, and reports the result.
 
 Started by demo.py as ``hop.py FRAMEWORK ADDRESS FIRST ACTION...`` where an action is one of

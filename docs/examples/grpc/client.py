@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a share without a library of ours, as a client in any language can: gRPC for the verbs, one socket for the memory.
 
     python client.py DIRECTORY NAME

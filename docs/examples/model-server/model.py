@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model that all programs of this example know; its weights are not here."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publishes the weights of a model as one share, a bundle. Run it again for the next version."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers with the newest version of the model; swaps between two answers. Start as many as you like: the weights exist once."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes notebook.ipynb beside it: ``python notebook.py``. A test runs the notebook, and compares it with this program."""
 
 import json

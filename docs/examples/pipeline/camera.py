@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first stage: 30 frames a second of 1080p, each with its number, until SECONDS after BEGUN.
 
 camera.py BEGUN SECONDS    BEGUN is a value of time.monotonic, which all processes of a machine share

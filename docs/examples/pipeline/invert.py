@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The second stage: PyTorch inverts each frame, and writes the result into broker memory."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The third stage: every eighth pixel of every eighth row, by TensorFlow or JAX.
 
 shrink.py tensorflow|jax

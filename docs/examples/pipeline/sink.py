@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last stage: checks each frame, and prints its number, and "end" when the stream has ended."""
 
 from arraybridge import Broker

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the pipeline camera → invert (PyTorch) → shrink (TensorFlow or JAX) → sink, and restarts each stage that dies.
 
 A stage that ends in order has handed on everything, so the pipeline has ended when its last stage says so. A stage prints

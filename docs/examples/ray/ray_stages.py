@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Ray program with stages of NumPy, torch and JAX on two nodes, whose arrays lie in the brokers.
 
     python docs/examples/ray/ray_stages.py            # two nodes, made here, each with a broker of its own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A camera of NumPy and two networks of PyTorch as Ray actors: the frames lie in the broker of the node, once."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gets the image as a tensor of PyTorch, and says what was copied."""
 
 from arraybridge import Broker

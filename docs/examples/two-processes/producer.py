@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts an image under a name; the process may end, and the image stays."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Driver is the CUDA driver library, loaded at run time: one function pointer for each call, named without its
 // prefix: `driver.MemCreate(&handle, size, &properties, 0)`. It is a value, because the library is never unloaded. The
 // pointers are as thread-safe as the driver's calls; most calls need a current context (driver_context.h). A forked

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver's types and constants that this project uses: our own declarations of a published binary interface,
 // so that the build does not need the toolkit. tests/unit/boundary/driver_abi_test.cc compares them with <cuda.h>. The
 // names are those of the interface. Zero a struct before filling it: the driver checks the reserved fields.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ContextGuard makes a context current on this thread and, when it is destroyed on the same thread, restores the
 // previous one. A library in users' processes must leave no context behind.
 #pragma once

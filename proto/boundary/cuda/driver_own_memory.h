@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OwnMemory is the GPU memory that this process exports as cudaIpcMemHandles. A driver does not let a process open its
 // own handle (error 201), so a client in the daemon's process gets the address behind the handle instead.
 #pragma once

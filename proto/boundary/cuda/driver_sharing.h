@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of handles by which a GPU's memory can be shared with other processes, according to the driver and the
 // platform.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one table of driver calls: X(name, version, suffix, need, parameters).
 // `name` is the base name for cuGetProcAddress, without its prefix. `version` introduced the binary interface that we
 // use (3020 is CUDA 3.2): a later version returns other signatures, an earlier one 32-bit sizes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The UUID of a GPU identifies it in every process; ordinals can differ from process to process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a Catalogue: a table of a namespace's shares in one memfd that the broker writes and clients map
 // read-only. It holds a header, an array of records, and hash indexes of growing size, each used once.
 // docs/explanation/fast-path.md describes the protocol.

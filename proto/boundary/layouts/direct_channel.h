@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a direct channel: a queue (spsc_queue.h) in which shares go from the one producer of a channel to its
 // one consumer without a call. The producer writes a page, the consumer another, the broker a third, the control block;
 // each maps the others' read-only. This file adds what a queue of two sides cannot express: the broker may revoke it,

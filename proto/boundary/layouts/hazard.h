@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a hazard page, and the protocol of the client and the broker on it. A page belongs to one session and
 // to one namespace's catalogue. The client writes into it which records it reads; the broker only compares its words.
 //

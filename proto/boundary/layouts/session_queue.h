@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a session's two pages, a queue in each direction (spsc_queue.h): the client writes requests, the daemon
 // writes completions. Every request has an id; its completion has the same id. Completions come in any order.
 //

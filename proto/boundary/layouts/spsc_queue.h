@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A queue of entries in shared memory that one process writes and another process reads. Two of them, one in each
 // direction, connect two sides: each side writes its own page and maps the other side's page read-only. A page holds
 // the slots of its side's queue and its side's Progress: how many of its own slots the side has filled, how many of the

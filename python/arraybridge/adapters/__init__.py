@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The adapter table. An adapter is a module with the members of Adapter; it represents one framework.
 
 Only its adapter imports and calls a framework, inside functions, when the user has asked for it or has an array of it.
@@ -21,8 +22,7 @@ from arraybridge.arrays.classes import (
     memory_type_of,
     unknown_framework,
 )
-from arraybridge.arrays.devices import CUDA, HOST
-from arraybridge.arrays.devices import named as named_device
+from arraybridge.arrays.devices import CUDA, HOST, named as named_device
 from arraybridge.errors import (
     DeviceUnavailable,
     FrameworkNotAvailable,
@@ -101,8 +101,7 @@ class MemoryAdapter(Adapter, Protocol):
         """
 
     def plain(self, array: Any, /) -> Any:
-        """Its array without obstacles, in memory of the same device. REQUIRES: describe() named an obstacle, on a GPU.
-        """
+        """Its array without obstacles, in memory of the same device. REQUIRES: describe() named an obstacle, on a GPU."""
 
     def stacked(self, arrays: Sequence[Any], /) -> Any:
         """Arrays of one shape and dtype on one GPU as one array with an additional first dimension."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy: arrays on a GPU only, any strides, no read-only flag. Arrays are ordered after CuPy's current stream.
 
 Not tested with CuPy itself, which cannot load the simulated driver; tests replace it by a module with its interface.
@@ -11,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray
@@ -131,6 +131,7 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
             whole = indices[0] if layout.indices == "by_axis" else indices[0].T
             indices = [whole[0], whole[1]]
         return sparse.coo_matrix((data, (indices[0], indices[1])), shape=layout.shape)
+
 
 def gpus() -> Sequence[int]:
     try:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects with an array protocol that are not arrays of a known framework: Views, shares, capsules, buffers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: immutable arrays, unversioned DLPack only, 64-byte alignment, 64-bit types only with x64 enabled.
 
 As those of jnp.asarray, its arrays in host memory are not committed to a device, so that jax.default_device decides where
@@ -16,8 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import ensure_module, generic
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, generic, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray
@@ -165,10 +165,7 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
     trial = _trial()
     try:
         one, other = public(trial), private(trial)
-        told = [
-            (type(each), each.dtype, each.shape, each.sharding, each.committed, each.weak_type, each.aval)
-            for each in (one, other)
-        ]
+        told = [(type(each), each.dtype, each.shape, each.sharding, each.committed, each.weak_type, each.aval) for each in (one, other)]
         return bool(told[0] == told[1] and other.unsafe_buffer_pointer() == trial.address and (one == other).all())
     except Exception:
         return False
@@ -248,6 +245,7 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
 @functools.cache
 def _sparse() -> Any:
     return ensure_module("jax.experimental.sparse")
+
 
 def _alias(array: Any) -> Any:
     # JAX's own read-only NumPy alias, which also supports bfloat16 and float8 and waits for the value.

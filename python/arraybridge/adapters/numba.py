@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numba's CUDA device arrays: only the CUDA array interface, version 3.
 
 Their stream is the one that they were created with; numba.cuda.as_cuda_array waits for the View's. Numba copies and

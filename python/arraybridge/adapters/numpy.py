@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NumPy: respects read-only, takes any strides, and is the only framework with dtypes that DLPack lacks.
 
 These dtypes travel under a logical name: bfloat16 and float8 (ml_dtypes) with their DLPack code; datetime64 and
@@ -144,8 +145,7 @@ def ordinary(kind: type) -> Callable[[Any], View] | None:
 
 
 def constant(target: str) -> Callable[[Any], View] | None:
-    """A function that makes Views of ordinary arrays for a framework with constant arrays. None: for other frameworks.
-    """
+    """A function that makes Views of ordinary arrays for a framework with constant arrays. None: for other frameworks."""
     return _constant if named(target).caps().read_only == "immutable" else None
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyArrow: immutable one-dimensional arrays without nulls, tensors of any rank, and arrays of tensors of one shape. Booleans
 are bits, so they are copied.
 """
@@ -8,8 +9,7 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.errors import UnsupportedArray
 from arraybridge.planner import Caps, Description, dtype_refused
 

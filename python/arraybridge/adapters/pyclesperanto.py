@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pyclesperanto: images of rank 1 to 3 in the memory of its backend's device, and the prototype's OCLArray.
 
 Other libraries cannot address OpenCL and Metal memory: arrays are uploaded and downloaded. The CUDA backend shares
@@ -19,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.devices import Device, OwnDevices
 from arraybridge.errors import DeviceUnavailable

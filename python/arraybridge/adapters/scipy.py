@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SciPy: the sparse arrays of NumPy. They keep the memory of the parts that they are made of."""
 
 from __future__ import annotations

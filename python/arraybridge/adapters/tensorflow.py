@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow: immutable tensors, unversioned capsules only, 64-byte alignment that it does not check itself.
 
 It accepts no stream, so bytes on a GPU are complete before they are passed to it, and its own export waits (not tested
@@ -14,8 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import ensure_module, generic
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, generic, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout
 from arraybridge.errors import UnsupportedArray
@@ -213,7 +213,9 @@ def _refuse_formless(tensor: Any) -> None:
             way_out = f"share its integers, tf.bitcast(tensor, tf.{tensor.dtype.name.removeprefix('q')})"
         raise dtype_refused("tensorflow", tensor.dtype.name, way_out)
     if not tensor.device.rpartition("device:")[2].startswith(("CPU", "GPU")):
-        raise UnsupportedArray("tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared: copy it to the CPU or a GPU")
+        raise UnsupportedArray(
+            "tensorflow", "any", "hand_over", f"a tensor on {tensor.device} has no memory that can be shared: copy it to the CPU or a GPU"
+        )
 
 
 def _on_gpu(tensor: Any) -> bool:

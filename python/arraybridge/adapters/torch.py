@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: ignores read-only, so it gets host shares as copy-on-write mappings. A negative stride aborts the process.
 
 On a GPU its tensors are read after its current stream, and made for that stream.
@@ -359,6 +360,7 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
     made = torch.sparse_coo_tensor(by_axis, values, layout.shape, check_invariants=False)
     return made._coalesced_(True) if layout.sorted else made
 
+
 def gpus() -> Sequence[int]:
     torch = ensure_module("torch")
     return range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
@@ -396,6 +398,4 @@ def out_of_memory(error: BaseException) -> bool:
     # CUDA calls of PyTorch outside of its allocator, and its host allocator, raise no class of their own.
     torch = ensure_module("torch")
     texts = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
-    return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
-    )
+    return isinstance(error, torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and any(text in str(error) for text in texts))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the framework of an array by isinstance against classes that are already imported; imports nothing.
 
 A memory type is one of six frameworks, as a plain string; `arraybridge.detect.MemoryType` has the same names as an

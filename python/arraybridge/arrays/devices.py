@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices of arrays: the host, a CUDA GPU by this process's ordinal, or a device that only one framework can use. Pure
 functions: they do not look for devices.
 """
@@ -30,7 +31,7 @@ class OwnDevices(NamedTuple):
 
 
 def named(device: Device) -> str:
-    """ "cpu", "cuda:0" or "opencl:0"; "unknown". """
+    """ "cpu", "cuda:0" or "opencl:0"; "unknown"."""
     if device == UNKNOWN:
         return "unknown"
     return "cpu" if device[0] == CPU else f"{_WORDS.get(device[0], f'DLPack device {device[0]}')}:{device[1]}"
@@ -42,9 +43,7 @@ def of(name: str) -> Device:
     return (_TYPES[kind], int(number)) if kind in _TYPES else HOST
 
 
-def wished(
-    device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None
-) -> Device | None:
+def wished(device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None) -> Device | None:
     """The device that a user's `device` means: None (no preference), "cpu", "cuda", "cuda:1", a GPU's ordinal or its
     UUID. If the target has devices of its own, an ordinal is one of theirs, and so is "opencl:1".
 
@@ -91,9 +90,7 @@ def _own(device: object, own: OwnDevices) -> int | None:
     return device if isinstance(device, int) and not isinstance(device, bool) and device >= 0 else None
 
 
-def _absent(
-    device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None
-) -> DeviceUnavailable:
+def _absent(device: object, gpus: Sequence[str], source: str, target: str, own: OwnDevices | None = None) -> DeviceUnavailable:
     if own is not None:
         there = [named((own.type, number)) for number in range(own.number)]
         return DeviceUnavailable(source, target, "device", f"no device {device!r}: {target} has {there} here, and no CUDA")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Array interfaces: descriptions of memory that are older than DLPack, converted to one dictionary.
 
 Forms: `__array_interface__` (version 3, and 2, whose address is hexadecimal text), `__array_struct__` (a C structure in
@@ -136,4 +137,3 @@ def _version_3(said: Interface) -> Interface:
         except ValueError as error:
             raise BufferError(f"data of the array interface is not a hexadecimal address: {data[0][:40]!r}") from error
     return {**said, "data": data, "version": 3}
-

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The owner of an array's bytes, and whether it may still write them, which the array's own read-only flag does not
 tell.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The broker's Python API: its verbs, shares, channels and watches, and the connection below them."""
 
 from arraybridge import _conflict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Broker: put arrays in, get arrays out, in any process and for any framework, with at most one copy.
 
 It connects when it is first needed, and again after a daemon has ended; it starts an embedded daemon if there is none.
@@ -16,8 +17,7 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
-from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, opened
-from arraybridge.broker.bundle import Kind as ArrayKind
+from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
 from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.progress import Progress
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 # Inside the class, `list` is a method.
 _Views = list[_core.View]
 _Arrays = list[Any]
-_ONLY_ONCE = (
-    "a capsule can be read only once, and a plan would consume it: plan for asdlpack(capsule), or convert it with explain=True"
-)
+_ONLY_ONCE = "a capsule can be read only once, and a plan would consume it: plan for asdlpack(capsule), or convert it with explain=True"
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 

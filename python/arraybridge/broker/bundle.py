@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bundles: one share of many arrays, such as the weights of a model, each found by its name."""
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph, exports, planner
-from arraybridge.adapters import named
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import named, numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text, check_word, checked_metadata, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.broker import notes
@@ -238,9 +238,7 @@ class BundleWriter:
         with _mapped():
             plan = _core.BundlePlan(specs, terms.fingerprint, terms.metadata)
         note = notes.cut("bundle place")
-        self._options = _core.PutOptions(
-            terms.replace, False, _core.BUNDLE_STRUCTURE, b"", terms.lifetime_s, note, note, "", True
-        )
+        self._options = _core.PutOptions(terms.replace, False, _core.BUNDLE_STRUCTURE, b"", terms.lifetime_s, note, note, "", True)
         where = self._device = self._chosen(terms.device)
         self._lent: dict[str, Any] = {}  # on a GPU: of each framework, an array that the caller may have written
         placement = connection.ask(lambda core: core.empty(plan.specs(), self._name, self._options, where))
@@ -286,7 +284,9 @@ class BundleWriter:
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays; those that are tied to one another count once."""
-        return sum((math.prod(shape) * code[1] * code[2] + 7) // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied)
+        return sum(
+            (math.prod(shape) * code[1] * code[2] + 7) // 8 for name, (code, shape) in self._shapes.items() if name not in self._tied
+        )
 
     def bytes_of(self, names: Iterable[str]) -> dict[str, memoryview | GpuBytes]:
         """The bytes of each array, to be written: compact row-major, of this machine's byte order. Thread-safe.
@@ -331,8 +331,10 @@ class BundleWriter:
             values = written.setdefault(self._tied.get(name, name), name)
             if values == name:
                 rooms[name] = room
-            elif source.array is not sources[values].array and found.nbytes and (
-                _identity(source) is None or _identity(source) != _identity(sources[values])
+            elif (
+                source.array is not sources[values].array
+                and found.nbytes
+                and (_identity(source) is None or _identity(source) != _identity(sources[values]))
             ):
                 raise InvalidRequest(f"{name!r} is tied to {values!r}, and has other values: pass one of the two")
         self._wait()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tree whose description exceeds the broker's limits is stored as a bundle: its arrays under their numbers, and its
 structure in the manifest. Readers get the same tree.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Channel is a named queue of arrays between processes: each array is received in the order of sending, once, or by
 each receiver once (mode "broadcast" and "latest").
 
@@ -366,9 +367,7 @@ class Channel(_core.ChannelBase):
         except _core.StatusError as status:
             raise self._error_of(role, end, status) from None
 
-    def _error_of(
-        self, role: Role, end: _core.ChannelEnd, status: _core.StatusError, timeout: float | None = None
-    ) -> BrokerError:
+    def _error_of(self, role: Role, end: _core.ChannelEnd, status: _core.StatusError, timeout: float | None = None) -> BrokerError:
         """The error of a refused call; forgets an end that was lost with its connection."""
         if status.reason == _EMPTY:
             return self._nothing_came(timeout or 0)
@@ -429,9 +428,7 @@ class Channel(_core.ChannelBase):
         try:
             return self._unclaimed.popleft()
         except IndexError:
-            return self._worker("receiver").submit(
-                lambda: self._on("receiver", lambda end: end.receive(private, None, self._waits))
-            )
+            return self._worker("receiver").submit(lambda: self._on("receiver", lambda end: end.receive(private, None, self._waits)))
 
     def _worker(self, role: Role) -> Worker:
         self._opened(role)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A child is a daemon that this process started. An embedded one outlives it; a private one ends with its Broker.
 
 Each runs under a keeper (arraybridged --keeper), so a crash of the daemon loses nothing. $ARRAYBRIDGE_KEEPER "off" starts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Connection connects a Broker to its daemon: when it is first needed, and again after an embedded daemon has ended.
 
 Thread-safe. It maps errors of the extension to the classes of `errors`.
@@ -194,9 +195,7 @@ class Connection:
             self._check_repeatable(status, core)
         return self.ask(lambda core: _core.put(core, maker, name, array, options))
 
-    def room(
-        self, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[_core.View], Any]
-    ) -> Any:
+    def room(self, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[_core.View], Any]) -> Any:
         """`_core.room`. None: nothing was done.
 
         Raises:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The token that a process states. It may open namespaces that are not open to the user.
 
 It appears in no message, no repr and no pickle: another process states its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Delivery makes arrays of a framework from shares and from arrays of this process, as their plans say, with at most
 one copy.
 """
@@ -121,9 +122,7 @@ class Wanted(NamedTuple):
             reaches=_core.gpu_reaches,
         )  # fmt: skip
 
-    def assembled(
-        self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan], rearranged: str = ""
-    ) -> Any:
+    def assembled(self, layout: SparseLayout, parts: Sequence[Any], source: str, plans: list[Plan], rearranged: str = "") -> Any:
         """The target's sparse array of these parts of its own; adds the plan of a copy that it needs to `plans`.
 
         Raises:
@@ -225,9 +224,7 @@ class Delivery:
             self._outcomes.told(results, plans, wanted.copy, False)
         return results
 
-    def converted(
-        self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None
-    ) -> Any:
+    def converted(self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None) -> Any:
         """An array, or tree of arrays, of this process in this form.
 
         Raises:
@@ -314,9 +311,7 @@ class Delivery:
         if note != wanted.note:
             self._connection.note(info, note)
 
-    def _shown(
-        self, info: _core.ShareInfo, views: Sequence[_core.View], wanted: Wanted
-    ) -> tuple[Any, list[Plan]]:
+    def _shown(self, info: _core.ShareInfo, views: Sequence[_core.View], wanted: Wanted) -> tuple[Any, list[Plan]]:
         """A share in this form, and the plan of each of its arrays."""
         plans: list[Plan] = []
 
@@ -368,9 +363,7 @@ class Delivery:
             return self._on_gpu(copied(view, chosen, caps), where)
         return self._connection.ask(lambda core: core.place([view], device=where)).views[0]
 
-    def _placed(
-        self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None, uploads: Uploads
-    ) -> _core.View:
+    def _placed(self, source: Source, chosen: Plan, caps: Caps, progress: Progress | None, uploads: Uploads) -> _core.View:
         """Makes the one copy of an array of this process, in broker memory if the target's array may lie there;
         `uploads` may still have to execute it.
         """
@@ -378,9 +371,7 @@ class Delivery:
         where = devices.of(chosen.device)
         if source.description.pull is not None and where[0] != devices.CUDA:
             return pulled(source, chosen, caps)
-        by_the_way = (
-            chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value or not chosen.on_shared_memory
-        )
+        by_the_way = chosen.dtype != source.description.dtype or chosen.dtype in caps.by_value or not chosen.on_shared_memory
         if by_the_way and source.description.fill is None:
             # The narrowing, or the framework, makes the one copy, outside of broker memory.
             return self._on_gpu(copied(source.view(), chosen, caps), where)

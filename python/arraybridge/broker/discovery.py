@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the directory of the broker, and starts an embedded one if allowed and there is none.
 
 Order: the argument, $ARRAYBRIDGE_ADDRESS, the user's runtime directory, /run/arraybridge,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Due is the end of a wait that several calls share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts are the (name, value) pairs that an object shows of itself in a notebook, as an HTML table.
 
 Names and dtypes come from other processes, so all texts are escaped.

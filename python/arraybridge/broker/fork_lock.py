@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locks of modules that a forked child can take."""
 
 from __future__ import annotations

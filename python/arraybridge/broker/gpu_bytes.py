@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GpuBytes are the bytes of an array on a GPU, which are written from host memory piece by piece."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Message is what one send passes on: the arrays of a tree, its structure, and the sender's bytes.
 
 An ordinary array needs none: the extension sends it in one call.
@@ -83,9 +84,7 @@ class Message(NamedTuple):
                 if not again or lost.reason != "MEMORY_LOST":
                     raise
 
-    def _placed(
-        self, connection: Connection, on: On[Any], due: Due, waits: bool, structure: bytes
-    ) -> tuple[_core.Placement, int]:
+    def _placed(self, connection: Connection, on: On[Any], due: Due, waits: bool, structure: bytes) -> tuple[_core.Placement, int]:
         """Also the number of the last notice of the channel that was told before, or is not to be told."""
         seen: int = on(lambda end: end.seen_notice)
         as_bundle = structure == _core.BUNDLE_STRUCTURE
@@ -93,9 +92,7 @@ class Message(NamedTuple):
             options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:
                 if as_bundle:
-                    there = connection.ask(
-                        lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None)
-                    )
+                    there = connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
                 else:
                     there = connection.ask(lambda core: placed(core, self.sources, options=options))
                 return there, seen

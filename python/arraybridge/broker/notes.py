@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notes are texts of clients that are shown when a share is traced: the route by which its bytes were written or read,
 and the reasons for copies. Short; only people read them.
 """

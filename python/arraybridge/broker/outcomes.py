@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outcomes reports how results were made: to the caller, the log and, once per kind, as a warning."""
 
 from __future__ import annotations

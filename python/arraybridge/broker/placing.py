@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placing: the one copy of an array into broker memory, from where it is published or sent."""
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
-from arraybridge.broker.progress import PIECE, Meter, Progress
-from arraybridge.broker.progress import copy as piecewise
+from arraybridge.broker.progress import PIECE, Meter, Progress, copy as piecewise
 from arraybridge.conversion.source import Source, plain, source_of
 from arraybridge.errors import InvalidRequest, raised_by
 from arraybridge.planner import PACKED
@@ -96,9 +96,7 @@ def freeze(sources: Sequence[Source]) -> None:
             numpy_adapter.freeze(source.array)
 
 
-def _empty(
-    core: _core.Core, sources: Sequence[Source], name: str, options: _core.PutOptions | None, device: Device
-) -> _core.Placement:
+def _empty(core: _core.Core, sources: Sequence[Source], name: str, options: _core.PutOptions | None, device: Device) -> _core.Placement:
     specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
     return core.empty(specs, name, options, device=device)
 

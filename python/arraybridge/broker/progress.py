@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress of large copies: a caller's function is called with (bytes done, total bytes) before, during and after a
 copy.
 

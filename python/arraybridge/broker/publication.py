@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Publication is a put before its execution: the arrays, their name and description."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Brokers of this process; an unpickled Share finds its Broker here. Does not connect."""
 
 from __future__ import annotations

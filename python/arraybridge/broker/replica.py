@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replica is a share in another broker with the bytes and the description of a share: for clusters, whose transport moves
 the bytes between hosts. `forward_of` makes another share of the same broker, over the same bytes.
 """
@@ -188,9 +189,7 @@ def forward_of(share: Share, name: str = "", lifetime_s: float = 0.0) -> Share:
     """
     record, broker = share._record, share._broker
     note = notes.of_forward("replica")
-    options = _core.PutOptions(
-        structure=record.structure, metadata=record.metadata, lifetime_s=lifetime_s, note=note, note_forward=note
-    )
+    options = _core.PutOptions(structure=record.structure, metadata=record.metadata, lifetime_s=lifetime_s, note=note, note_forward=note)
     views = broker._plain_views(share, False)
     info, _ = broker._connection.ask(lambda core: core.put(name, views, options))
     assert info is not None

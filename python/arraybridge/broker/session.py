@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Session is one process's access to a namespace of a broker: its address, and its end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Share is a published array, or tree of arrays. A value: it holds no memory and no lease.
 
 It is pickled as a reference, without secrets and without its bytes, so it can be sent to any process of the host;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Watch delivers events of the broker: publishes, acquires, withdrawals, beginning and end of sessions, refusals.
 
 It covers this namespace's shares and all sessions of this user. Acquires without a call, which are most acquires of
@@ -23,9 +24,7 @@ from arraybridge.errors import BrokerTimeout, InvalidRequest, WatchClosed, from_
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
-Kind = Literal[
-    "allocate", "publish", "acquire", "release", "withdraw", "session_begin", "session_end", "refusal", "quota"
-]
+Kind = Literal["allocate", "publish", "acquire", "release", "withdraw", "session_begin", "session_end", "refusal", "quota"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 _NO_EVENT: Final = "NO_EVENT"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Worker is a thread that executes waiting calls for an event loop, one after the other, in order.
 
 It is not an executor of `concurrent.futures`: those are joined when the interpreter ends, and a call that waits for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m arraybridge`: one module per command, each with `add_arguments` and `run`."""
 
 from __future__ import annotations

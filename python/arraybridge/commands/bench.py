@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the ways from one framework to another, by size: time and copied bytes.
 
 Prints Markdown; `--plot FILE.png` draws it with matplotlib. Every time is the median of several rounds on this machine.

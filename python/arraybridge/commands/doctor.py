@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examines what this host, the broker and this Python can share, with the command that mends each problem.
 
 Prints the findings of `arraybridgectl doctor`, the installed frameworks with their protocols, and the distribution that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints how an array gets from one framework to another, and why not by a cheaper way.
 
 `explain torch jax` assumes an ordinary array (compact, aligned); neither framework needs to be installed. JAX is

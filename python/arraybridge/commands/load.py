@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads files of arrays into the broker, as a bundle that all processes use; does nothing if it is loaded already.
 
 FILE: safetensors (also an index of shards, or a folder with one), .npz, or a checkpoint of torch. Prints one line.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The conversion matrix of the planner: one cell is an ordinary array of one framework, converted to another.
 
 Frameworks need not be installed, because their adapters know what they accept. Broker.plan explains actual arrays of
@@ -39,9 +40,7 @@ def caps_of(framework: str, on_gpu: bool = False) -> Caps:
     return found
 
 
-def ordinary(
-    framework: str, on_gpu: bool = False, dtype: str = "float32", shape: Sequence[int] = SHAPE, **changes: Any
-) -> Description:
+def ordinary(framework: str, on_gpu: bool = False, dtype: str = "float32", shape: Sequence[int] = SHAPE, **changes: Any) -> Description:
     """An ordinary array of this framework: on the first GPU if requested and supported."""
     caps = caps_of(framework, on_gpu)
     own = caps.own

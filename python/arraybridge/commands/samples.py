@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test arrays of every installed framework, and the comparison of results with the originals."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Converts between all installed frameworks, in this process and through a broker of its own.
 
 Prints a table of shared, copied, failed and skipped conversions. A framework is skipped if it is not installed or has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables in Markdown, aligned so that they are readable as plain text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cleanup of the caches of frameworks, and retries of functions that ran out of memory.
 
 This module imports no framework: a framework that is not imported caches nothing. Live arrays are never touched.
@@ -90,10 +91,7 @@ def is_oom_error(error: BaseException, memory_type: str) -> bool:
     """
     adapter = adapters.of_memory_type(memory_type)
     imported = memory_type in sys.modules
-    return any(
-        isinstance(each, (MemoryError, OutOfMemory)) or (imported and adapter.out_of_memory(each))
-        for each in _with_causes(error)
-    )
+    return any(isinstance(each, (MemoryError, OutOfMemory)) or (imported and adapter.out_of_memory(each)) for each in _with_causes(error))
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scaling: an array's values in another dtype, by a stated rule that is the same, to the last bit, for all frameworks.
 
 NumPy computes the result: it shares an array of another framework on the host if possible; an array on a GPU is copied
@@ -11,8 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from arraybridge import autograph, callers, planner
-from arraybridge.adapters import ensure_module, named
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, named, numpy as numpy_adapter
 from arraybridge.arguments import check_word
 from arraybridge.arrays import devices
 from arraybridge.conversion.memory import brought, device_of, values_of

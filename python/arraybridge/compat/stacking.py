@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stacking: 2-D arrays of any frameworks as one 3-D array of one framework, and back, and slice by slice."""
 
 from __future__ import annotations
@@ -6,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from arraybridge import adapters, autograph, planner
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import FRAMEWORKS, MEMORY_TYPES, detect_memory_type, memory_type_named
 from arraybridge.compat.scaling import scale_dtype
@@ -17,9 +17,7 @@ from arraybridge.errors import MemoryConversionError, UnsupportedDtype
 _DEFAULT: Final = "numpy"
 
 
-def stack_slices(
-    slices: Sequence[Any], memory_type: str | None = None, gpu_id: int | None = 0, *, target_type: str | None = None
-) -> Any:
+def stack_slices(slices: Sequence[Any], memory_type: str | None = None, gpu_id: int | None = 0, *, target_type: str | None = None) -> Any:
     """The slices as one array of shape (Z, Y, X) of `memory_type`, each copied once into its place.
 
     On a GPU the framework itself stacks; slices that already lie there are copied there once, others are uploaded
@@ -96,17 +94,17 @@ def process_slices(
     gpu_id: int | None = None,
 ) -> Any:
     """func(slice, *args, **kwargs) for each slice of a 3-D image, stacked again as an array of the image's framework.
-func(slice, *args, **kwargs) for each slice of a 3-D image; stacks the results as an array of the image's framework.
-    Args:
-        func: returns a 2-D array, or a tuple that starts with one.
-        gpu_id: None: the device of the image (only here it does not mean the CPU).
+    func(slice, *args, **kwargs) for each slice of a 3-D image; stacks the results as an array of the image's framework.
+        Args:
+            func: returns a 2-D array, or a tuple that starts with one.
+            gpu_id: None: the device of the image (only here it does not mean the CPU).
 
-    Returns:
-        The stack; for tuples (stack, [second element of each slice], ...).
+        Returns:
+            The stack; for tuples (stack, [second element of each slice], ...).
 
-    Raises:
-        ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples mixed with plain
-            results. Exceptions of func.
+        Raises:
+            ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples mixed with plain
+                results. Exceptions of func.
     """
     planes = Planes.of(image, gpu_id)
     return planes.restacked([func(each, *args, **(kwargs or {})) for each in planes.slices])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversions inside one process. This package does not use a broker."""
 
 from arraybridge.conversion.memory import convert, convert_memory

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays as bytes that keep dtype and shape, for pipes and files. The format is safetensors', of one tensor:
 
     8 bytes     length of the header, unsigned, little endian

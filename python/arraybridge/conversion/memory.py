@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert and convert_memory: an array of one framework as another's, inside this process, without a broker.
 
     tensor = convert(array, "torch")                                  # where the array is, if torch can use that device
@@ -20,8 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
 
 from arraybridge import _core, adapters, autograph, callers, counts
-from arraybridge.adapters import MemoryAdapter, Uploader, readable
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import MemoryAdapter, Uploader, numpy as numpy_adapter, readable
 from arraybridge.arguments import check_copy
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import detect_memory_type, framework_of, memory_type_named, unreadable
@@ -384,17 +384,14 @@ def _moved(
     source = _guarded(lambda: source_of(data, names.target, private=caps.private and not copy), names)
     if sole and caps.read_only == "immutable":
         source = source._replace(description=replace(source.description, read_only=True, may_change=""))
-    chosen = ways.planned(
-        via, source.description, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus
-    )
+    chosen = ways.planned(via, source.description, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus)
     if chosen.route == "identity":
         return source.array, chosen
     return _guarded(lambda: _placed(source, chosen, target, caps, uploads), names, chosen.route), chosen
 
 
 def _placed(source: Source, chosen: Plan, target: MemoryAdapter, caps: Caps, uploads: Uploads) -> Any:
-    """The target's array, over the source's memory or a private copy of it, which `uploads` may still have to execute.
-    """
+    """The target's array, over the source's memory or a private copy of it, which `uploads` may still have to execute."""
     if chosen.zero_copy:
         return target.view(source.shown())
     duplicate = source.duplicate(chosen)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passing: the first leg of a planned route, before the one copy to the target."""
 
 from __future__ import annotations

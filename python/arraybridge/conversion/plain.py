@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain values of a tree are not arrays, and are part of its structure as JSON.
 
 A value is one member of a JSON object: {"v": null, bool, int, str or finite float}; {"f": "nan", "inf" or "-inf"};
@@ -70,7 +71,9 @@ def _scalar(value: Any) -> dict[str, Any]:
 
 def _integer(value: int) -> dict[str, Any]:
     if value.bit_length() > INT_BITS_MAX:
-        raise InvalidRequest(f"an int of {value.bit_length()} bits exceeds the {INT_BITS_MAX} of a plain value: pass its bytes (int.to_bytes)")
+        raise InvalidRequest(
+            f"an int of {value.bit_length()} bits exceeds the {INT_BITS_MAX} of a plain value: pass its bytes (int.to_bytes)"
+        )
     return {"v": value}
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records and enums of a tree: objects of the user's own classes, identified by the name of the class.
 
 The name comes from the producer and is untrusted. A reader does not import a module or run code of a class for it: it
@@ -127,7 +128,9 @@ def member(name: str, names: Sequence[str], value: Any, types: Types) -> Any:
         return value
     missing = [each for each in names if each not in kind.__members__]
     if missing:
-        raise InvalidRequest(f"the share's {name[:_SHOWN_MAX]} has the member {missing[0][:_SHOWN_MAX]}, which this process's class lacks: {_AS_A_RECORD}")
+        raise InvalidRequest(
+            f"the share's {name[:_SHOWN_MAX]} has the member {missing[0][:_SHOWN_MAX]}, which this process's class lacks: {_AS_A_RECORD}"
+        )
     if len(names) == 1:
         return kind.__members__[names[0]]
     return functools.reduce(operator.or_, (kind.__members__[each] for each in names), kind(0))

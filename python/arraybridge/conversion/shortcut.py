@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fast path for ordinary arrays: compact host memory of a framework's own array class, without special properties.
 
 The full path describes an array in Python, which takes 20 times as long as sharing it. On the fast path only the

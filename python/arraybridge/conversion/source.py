@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Source is an array to be converted or put: the array, the adapter that reads it, and its description."""
 
 from __future__ import annotations
@@ -5,8 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import generic
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import generic, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of, is_keras_variable
 from arraybridge.errors import BrokerError, MemoryConversionError, UnsupportedArray, exhausted_by, raised_by

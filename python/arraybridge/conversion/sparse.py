@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse arrays are put as their dense parts, and a Layout that describes how the parts form the whole.
 
 A put rearranges only compressed rows and columns whose indices are not sorted or name a position twice: most frameworks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tree is arrays and plain values nested in containers, in one share. Its structure is stored as JSON, never as
 pickle.
 
@@ -40,9 +41,7 @@ _WAY_OUT: Final = (
 Part = TypeVar("Part")
 
 
-def flatten(
-    tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearranged: list[str] | None = None
-) -> tuple[bytes, list[Any]]:
+def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearranged: list[str] | None = None) -> tuple[bytes, list[Any]]:
     """The structure of `tree`, and read(leaf) of its leaves in order. A leaf is every part that is neither a container,
     nor a sparse array, nor a plain value in a container. `rearranged`, if given, gets the reason of each sparse array whose
     leaves are not its own parts.
@@ -91,9 +90,7 @@ def unflatten(
     return reader.run(reader.tree, node)
 
 
-def converted(
-    function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any], target: str = ""
-) -> Any:
+def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Sparse, list[Any]], Any], target: str = "") -> Any:
     """The tree, of the same classes, with each array replaced by function(array), and each sparse array by assemble(its
     parts, the results of `function`). Inside one process, so namedtuples and dataclasses keep their classes, and plain
     values (numbers, text, None) are kept in every container.
@@ -326,9 +323,7 @@ class _Converter(_Walk):
 
     too_deep = f"a tree may be nested {DEPTH_MAX} deep: convert the inner parts alone"
 
-    def __init__(
-        self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any], target: str
-    ) -> None:
+    def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Sparse, list[Any]], Any], target: str) -> None:
         super().__init__()
         self.arrays = 0
         self._function = function

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploads are copies of host arrays to GPUs that are executed together: small ones share pinned memory, and all copies
 to one GPU need one wait. The results exist before the copies, so a tree is walked as if each array were copied alone.
 """

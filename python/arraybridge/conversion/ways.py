@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A way is the route of an array's bytes inside this process, if the caller chooses it:
 
 "dlpack": the memory is shared, or copied on its own device; not through the host.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DLPack with the names of the pydlpack package: replace `import dlpack` by `from arraybridge import dlpack`.
 
 Every `asdlpack...` returns a View, which exports the dialect that its consumer requests.
@@ -10,8 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge.arrays import interfaces
-from arraybridge.asdlpack import asdlpack as _asdlpack
-from arraybridge.asdlpack import by_protocol
+from arraybridge.asdlpack import asdlpack as _asdlpack, by_protocol
 from arraybridge.errors import UnsupportedArray
 
 if TYPE_CHECKING:
@@ -187,6 +187,4 @@ def _refused(kind: str, reason: str) -> UnsupportedArray:
 
 
 _name: Final = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-_pointer: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+_pointer: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))

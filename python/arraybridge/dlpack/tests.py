@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pydlpack's way to test an installation: `import arraybridge.dlpack.tests; arraybridge.dlpack.tests.run()`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """load: the arrays of files as a bundle, which all processes of the host then use."""
 
 from __future__ import annotations
@@ -143,7 +144,9 @@ class _Load:
         is_here = self._where is None or there.share.device == self._where
         if is_newer and not is_here and not self._replace:
             where = devices.named(there.share.device)
-            raise InvalidRequest(f"bundle {self._name!r} is newer than these files and lies on {where}: pass device={where!r}, or replace=True")
+            raise InvalidRequest(
+                f"bundle {self._name!r} is newer than these files and lies on {where}: pass device={where!r}, or replace=True"
+            )
         return is_here and (is_same or (is_newer and not self._replace))
 
     def _there(self) -> Bundle | None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads ranges of a file into memory, several at a time. Bytes for a GPU pass through host memory, PIECE of them in each
 thread.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The safetensors format: 8 bytes, the length of a header of JSON, then the arrays' bytes, compact and little-endian.
 
 Source: https://huggingface.co/docs/safetensors, "Format".

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """save: named arrays as a safetensors file."""
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
 from arraybridge import _core, autograph
-from arraybridge.adapters import ensure_module
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
 from arraybridge.arguments import check_text
 from arraybridge.arrays import devices
 from arraybridge.broker.bundle import Bundle

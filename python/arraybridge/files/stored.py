@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Stored is an open file of named arrays; each format is a module with one, which reads it into a bundle's memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Zip files of arrays: NumPy's .npz, and torch's checkpoints."""
 
 from __future__ import annotations

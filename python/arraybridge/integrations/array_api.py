@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The array API standard's functions for an array of any framework, through the array-api-compat package."""
 
 from __future__ import annotations

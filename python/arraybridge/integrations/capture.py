@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """capturing: a block during which a CUDA graph is captured, without queries to the GPU that would invalidate the
 capture.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dask: results of tasks that all workers of a host map without a copy, and that are moved to other hosts as Dask moves data.
 
 Dask schedules, counts references and moves bytes between hosts; the broker of each host has the arrays. Written against
@@ -23,8 +24,7 @@ from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.replica import broker_of, forward_of, published, run_of
-from arraybridge.broker.share import Share as LocalShare
-from arraybridge.broker.share import record_of
+from arraybridge.broker.share import Share as LocalShare, record_of
 from arraybridge.errors import BrokerUnavailable, UnsupportedArray
 from arraybridge.integrations import dask_peers as peers
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a Dask cluster that this process knows: its own workers, the brokers of others, and how to ask them."""
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ PULL: Final = "arraybridge_pull"  # operations of workers
 BROKER: Final = "arraybridge_broker"
 _PULL_SECONDS_MAX: Final = 600.0
 _UNAVAILABLE: Final = 14
-WAY: Final = (
-    "pass a future to tasks (client.scatter(share), or the future of the task that made it), and keep it until they are done"
-)
+WAY: Final = "pass a future to tasks (client.scatter(share), or the future of the task that made it), and keep it until they are done"
 
 # The run of the broker of the process that gets the message which is being written; b"": none that is known. None: look in
 # `runs`.

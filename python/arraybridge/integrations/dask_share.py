@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The object that tasks return and that Dask keeps: a share of its own, for as long as it lives. Imported with distributed."""
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.replica import Contents, FarShare, broker_of, contents_of, forward_of, replica_of, run_of
-from arraybridge.broker.share import Record, record_from, record_of
-from arraybridge.broker.share import Share as LocalShare
+from arraybridge.broker.share import Record, Share as LocalShare, record_from, record_of
 from arraybridge.errors import BrokerError, InvalidRequest, ShareExists, ShareNotFound
 from arraybridge.integrations import dask_peers as peers
 
@@ -27,7 +27,21 @@ Origin = tuple[bytes, str, int]  # run of a broker, namespace and id: of the sha
 _INDEX_SECONDS: Final = 60.0
 _CLOSE_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 5
-_TYPES: Final[tuple[Any, ...]] = (int, bytes, str, str, int, (list, tuple), int, (list, tuple), str, bool, bytes, bytes, bool)  # of a Record
+_TYPES: Final[tuple[Any, ...]] = (
+    int,
+    bytes,
+    str,
+    str,
+    int,
+    (list, tuple),
+    int,
+    (list, tuple),
+    str,
+    bool,
+    bytes,
+    bytes,
+    bool,
+)  # of a Record
 
 
 class Ticket(NamedTuple):

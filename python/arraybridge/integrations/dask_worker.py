@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plugin of Dask's workers: it tells other workers which broker they have, and gives them what they lack."""
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.replica import broker_of, run_of
 from arraybridge.errors import BrokerError
-from arraybridge.integrations import dask_peers as peers
-from arraybridge.integrations import dask_share
+from arraybridge.integrations import dask_peers as peers, dask_share
 
 NAMESPACE: Final = "default"  # any: the run is that of the whole broker
 _ELSEWHERE: Final = b""  # the run of no broker: send bytes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Magics of IPython: arrays that outlive the kernel. `%load_ext arraybridge` loads them."""
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
 from arraybridge.errors import printable
-
 
 _HOURS: Final = "168"  # for which %ab_keep keeps an array
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray: arrays that all tasks and actors of a node map without a copy, and that are moved once to each other node.
 
 Ray schedules, counts references and moves bytes between nodes; the broker of each node has the arrays. Written against Ray
@@ -24,13 +25,11 @@ from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.replica import FarShare, broker_of, forward_of, published, run_of
-from arraybridge.broker.share import Record, record_from, record_of
-from arraybridge.broker.share import Share as LocalShare
+from arraybridge.broker.share import Record, Share as LocalShare, record_from, record_of
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
 from arraybridge.integrations.ray_node import end_node_broker, forget_node_broker, mover, node_broker, session, this_node
 from arraybridge.integrations.ray_source import Key, key_of
 from arraybridge.planner import Converted
-
 
 _T = TypeVar("_T")
 _TICK_S: Final = 2.0  # between two looks whether this process is still connected, and tries to withdraw
@@ -196,7 +195,9 @@ def share_of(share: LocalShare) -> Share:
     if not isinstance(share, LocalShare):
         raise InvalidRequest(f"share_of takes a Share of Broker.put, not {type(share).__name__}; put takes arrays")
     if run_of(broker_of(share.namespace)) != share.broker_id:
-        raise InvalidRequest(f"share {share.name!r} is not in the broker of this node: put its array here, or pass the address by $ARRAYBRIDGE_ADDRESS")
+        raise InvalidRequest(
+            f"share {share.name!r} is not in the broker of this node: put its array here, or pass the address by $ARRAYBRIDGE_ADDRESS"
+        )
     return _counted(_withdrawals(), forward_of(share))
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NIXL as the mover between nodes: it reads the memory of one broker into that of another, by RDMA where there is some.
 
 Written against NIXL 1.5. Without RDMA it uses TCP, and is slower than Ray's object store.
@@ -65,7 +66,9 @@ class Mover:
         try:
             self._read(lent, rooms, time.monotonic() + 60 + size / _SLOWEST_BYTES_S)
         except Exception as error:  # NIXL's classes have no common one
-            raise BrokerUnavailable(f"NIXL could not move {size} bytes: {error}; call again, or unset $ARRAYBRIDGE_MOVER on all nodes", code=14) from error
+            raise BrokerUnavailable(
+                f"NIXL could not move {size} bytes: {error}; call again, or unset $ARRAYBRIDGE_MOVER on all nodes", code=14
+            ) from error
 
     def _read(self, lent: Lent, rooms: Sequence[Any], deadline: float) -> None:
         agent, registration, peer, transfer = self._agent, None, None, None

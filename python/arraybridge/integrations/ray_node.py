@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NodeBroker: the actor of a node that receives the shares of other nodes, once for all processes of the node.
 
 A pull, on the node that reads (R), of a share of another node (S):
@@ -86,7 +87,9 @@ class NodeBroker:
         broker = broker_of(record.namespace)
         if await asyncio.to_thread(run_of, broker) != here:
             what = f"this process has another broker than the node broker of its node, which is at {broker.latest_address}"
-            raise InvalidRequest(f"{what}: set $ARRAYBRIDGE_ADDRESS for the node, not in a runtime_env; then call arraybridge.integrations.ray.stop()")
+            raise InvalidRequest(
+                f"{what}: set $ARRAYBRIDGE_ADDRESS for the node, not in a runtime_env; then call arraybridge.integrations.ray.stop()"
+            )
         key = key_of(record)
         known = self._replicas.get(key)
         if known is not None and (known.share.broker_id, known.share.id) != stale:
@@ -198,9 +201,7 @@ class NodeBroker:
         if mover() == "nixl":
             await self._read_by_nixl(record, node, writer)
             return await asyncio.to_thread(writer.publish)
-        read = node_broker(node).read.options(
-            num_returns="streaming", max_task_retries=0, _generator_backpressure_num_objects=_PIECES_MAX
-        )
+        read = node_broker(node).read.options(num_returns="streaming", max_task_retries=0, _generator_backpressure_num_objects=_PIECES_MAX)
         async for piece in read.remote(fields):
             await asyncio.to_thread(writer.write, await piece)
         return await asyncio.to_thread(writer.publish)

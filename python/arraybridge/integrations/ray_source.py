@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Source is the part of a node broker that serves other nodes: it names the node to read a share of its own from, and
 tells the readers when shares have ended.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray Direct Transport by the brokers: tensors that an actor returns are published, and mapped where they are read.
 
 Importing this module registers the transport, so that an actor that Ray restarts has it when the first description
@@ -13,8 +14,7 @@ from typing import Any, Final
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.replica import broker_of
-from arraybridge.broker.share import Share as LocalShare
-from arraybridge.broker.share import record_of
+from arraybridge.broker.share import Share as LocalShare, record_of
 from arraybridge.errors import BrokerError, UnsupportedArray
 from arraybridge.integrations.ray import Share
 from arraybridge.integrations.ray_node import this_node

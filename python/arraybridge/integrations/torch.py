@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules of torch whose weights are a bundle: written by one process, used by all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of the transformers package whose weights are a bundle. Tested with transformers 5.24."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vLLM: weights from the broker, read from files once a host, and weights of a trainer. Written against vLLM 0.33.
 
 Installing arraybridge registers both with vLLM, by the entry point `vllm.general_plugins`:
@@ -50,9 +51,7 @@ def register() -> None:
             factory.register_engine(NAME, kind())
 
 
-def trainer_info(
-    bundle: str, *, rank: int, address: str | None = None, namespace: str = "default", device: str | None = None
-) -> Any:
+def trainer_info(bundle: str, *, rank: int, address: str | None = None, namespace: str = "default", device: str | None = None) -> Any:
     """The TrainerInitInfo of this backend.
 
     Args:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory between two processes through a daemon: `gpu_bench --address DIRECTORY --driver PATH --sizes 4096,1048576
 // --rounds N`. Prints one JSON object per line.
 #include <cstring>

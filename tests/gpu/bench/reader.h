@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other side of the GPU benchmarks: a process that reads shares on command, and answers with the time.
 //
 //   connect ADDRESS     context      what a first reader pays before any array

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The writer's side of the GPU benchmarks: for each size, a copy on the device and the additional cost of the broker.
 #pragma once
 

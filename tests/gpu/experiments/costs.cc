@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E19, E24: durations.
 #include <poll.h>
 #include <sys/syscall.h>

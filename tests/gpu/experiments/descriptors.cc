@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E3, E4, E16: properties of an exported descriptor, and other descriptors in its place.
 #include <poll.h>
 

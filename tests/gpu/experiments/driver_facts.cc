@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E1, E2, E9, E26: facts about a driver that one process can find.
 #include <cstdlib>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E12, E13, E14, E23: order between streams of two processes.
 #include <chrono>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The experiments that cuda.md numbers, each a straight line of commands to peers. Facts that are only recorded have no
 // expectation.
 #pragma once

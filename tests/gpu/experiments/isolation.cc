@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E10, E11, E15, E22, E25: effects of namespaces, users and masks.
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E5 to E8: the 64 bytes of a cudaIpcMemHandle.
 #include <optional>
 

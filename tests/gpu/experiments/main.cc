@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one numbered experiment, with every process of it exec'd: `gpu_experiments [--driver PATH] [--small] E3`, or
 // lists them, each with its limit in seconds: `--list`. Prints a JSON line for every driver call and one for the
 // outcome. Exits with 0 whatever the driver does, because an outcome is a fact, not a failure.

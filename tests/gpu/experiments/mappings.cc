@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E17, E18, E20, E21: rights, sizes and stale bytes of mapped memory.
 #include "proto/boundary/result.h"
 #include "tests/gpu/experiments/experiments.h"

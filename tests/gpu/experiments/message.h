@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Message is sent between the director of an experiment and its peers: a line of words, and at most one descriptor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Peer is one process of an experiment, exec'd, as the director sees it: it makes driver calls on command
 // (peer_program.h lists the commands) and may be killed at any time. A peer that does not answer in time ends the
 // experiment.

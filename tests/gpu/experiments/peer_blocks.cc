@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory that is shared by a descriptor.
 #include <fcntl.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that a graph capture in one thread forbids to another.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of each call: many runs of it, and one line with p50 and p99.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order between processes: interprocess events, and counters in shared memory.
 #include <algorithm>
 #include <cstring>

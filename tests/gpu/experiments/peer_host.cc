@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sealed host memory for reading by a GPU.
 #include <fcntl.h>
 #include <sys/mman.h>

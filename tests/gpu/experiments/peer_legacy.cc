@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that is shared by the 64 bytes of a cudaIpcMemHandle.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of a driver: its symbols, the attributes of pointers, its treatment of foreign descriptors.
 #include <dirent.h>
 #include <fcntl.h>

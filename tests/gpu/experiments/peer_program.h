@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program of a peer. Each command is a verb and words, and is answered by "<CUresult> <value>". The director names
 // the objects: `fill frame 7` writes into the block `frame`.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Record is the output of experiments: JSON objects on stdout, one per line, each written at once, so that lines of
 // several processes do not mix.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Scene is one running experiment: it starts peers, collects expectations and observations, and prints one line of
 // outcome at the end, or when the watchdog ends it.
 #pragma once

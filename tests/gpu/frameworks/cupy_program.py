@@ -1,12 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process with CuPy arrays and a Broker: ``cupy_program.py ADDRESS``; each input line is a function, each output line
 an answer.
 """
 
 import sys
 
-import arraybridge
 import cupy
 from program import serve
+
+import arraybridge
 
 COUNT = 1000
 broker = arraybridge.Broker(sys.argv[1], start="never")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process with JAX arrays on the GPU and a Broker: ``jax_program.py ADDRESS``; each input line is a function, each
 output line an answer.
 """
@@ -7,9 +8,10 @@ import sys
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-import arraybridge
 import jax
 from program import serve
+
+import arraybridge
 
 COUNT = 1000
 broker = arraybridge.Broker(sys.argv[1], start="never")

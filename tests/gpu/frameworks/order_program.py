@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that hands arrays on while the GPU still writes them, and reads such arrays: ``order_program.py ADDRESS``; each
 input line is a function, each output line an answer.
 
@@ -11,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import arraybridge
 import numpy as np
 from program import serve
+
+import arraybridge
 
 COUNT = 1 << 16
 OLD, NEW = 1.0, 2.0

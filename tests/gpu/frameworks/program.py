@@ -1,5 +1,5 @@
-"""A program controlled by its input: each line has a function's name and its arguments, each output line is an answer.
-"""
+# SPDX-License-Identifier: Apache-2.0
+"""A program controlled by its input: each line has a function's name and its arguments, each output line is an answer."""
 
 import sys
 import traceback

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real frameworks with arrays in a broker's GPU memory, between processes, on this machine's GPU.
 
 tests/gpu/run starts it and names the build folder and the driver in the environment. The program for PyTorch is that of
@@ -44,7 +45,9 @@ def address() -> Iterator[str]:
 @contextlib.contextmanager
 def running(program: Path, address: str, environment: dict[str, str] | None = None) -> Iterator[Do]:
     """A program with a Broker, as a function that sends one command."""
-    process = subprocess.Popen([sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, program, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     to, out = process.stdin, process.stdout

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* program ADDRESS: every function of the C API, and what it refuses. Prints what went wrong, or "ok". */
 #define _POSIX_C_SOURCE 200112L
 #include <arraybridge/arraybridge.h>

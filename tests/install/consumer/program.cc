@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // program ADDRESS: gets the array that the C program put, using both headers.
 #include <arraybridge/arraybridge.h>
 #include <arraybridge/broker.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy, PyTorch, TensorFlow, JAX, pyclesperanto with its CUDA backend, its prototype, and Numba, each in its own dialect.
 
 `install()` puts them into sys.modules. Dialects as in the frameworks' own code: who passes which keyword, who answers
@@ -12,11 +13,26 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+
 from arraybridge import _core
 from arraybridge.planner import layout_of
-
 from fakes.gpu import (
-    LEGACY, VERSIONED, Held, abort, consumed, current, enter, labelled, ordinal, order, read, relabel, synchronize, taken, wait, write,
+    LEGACY,
+    VERSIONED,
+    Held,
+    abort,
+    consumed,
+    current,
+    enter,
+    labelled,
+    order,
+    ordinal,
+    read,
+    relabel,
+    synchronize,
+    taken,
+    wait,
+    write,
 )  # fmt: skip
 
 BOTH = (LEGACY, VERSIONED)
@@ -81,7 +97,7 @@ class LikeCupy(ModuleType):
         write(target.address, source.values())
 
 
-class spmatrix:  # noqa: N801
+class spmatrix:
     """cupyx.scipy.sparse: parts on the GPU alone, indices of int32 alone, which it would convert in silence."""
 
     format = ""

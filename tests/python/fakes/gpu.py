@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of the simulated GPU, and arrays over it by address, shape and strides, as every fake framework has them."""
 
 import ctypes
@@ -5,8 +6,9 @@ import os
 from typing import Any
 
 import numpy as np
-from arraybridge import _core
 from numpy.lib.stride_tricks import as_strided
+
+from arraybridge import _core
 
 LEGACY, VERSIONED = "dltensor", "dltensor_versioned"
 _u64 = ctypes.c_uint64

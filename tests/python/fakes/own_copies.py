@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fakes of frameworks.py do by themselves on the simulated GPU: upload, copy, stack. `install()` adds it to them."""
 
 import sys
@@ -7,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from arraybridge.planner import COMMON
 
+from arraybridge.planner import COMMON
 from fakes import frameworks, gpu
 from fakes.gpu import Held
 
@@ -62,9 +63,7 @@ class TorchTensor(frameworks.TorchTensor):
 
 def install(gpus: int = 1) -> None:
     """REQUIRES: frameworks.install(), and so many GPUs."""
-    cupy, torch, tensorflow, jax, cle = (
-        sys.modules[name] for name in ("cupy", "torch", "tensorflow", "jax", "pyclesperanto")
-    )
+    cupy, torch, tensorflow, jax, cle = (sys.modules[name] for name in ("cupy", "torch", "tensorflow", "jax", "pyclesperanto"))
     add: Any = SimpleNamespace  # the modules are plain objects here
     chosen = [0]  # TensorFlow's, by CUDA's number
     of_cupy = uploaded(frameworks.CupyArray, lambda: cupy.__dict__["current"])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for the parts of vLLM 0.33 that arraybridge.integrations.vllm uses: its base classes and registries.
 
 PyPI has vLLM for CUDA only, with dependencies of several GB. `install()` leaves an installed vLLM alone.
@@ -171,4 +172,6 @@ def install() -> None:
     reload.update(record_metadata_for_reloading=lambda model: None)
     reload.update(initialize_layerwise_reload=lambda model: None, finalize_layerwise_reload=lambda model, config: None)
     vars(sys.modules["vllm.model_executor.model_loader.mtp_validation"]).update(disable_mtp_completeness_check=contextlib.nullcontext)
-    vars(sys.modules["vllm.config.load"]).update(LoadConfig=lambda **options: SimpleNamespace(**{"model_loader_extra_config": {}, **options}))
+    vars(sys.modules["vllm.config.load"]).update(
+        LoadConfig=lambda **options: SimpleNamespace(**{"model_loader_extra_config": {}, **options})
+    )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs programs that use real frameworks on the simulated CUDA driver: as libcuda.so.1, with a small libcudart before it.
 
 Each program runs in its own process, because its preloaded libraries cannot be changed later.

@@ -1,11 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert_memory and cleanup with real PyTorch on the simulated GPU: ``convert_program.py NAME...`` runs these functions."""
 
 import sys
 import warnings
 
-import arraybridge
 import numpy as np
 import torch
+
+import arraybridge
 from arraybridge import DeviceUnavailable, convert_memory, get_device_id
 
 VALUES = np.arange(6, dtype="f4").reshape(2, 3)

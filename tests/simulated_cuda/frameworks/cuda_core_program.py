@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uses real cuda.core on the simulated driver in one process."""
 
 from cuda.core import Device, EventOptions, VirtualMemoryResource, VirtualMemoryResourceOptions

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layouts and dtypes between real PyTorch and Numba on the simulated GPU, in one process without a broker:
 ``layout_program.py NAME...`` runs these functions.
 
@@ -10,11 +11,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import arraybridge
 import numpy as np
 import torch
-from arraybridge import UnsupportedDtype, convert_memory
 from numba import cuda
+
+import arraybridge
+from arraybridge import UnsupportedDtype, convert_memory
 
 DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128")
 BEYOND_NUMPY = ("bfloat16", "float8_e4m3fn", "complex32")
@@ -46,9 +48,7 @@ def address(array: Any) -> int:
 
 def read(array: Any, base: Any, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An array that shares the memory of `base`, which holds `values`; it is read from there by its address."""
-    shape, strides = (
-        (tuple(array.shape), array.stride()) if isinstance(array, torch.Tensor) else numba_shape(array)
-    )
+    shape, strides = (tuple(array.shape), array.stride()) if isinstance(array, torch.Tensor) else numba_shape(array)
     item = values.dtype.itemsize
     host = base.cpu().numpy() if isinstance(base, torch.Tensor) else base.copy_to_host()
     assert host.tobytes() == values.tobytes()

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small CUDA runtime over the simulated driver. It is preloaded before the real libcudart, which asks the driver for
 // an undocumented private table. It is compiled against the headers of the framework's runtime (libcudart.py). It has
 // the calls with which frameworks copy, share and order; a kernel launch fails loudly.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uses real numba.cuda on the simulated driver in one process: runs the function named by the first argument."""
 
 import ctypes

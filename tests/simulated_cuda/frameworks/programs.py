@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path of the simulated driver, and the environment that runs a program on it."""
 
 import contextlib
@@ -9,12 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-DRIVER = (
-    Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build" / "dev"))
-    / "tests"
-    / "simulated_cuda"
-    / "libsimulated_cuda.so"
-)
+DRIVER = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build" / "dev")) / "tests" / "simulated_cuda" / "libsimulated_cuda.so"
 
 Program = Callable[..., list[str]]
 

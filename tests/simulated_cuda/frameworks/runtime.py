@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A libcudart over the simulated driver, to be preloaded: ``runtime.py FOLDER`` makes it there and prints its path."""
 
 import importlib.util

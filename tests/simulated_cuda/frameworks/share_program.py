@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process with arrays on the simulated GPU and a Broker: ``share_program.py ADDRESS``.
 
 Each line of standard input names a function and its arguments; the answer is one line: its result or its exception.
@@ -10,9 +11,10 @@ import time
 import traceback
 from collections.abc import Callable
 
-import arraybridge
 import numpy as np
 import torch
+
+import arraybridge
 from arraybridge import _core
 
 COUNT = 1000

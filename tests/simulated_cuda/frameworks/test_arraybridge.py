@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch and Numba with arrays in a broker's GPU memory, between processes, by both kinds of handle."""
 
 import contextlib
@@ -180,9 +181,7 @@ def test_numba_reads_and_writes_on_another_gpu_than_its_current(pairs: Pairs, ki
 
 
 def runs(program: str, names: Sequence[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, str(HERE / program), *names], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, str(HERE / program), *names], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()) == (0, list(names)), done.stderr
 
 
@@ -192,5 +191,10 @@ def test_one_process_converts_without_a_broker(environment: dict[str, str], pack
 
 
 def test_layouts_and_dtypes_are_exact(environment: dict[str, str], package: str) -> None:
-    names = ["torch_to_numba_and_back", "numba_to_torch", "compact_arrays_reach_the_host", "dtypes_beyond_numpys_are_kept_or_refused_by_name"]
+    names = [
+        "torch_to_numba_and_back",
+        "numba_to_torch",
+        "compact_arrays_reach_the_host",
+        "dtypes_beyond_numpys_are_kept_or_refused_by_name",
+    ]
     runs("layout_program.py", names, environment | {"PYTHONPATH": package})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frameworks that need no libcudart, on the simulated driver."""
 
 import pytest

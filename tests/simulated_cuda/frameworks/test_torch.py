@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch on the simulated driver. Enqueued work runs late, so a forgotten wait shows as 0xCD bytes."""
 
 from programs import Program

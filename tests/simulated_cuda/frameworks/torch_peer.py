@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two processes with real PyTorch share a CUDA block: a descriptor for the memory, an interprocess event for the order.
 
 ``torch_peer.py wait|forget`` starts its own reader, which waits for the writer's event or forgets to.

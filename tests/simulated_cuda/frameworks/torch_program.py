@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uses real PyTorch on the simulated driver in one process: runs the functions that its arguments name."""
 
 import sys

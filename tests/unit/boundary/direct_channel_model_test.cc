@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explores every run of a producer, a consumer and a broker that revokes their direct channel (reordering_machine.h):
 // each sent entry is received once, from the direct channel or from the broker's queue. The steps are those of
 // proto/boundary/layouts/direct_channel.h; spsc_queue_model_test has those of the queue itself: an entry is whole, a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The queue of a direct channel, whose number of slots is the capacity of its channel.
 #include "proto/boundary/layouts/direct_channel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entries of a direct channel as a test writes and takes them, honestly or not: at the counts that the pages say.
 #pragma once
 

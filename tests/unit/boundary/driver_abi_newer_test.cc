@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of driver_abi_test.cc that needs <cuda.h> of 12.8 or later, for names that earlier versions lack.
 #include <cstdint>
 #include <type_traits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares our copies of the driver's types with the toolkit's: sizes, offsets, numbers, and the signature of every
 // call. Compiled only if the toolkit is found; driver_abi_newer_test.cc covers names that <cuda.h> has since 12.5.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Driver without a driver: errors of loading other libraries, and the conversion of results.
 // tests/simulated_cuda/driver_load_test.cc loads a driver.
 #include <gtest/gtest.h>

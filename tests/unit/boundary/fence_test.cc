@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fences of queues and direct channels, as compiled, on this machine: two threads each write a word and then read
 // the other's; at least one of them must see the other's write. {hazard,spsc_queue,direct_channel}_model_test show why
 // the protocols need that; this test shows that the code does it.

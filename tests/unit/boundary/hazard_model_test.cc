@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explores every run of a client that holds a share while the broker withdraws it and writes another one into its place
 // (reordering_machine.h). A run that ends with a confirmed hold must have read the bytes of the share that it
 // confirmed.

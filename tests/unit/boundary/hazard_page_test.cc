@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The broker finds every hold on a hazard page, at every index, and nothing else.
 #include "proto/boundary/layouts/hazard.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explores every run of a few short programs on a machine that executes out of order and is multi-copy atomic: it
 // allows more reorderings than x86 and ARMv8. A test checks the claims of a two-process protocol in each final state.
 #pragma once

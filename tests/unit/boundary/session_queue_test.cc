@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both sides of the queue in one process: entries of every length, full and wrapping queues, impossible counts and
 // lengths, doorbells, and two threads that sleep and wake each other.
 #include "proto/boundary/layouts/session_queue.h"

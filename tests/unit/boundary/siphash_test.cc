@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares SipHash-2-4-128 with the reference vectors (https://github.com/veorq/SipHash, vectors_sip128): key 00 01 ...
 // 0f, input 00 01 ... of each length below 64.
 #include "proto/boundary/siphash.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explores every run of the steps of proto/boundary/layouts/spsc_queue.h on a machine that reorders more than x86 and
 // ARMv8 (reordering_machine.h): no request and no completion is lost, torn or duplicated, no slot is refilled before it
 // was copied, and no side sleeps while there is an entry for it. Omitting a step that the argument needs must lead to

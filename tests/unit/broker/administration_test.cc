@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verbs of administrators, on the namespaces of all users.
 #include "tests/unit/broker/broker_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an arena validates the ranges that a client publishes.
 #include "daemon/broker/arenas/arena.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The broker does little work with the lock held once, even if one user has very much.
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels of mode broadcast and latest, draining, and what is said of each share.
 #include <map>
 #include <string>

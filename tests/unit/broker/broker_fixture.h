@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A broker over memory without bytes, and short calls for tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every order of open, send, receive, close, abandon, die and reopen of up to three ends, compared with a model that
 // keeps one log: what was sent, and which ends ended, in order. A receiver's next answer is the first entry of the log
 // that it has not seen, and in a queue no other receiver has received.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Broker calls no driver with its lock held, because a call may take long and must not block other threads. The
 // simulated driver reports every call before it happens, and another thread then calls the Broker.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events of watchers: recipients, order, number; and the recorded readers of a share.
 #include <thread>
 

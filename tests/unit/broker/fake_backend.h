@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A FakeBackend is memory without bytes. A test sets whether a producer still maps a block, whether a process holds it,
 // and which step fails. The backend counts its live blocks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory without a GPU, for tests that do not access its bytes.
 #pragma once
 

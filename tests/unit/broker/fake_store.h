@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store of descriptors in this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares that are published before their bytes are complete: the sessions that may lease them, the reuse of the event,
 // and the loss of the bytes.
 #include "tests/unit/broker/hazard_reader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A forward publishes bytes of a share once more: one range, several shares, freed with the last of them.
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"

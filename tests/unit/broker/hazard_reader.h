@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session that reads without calls. It can write any content into its hazard page.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leases and hazard slots keep the bytes of shares from reuse.
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"

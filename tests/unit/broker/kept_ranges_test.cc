@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The limits of what may be forwarded between direct channels, and what is kept for whom.
 #include "daemon/broker/channels/kept_ranges.h"
 

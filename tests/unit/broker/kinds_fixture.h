@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Broker of GPU memory without bytes, with both kinds of handle, and processes that can be watched and killed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices with several backends, sessions that open some memory kinds, and memory whose holders the kernel cannot
 // report.
 #include "tests/unit/broker/hazard_reader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lifetimes of names: until their expiry, or the end of their maker.
 #include "tests/unit/broker/broker_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of one user's use of the daemon's resources. Each is reached, and another user is not affected.
 #include <map>
 #include <string>

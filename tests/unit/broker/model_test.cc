@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A seeded random run, compared with a model of names, leases and Charges. At each step the charged bytes equal the
 // allocated bytes, and nothing is left after the last session has ended.
 #include <cstdlib>

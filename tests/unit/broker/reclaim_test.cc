@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arenas, shares and sessions end, and their bytes return once.
 #include "tests/unit/broker/broker_fixture.h"
 

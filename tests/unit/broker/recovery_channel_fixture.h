@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A broker with channels that is killed and continued by the next one, over a store that both use.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels whose broker is killed are continued by the next one: each share is received once and in order, ends stay
 // open, and each end is told once of what happened to its peers.
 #include <gmock/gmock.h>

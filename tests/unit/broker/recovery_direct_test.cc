@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct channels whose broker is killed are continued by the next one, and so is what relays have sent on.
 #include <gmock/gmock.h>
 

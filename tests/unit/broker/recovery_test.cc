@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A broker that ends at any moment is continued by the next one, over real host memory.
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rights in a shared namespace, and changes of the configuration.
 #include <sys/mman.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many threads, one broker, real memory: for ThreadSanitizer, and for errors of interleaving.
 #include <thread>
 

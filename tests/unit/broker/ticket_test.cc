@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ticket can be redeemed once, before its deadline, by its own session, while the session may still read the arena.
 #include "tests/unit/broker/broker_fixture.h"
 

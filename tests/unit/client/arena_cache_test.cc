@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cache of arenas mapped for reading: which ones stay mapped.
 #include "client/arenas/arena_cache.h"
 

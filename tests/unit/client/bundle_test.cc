@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bundles without a broker: a plan, its manifest, and manifests that a hostile process wrote.
 #include <arraybridge/bundle.h>
 

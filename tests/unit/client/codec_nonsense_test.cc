@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of an untrusted broker: every decoder returns an error or a value for any bytes.
 #include <gtest/gtest.h>
 

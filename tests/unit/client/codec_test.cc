@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares every message of the client with libprotobuf, which the daemon uses: each side reads the other's encoding.
 #include "client/wire/codec.h"
 

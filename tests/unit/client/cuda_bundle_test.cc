@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bundles whose manifest and slab lie on a GPU, with memory of this process in the place of a broker's.
 #include <arraybridge/bundle.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies to and from GPUs, the devices that a client knows before it uses one, and the protection of a reader's memory.
 #include "client/memory/cuda/cuda_copy.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a client finds the CUDA driver library.
 #include "client/memory/cuda/cuda_devices.h"
 

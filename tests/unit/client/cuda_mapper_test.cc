@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client that maps GPU memory of another process, on the simulated driver: both kinds of handle, every check, and the
 // state after a failed call. Each test body is a process of its own with its own driver.
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An owner of simulated GPU memory in a process of its own, and a block of it in the form that a broker grants. All
 // bytes of the block are 'A'.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory that is registered with the simulated driver, which aborts if the registration ends under queued work.
 #include "client/memory/cuda/cuda_pin.h"
 

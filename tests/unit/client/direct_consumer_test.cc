@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The receiving end of a direct channel beside the broker's side of it, in one process: what happens when the direct
 // channel ends in the middle of a step.
 #include <sched.h>

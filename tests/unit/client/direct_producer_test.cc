@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending end of a direct channel beside the broker's side of it, in one process: whose a range is when the direct
 // channel ends.
 #include <memory>

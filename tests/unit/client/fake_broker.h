@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The broker's end of a lifeline, controlled by a test. It can also violate the protocol.
 #pragma once
 

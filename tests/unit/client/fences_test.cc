@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shares that a client published before their bytes were written.
 #include "client/arenas/fences.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The client's side of hazard slots, with the broker's catalogue and page in the same process.
 #include "client/catalogue/hazard_table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lifeline and its queue, with the daemon's own pages and a test's broker. Requests keep their order and each is
 // answered once. If the broker sleeps, goes away or writes invalid entries, no request is lost silently.
 #include <gtest/gtest.h>

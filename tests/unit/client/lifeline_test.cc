@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lifeline with a test's server on a socket pair, including behaviour that only a broken broker shows.
 #include "client/lifeline/lifeline.h"
 

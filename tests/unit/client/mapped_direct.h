@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An end of a direct channel as a client maps it, beside the daemon's own side of it.
 #pragma once
 

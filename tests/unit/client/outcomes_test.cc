@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of requests that were given up: the latest are kept, each with the broker's answer.
 #include "client/lifeline/outcomes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A range of a written arena is given back at once, or only after the device has finished the queued copies.
 #include "client/arenas/placement_range.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placements with a test's broker: the holders of a range, and when its bytes are free again.
 #include <arraybridge/broker.h>
 #include <gtest/gtest.h>

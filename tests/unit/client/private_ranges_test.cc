@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/arenas/private_ranges.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The client's side of a session queue, with pages made by the daemon.
 #include "client/lifeline/queue_pages.h"
 

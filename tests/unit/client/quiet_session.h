@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client's session whose broker opens it and then acts only on a test's command. For code that sends no requests.
 #pragma once
 

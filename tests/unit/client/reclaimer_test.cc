@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "client/process/reclaimer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages of a session to its broker, with a test's broker.
 #include "client/session/session.h"
 

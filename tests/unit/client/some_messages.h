@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One example of each answer of a broker, with a value in every field.
 #pragma once
 

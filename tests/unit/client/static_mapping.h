@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mapping of this process's own memory, for tests that carve ranges from it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unwaited publishes of a session, with the daemon's own pages and a test's broker.
 #include "client/session/unwaited_publishes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <arraybridge/view.h>
 
 #include <gtest/gtest.h>

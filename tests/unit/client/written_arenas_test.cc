@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arenas that a session writes: where a range is carved, and which range contains an address.
 #include "client/arenas/arena.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JsonLayout beside protobuf's own printer: the same characters for every message of the protocol, except for those
 // that a terminal would act on.
 #include "client/ctl/output/json.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/keeper/held_descriptors.h"
 
 #include <fcntl.h>

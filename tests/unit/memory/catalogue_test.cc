@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The broker's side of a catalogue: clients find the shares that were put, also after removals and new puts.
 #include "daemon/memory/shared_pages/catalogue.h"
 

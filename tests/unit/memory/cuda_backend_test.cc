@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both GPU backends on the simulated driver: sizes, limits, failures and leaks. The conformance test checks what a
 // borrower sees of a block.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names that tests of memory on the host share.
 #pragma once
 

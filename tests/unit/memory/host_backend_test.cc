@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host backend: capacity, footprints, failures. conformance/memory_test.cc has the requirements on every backend.
 #include "daemon/memory/host/host_backend.h"
 

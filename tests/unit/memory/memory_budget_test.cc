@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The budget is read from directories that look like /proc and /sys.
 #include "daemon/memory/memory_budget.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The session's side of a queue; it can write anything.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records that a process leaves at any instruction are read whole or not at all.
 #include "daemon/memory/shared_pages/record_file.h"
 

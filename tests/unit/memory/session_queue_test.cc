@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The daemon's side of a session queue: what a session may write, whether honest or not, and how the daemon reacts.
 #include "daemon/memory/shared_pages/session_queue.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages that the daemon shares with a client: their memory, their seals, and their cost after they are mapped.
 #include "daemon/memory/shared_pages/shared_pages.h"
 

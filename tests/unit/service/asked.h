@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages in the form in which a door passes them on.
 #pragma once
 

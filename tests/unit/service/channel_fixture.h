@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs with a channel named "frames", over a real Broker.
 #pragma once
 

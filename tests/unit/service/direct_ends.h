@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both ends of a direct channel as sessions map them, honest or not: they can write their pages as they like.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs with a channel that has a direct channel from one session to another.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heap memory of requests returns to the system after the requests have ended.
 #include "daemon/service/reclaim/heap_trimmer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client without the client library: frames on a socket.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A LocalDoor whose sockets are writable but accept nothing, as if the kernel had no memory for a message. This
 // program's send and sendmsg replace those of the C library.
 #include <sys/syscall.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A LocalDoor over a broker of host memory, and clients on socket pairs.
 #pragma once
 

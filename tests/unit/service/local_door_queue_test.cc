@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests in a session's queue are served like frames. No content of a queue delays another session.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/lifeline/local_door.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers and descriptors that clients do not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

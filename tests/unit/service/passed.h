@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the descriptors of this process those that a service manager has passed to it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session with a queue. It can write any content into its page of requests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/system/remote_connections.h"
 
 #include <arpa/inet.h>

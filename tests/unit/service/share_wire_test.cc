@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/wire/share_wire.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // To whom a direct channel is charged, and until when (limits.direct_channels_per_uid).
 #include <memory>
 #include <string>

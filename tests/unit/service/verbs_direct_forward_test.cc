@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What came through a direct channel is published once more without a copy: its sender reads in the control block that
 // the range is in use.
 #include "tests/unit/service/direct_fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a direct channel is made and how it ends: what its sender sent comes once, in order, by whichever way.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs over a real Broker, called as a door calls them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A direct channel whose ends have written there what cannot be: nothing of it is believed.
 #include "tests/unit/service/direct_fixture.h"
 

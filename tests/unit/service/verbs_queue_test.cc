@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unwaited publishes and the verbs: an entry in a queue counts as a Publish, and every request for its name finds it.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs that may wait: for memory, for a name, for a seal.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares the generated readers and writers with libprotobuf, for every message of array.proto and broker.proto.
 #include "proto/wire/messages.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages that a Reader refuses, and its errors.
 #include "proto/wire/reader.h"
 

@@ -56,4 +56,4 @@ def in_c(match: re.Match[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(marked(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    sys.stdout.write(marked(Path(sys.argv[1]).read_text(encoding="utf-8").removeprefix("// SPDX-License-Identifier: Apache-2.0\n")))

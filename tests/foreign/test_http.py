@@ -251,7 +251,7 @@ def test_alert_rules_fire_when_they_should() -> None:
 
 
 def test_the_documentation_lists_every_metric_and_no_other(daemon: Daemon) -> None:
-    page = (RULES.parents[1] / "docs/guides/operations.md").read_text()
+    page = (RULES.parents[1] / "docs/guides/watching.md").read_text()
     rows = re.findall(r"^\| (`.*?) \|", page[page.index("| `arraybridge_…` |") :].split("\n\n")[0], re.MULTILINE)
     told = {f"arraybridge_{name}" for row in rows[1:] for name in re.findall(r"`(\w+)`", row)}
     served = set(re.findall(r"^# TYPE (arraybridge_\S+)", read(daemon, "/metrics"), re.MULTILINE))

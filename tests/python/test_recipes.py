@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every block of docs/guides/recipes.md and docs/guides/models.md runs, and the recipes of published guides do what the guides say."""
+"""Every block of recipes.md, models.md and pipelines.md in docs/guides runs. The recipes of published guides do what the guides
+say."""
 
 import itertools
 import re
@@ -23,7 +24,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
 DOCS = Path(__file__).resolve().parents[2] / "docs/guides"
-PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md"))
+PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md"))
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 # CuPy's part of a block, by modules of the frameworks' dialects.
 ON_SIMULATED_GPU = """
@@ -56,6 +57,11 @@ def test_a_block_runs_on_the_host(number, address, tmp_path, monkeypatch):
         env=environment(ARRAYBRIDGE_ADDRESS=address),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_block_of_an_example_is_in_its_program():
+    (block,) = [text for where, text in BLOCKS if where == "example"]
+    assert block in (DOCS.parent / "examples/pipeline/invert.py").read_text().replace("        print(int(number), flush=True)\n", "")
 
 
 def test_cupy_to_tensorflow_in_four_ways(tmp_path):

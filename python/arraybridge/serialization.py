@@ -23,6 +23,11 @@ def to_bytes(array: Any) -> bytes:
     Raises:
         UnsupportedArray, UnsupportedDtype: no framework could read it.
         InvalidRequest: its structured dtype needs a header of more than HEADER_BYTES_MAX.
+
+    Example:
+        >>> data = arraybridge.to_bytes(np.arange(3))
+        >>> arraybridge.from_bytes(data, "torch")
+        tensor([0, 1, 2])
     """
     return bytes_of(source_of(array, "bytes"))
 
@@ -42,6 +47,10 @@ def from_bytes(
     Raises:
         InvalidRequest: (a ValueError) the bytes are not in this format; the message names the defect.
         InvalidMemoryType: (a ValueError) there is no such framework. Other errors of convert_memory.
+
+    Example:
+        >>> arraybridge.from_bytes(arraybridge.to_bytes(np.ones((2, 3)))).shape
+        (2, 3)
     """
     return converted(view_of(data), None, memory_type_named(framework, "bytes"), gpu_id, copy, allow_downcast)
 

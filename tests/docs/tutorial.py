@@ -43,9 +43,8 @@ class Terminal:
         self._log = log
         self._read = 0  # of the log: what was shown before is compared once
         with log.open("w") as output:
-            self._shell = subprocess.Popen(
-                ["bash", "--norc"], stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment
-            )
+            both = {"stdout": output, "stderr": subprocess.STDOUT}
+            self._shell = subprocess.Popen(["bash", "--norc"], cwd=log.parent, env=environment, stdin=subprocess.PIPE, text=True, **both)
 
     def enter(self, text: str) -> None:
         assert self._shell.stdin is not None

@@ -192,6 +192,10 @@ def detect_memory_type(data: object, *, strict: bool = False) -> str | None:
 
     Raises:
         InvalidMemoryType: it is not an array of one, and `strict` is set.
+
+    Example:
+        >>> arraybridge.detect_memory_type(np.ones(3)), arraybridge.detect_memory_type("text")
+        ('numpy', None)
     """
     try:
         return _lasting[type(data)]  # faster than .get, and the common case

@@ -557,6 +557,11 @@ class Broker(Session):
             ShareNotFound, BrokerTimeout, BrokerUnavailable: as `get`.
             DeviceUnavailable: it lies on a GPU that this process does not see.
             InvalidRequest: the share is no bundle (`get` reads it), or one of a later version.
+
+        Example:
+            >>> share = broker.bundle("net", {"weight": np.ones((2, 3)), "bias": np.zeros(2)}).fill().publish()
+            >>> sorted(broker.open("net").torch())    # in any process
+            ['bias', 'weight']
         """
         acquired = self._acquired(name, False, wait, "bundle", *_generation_of(newer_than, name))
         return opened(self, self._delivery, acquired)
@@ -609,6 +614,11 @@ class Broker(Session):
         Raises:
             OutOfMemory: too many watches are open (limits.watchers, limits.watchers_per_uid).
             InvalidRequest: no such kind. BrokerUnavailable: no daemon answers.
+
+        Example:
+            >>> events, share = broker.watch("publish"), broker.put(np.ones(3), "seen")    # usually in another process
+            >>> events.next(timeout=10).name
+            'seen'
         """
         return Watch(self, kinds, names)
 
@@ -617,6 +627,10 @@ class Broker(Session):
 
         Raises:
             ShareNotFound: no such share.
+
+        Example:
+            >>> share = broker.put(np.ones(3), "old")
+            >>> broker.withdraw("old")
         """
         reference = reference_of(name, self.namespace)
         with named_in_errors(name):
@@ -651,7 +665,13 @@ class Broker(Session):
         return Outcome(why_not is None, None if share is None else Share(self, share), why_not)
 
     def list(self, prefix: str = "") -> Sequence[Listed]:
-        """The shares of this namespace whose names start with `prefix`."""
+        """The shares of this namespace whose names start with `prefix`.
+
+        Example:
+            >>> share = broker.put(np.ones(3), "left eye")
+            >>> [each.share.name for each in broker.list("left")]
+            ['left eye']
+        """
         if not isinstance(prefix, str):
             raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")

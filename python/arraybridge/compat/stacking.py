@@ -34,6 +34,11 @@ def stack_slices(slices: Sequence[Any], memory_type: str | None = None, gpu_id: 
         ValueError: no slices; a slice that is not 2-D; unequal shapes (nothing is broadcast).
         TypeError: memory_type and target_type differ. UnsupportedDtype: (a TypeError) no common dtype.
         MemoryConversionError: as convert_memory.
+
+    Example:
+        >>> planes = [np.zeros((4, 5)), np.ones((4, 5))]
+        >>> arraybridge.stack_slices(planes, "torch", gpu_id=None).shape
+        torch.Size([2, 4, 5])
     """
     memory_type = _wanted(memory_type, target_type)
     slices = list(slices)

@@ -119,9 +119,9 @@ void Accounts::Withdraw(Account& account, const Share& share) { ++RowOf(account.
 
 // A reader may lease all that is published, and a reader of one share its successor. With shares that were withdrawn it
 // may have half, so that a producer that replaces its arrays has the other half.
-Status Accounts::CheckPinned(const Session& session, const Share& share) const {
+Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_t asked) const {
   const Account& account = *session.account;
-  const uint64_t more = IsLeasedBy(account, share) ? 0 : share.size;
+  const uint64_t more = asked + (IsLeasedBy(account, share) ? 0 : share.size);
   const auto check = [&](uint64_t all, std::string_view where, const auto& is_there) -> Status {
     LeasedBytes sum;
     for (const LeasedBytes& row : account.leased) {
@@ -132,7 +132,8 @@ Status Accounts::CheckPinned(const Session& session, const Share& share) const {
     }
     const uint64_t chosen = config_.limits.pinned_bytes_per_uid;
     const uint64_t most = chosen != 0 ? chosen : all / 2;
-    if (sum.withdrawn == 0 || sum.shares == 1 || sum.bytes + more <= most) return Ok();
+    const bool is_successor = sum.shares == 1 && asked == 0;
+    if (sum.withdrawn == 0 || is_successor || sum.bytes + more <= most) return Ok();
     return ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes, " bytes, ",
                              where, "; others have withdrawn or replaced ", sum.withdrawn,
                              " of them, and a user who may only read may hold ", most,

@@ -39,9 +39,10 @@ class Accounts {
   static void Lease(Account& account, const Share& share);
   static void GiveBack(Account& account, const Share& share);
   static void Withdraw(Account& account, const Share& share);
-  // Whether the session, which may only read, may lease the share of another user. RESOURCE_EXHAUSTED: its user keeps
-  // shares that were withdrawn, and would have more than limits.pinned_bytes_per_uid.
-  Status CheckPinned(const Session& session, const Share& share) const;
+  // Whether the session, which may only read, may lease the share of another user beside `asked` bytes of the same
+  // request. RESOURCE_EXHAUSTED: its user keeps shares that were withdrawn, and would have more than
+  // limits.pinned_bytes_per_uid.
+  Status CheckPinned(const Session& session, const Share& share, uint64_t asked) const;
   // Whether anything is counted for the user.
   bool InUse(uint32_t uid) const;
   void DropUnused();

@@ -48,6 +48,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     std::vector<Share*> shares;
     shares.reserve(keys.size());
     uint64_t bytes = 0;
+    uint64_t of_others = 0;
     // A writer may fill the namespace anyway.
     const bool may_pin = found->account->leased.empty() || state.rights.MayUse(found->peer, *place, Right::kWrite);
     for (const ShareKey& key : keys) {
@@ -61,8 +62,9 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
         return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());
       }
       AB_RETURN_IF_ERROR(state.leases.CheckFence(*found, *shares.back(), final_only));
-      const bool is_own = shares.back()->maker_uid == found->peer.uid;
-      if (!may_pin && !is_own) AB_RETURN_IF_ERROR(state.accounts.CheckPinned(*found, *shares.back()));
+      if (may_pin || shares.back()->maker_uid == found->peer.uid) continue;
+      AB_RETURN_IF_ERROR(state.accounts.CheckPinned(*found, *shares.back(), of_others));
+      of_others += shares.back()->size;
     }
     Arena* lacking = nullptr;
     for (Share* const share : shares) {

@@ -315,6 +315,19 @@ TEST_F(OthersBytesTest, AReaderMayHoldAllThatIsPublished) {
   EXPECT_TRUE(Lease(Open(kBob + 1), 13).ok()) << "other readers pay nothing";
 }
 
+TEST_F(OthersBytesTest, TheSharesOfOneRequestCountTogether) {
+  const auto reader = Open(kBob);
+  EXPECT_EQ(Pin(reader, 0), 8u);
+  const auto other = Open(kBob + 1);
+  for (uint64_t i = 9; i < 16; ++i) Put(i);
+  ASSERT_TRUE(Lease(other, 9).ok());
+  Withdraw(9);
+  EXPECT_TRUE(
+      Acquire(other, {{.name = "10"}, {.name = "11"}, {.name = "12"}, {.name = "13"}, {.name = "14"}}, "team").ok());
+  EXPECT_THAT(Acquire(other, {{.name = "13"}, {.name = "14"}, {.name = "15"}, {.name = "15"}}, "team"),
+              FailsWith(Code::kResourceExhausted, "PINNED_BYTES"));
+}
+
 TEST_F(OthersBytesTest, TheSessionsOfAUserCountTogether) {
   const auto one = Open(kBob);
   const auto two = Open(kBob);

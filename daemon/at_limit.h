@@ -7,16 +7,22 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
 
-inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t value) {
-  return ResourceExhausted("limit ", limit, " (", value, ") is reached")
+// The refusal with the limit in its details.
+inline Status ByLimit(Status refusal, std::string_view reason, std::string_view limit, uint64_t value) {
+  return std::move(refusal)
       .Because(std::string(reason))
       .With("limit", std::string(limit))
       .With("value", std::to_string(value));
+}
+
+inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t value) {
+  return ByLimit(ResourceExhausted("limit ", limit, " (", value, ") is reached"), reason, limit, value);
 }
 
 // A limit that all users share, and how much of it is in use.
@@ -36,11 +42,9 @@ inline Status CheckSharedLimit(const SharedLimit& limit, uint32_t uid, uint64_t 
   if (left > limit.value / 8) return Ok();
   const uint64_t kept = limit.value / 64;
   if (left > kept && own < left - kept) return Ok();
-  return ResourceExhausted("limit ", limit.name, " (", limit.value, ") is almost reached: user ", uid, " has ", own,
-                           ", and what is left is for users with fewer")
-      .Because(std::string(limit.reason))
-      .With("limit", std::string(limit.name))
-      .With("value", std::to_string(limit.value));
+  return ByLimit(ResourceExhausted("limit ", limit.name, " (", limit.value, ") is almost reached: user ", uid, " has ",
+                                   own, ", and what is left is for users with fewer"),
+                 limit.reason, limit.name, limit.value);
 }
 
 }  // namespace arraybridge

@@ -50,8 +50,8 @@ step() {
   printf '   %-62s %7s s\n' "$what" "$(seconds_since "$begun")"
 }
 
-# show_progress <log> <what> <since> <shell>: until it is killed, or the shell has ended. A terminal has one line that changes each second; elsewhere a
-# line is added each minute. Ninja writes "[57/142] Building ...".
+# show_progress <log> <what> <since> <shell>: until it is killed, or the shell has ended. A terminal has one line that
+# changes each second; elsewhere a line is added each minute. Ninja writes "[57/142] Building ...".
 show_progress() {
   local log=$1 what=$2 begun=$3 next=$((SECONDS + 60)) of
   trap 'exit 0' TERM

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decorators that name the framework of a function and convert its arguments and results.
 
-@torch                       # or @torch(output_type="numpy", gpu_id=1)
-def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
+For example:
+
+    @torch                       # or @torch(output_type="numpy", gpu_id=1)
+    def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
 """
 
 from __future__ import annotations

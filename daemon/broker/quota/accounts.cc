@@ -73,28 +73,28 @@ Status Accounts::CheckDescriptors(const Session& session, uint64_t descriptors, 
   if (open + descriptors > most) return AtLimit("TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
   const uint64_t own = account.sessions + kEntriesOfQueue * account.queues + account.memory->charges() +
                        kEntriesOfDirectChannel * direct + account.hazard_pages + account.catalogues;
-  uint64_t sessions = 0;
-  for (const auto& [uid, each] : accounts_) sessions += each->sessions;
-  const uint64_t sessions_max = config_.limits.sessions;
-  return CheckStore(session.peer.uid, own, entries, sessions_max - std::min(sessions, sessions_max));
+  return CheckStore(session.peer.uid, own, entries, true);
 }
 
-Status Accounts::CheckSessionEntry(uint32_t uid) const { return CheckStore(uid, At(uid).sessions, 1, 0); }
+Status Accounts::CheckSessionEntry(uint32_t uid) const { return CheckStore(uid, At(uid).sessions, 1, false); }
 
-// `reserve`: entries for sessions that others may open, up to half of the store.
-Status Accounts::CheckStore(uint32_t uid, uint64_t own, uint64_t more, uint64_t reserve) const {
+Status Accounts::CheckStore(uint32_t uid, uint64_t own, uint64_t more, bool leaves_sessions) const {
   if (!journal_.keeps() || config_.embedded || uid == 0 || uid == ::geteuid()) return Ok();
   const DescriptorStore::Usage usage = journal_.usage();
-  const uint64_t taken = usage.entries + std::min(reserve, usage.entries_max / 2);
+  uint64_t taken = usage.entries;
+  if (leaves_sessions) {
+    uint64_t to_come = config_.limits.sessions;
+    for (const auto& [each, account] : accounts_) to_come -= std::min(account->sessions, to_come);
+    taken += std::min(to_come, usage.entries_max / 2);
+  }
   const uint64_t left = usage.entries_max - std::min(taken, usage.entries_max);
   const uint64_t most = (own + left) / 2;
   if (own + more <= most) return Ok();
-  return ResourceExhausted("user ", uid, " has ", own, " of the ", usage.entries_max,
-                           " descriptors that are kept for the next daemon, and gets no more of them than it leaves to "
-                           "others: withdraw what is not needed, or ask the operator for a larger store")
-      .Because("TOO_MANY_DESCRIPTORS")
-      .With("limit", "descriptors_per_uid")
-      .With("value", std::to_string(most));
+  return ByLimit(ResourceExhausted("user ", uid, " has ", own, " of the ", usage.entries_max,
+                                   " descriptors that are kept for the next daemon, and gets no more of them than it "
+                                   "leaves to others: withdraw what is not needed, or ask the operator for a larger "
+                                   "store"),
+                 "TOO_MANY_DESCRIPTORS", "descriptors_per_uid", most);
 }
 
 void Accounts::Lease(Account& account, const Share& share) {
@@ -134,13 +134,11 @@ Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_
     const uint64_t most = chosen != 0 ? chosen : all / 2;
     const bool is_successor = sum.shares == 1 && asked == 0;
     if (sum.withdrawn == 0 || is_successor || sum.bytes + more <= most) return Ok();
-    return ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes, " bytes, ",
-                             where, "; others have withdrawn or replaced ", sum.withdrawn,
-                             " of them, and a user who may only read may hold ", most,
-                             " bytes then (limits.pinned_bytes_per_uid): drop what was replaced, or copy it")
-        .Because("PINNED_BYTES")
-        .With("limit", "pinned_bytes_per_uid")
-        .With("value", std::to_string(most));
+    return ByLimit(ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes,
+                                     " bytes, ", where, "; others have withdrawn or replaced ", sum.withdrawn,
+                                     " of them, and a user who may only read may hold ", most,
+                                     " bytes then (limits.pinned_bytes_per_uid): drop what was replaced, or copy it"),
+                   "PINNED_BYTES", "pinned_bytes_per_uid", most);
   };
   AB_RETURN_IF_ERROR(check(share.ns->quota().bytes(), Concat("in namespace '", share.ns->name(), "'"),
                            [&](const LeasedBytes& row) { return row.ns == share.ns; }));

@@ -48,7 +48,8 @@ class Accounts {
   void DropUnused();
 
  private:
-  Status CheckStore(uint32_t uid, uint64_t own, uint64_t more, uint64_t reserve) const;
+  // `leaves_sessions`: entries for sessions that may be opened yet, up to half of the store, are not counted as left.
+  Status CheckStore(uint32_t uid, uint64_t own, uint64_t more, bool leaves_sessions) const;
 
   const Config& config_;
   const Backends& backends_;

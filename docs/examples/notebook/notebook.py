@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 CELLS = [
-    "# Arrays that outlive the kernel\n\nA kernel that restarts loses its variables. What it has put into the broker is still there.",
+    "# Arrays that outlive the kernel\n\nA kernel that restarts loses its variables. The arrays that it has put into the broker are still there.",
     "%load_ext arraybridge\nimport numpy as np",
     "table = np.random.default_rng(0).normal(size=(1000, 3))   # stands for an hour of work\n%ab_keep table results 1",
     "Restart the kernel here, and go on below: nothing above has to run again.",

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layout of a sparse array: how dense parts form the whole. A share's structure contains it beside the parts.
 
-csr, csc         indptr (1 + rows, or columns), indices (stored values), data (stored values)
-coo, "apart"     coords[0] ... coords[n - 1] (stored values each), data
-coo, "by_axis"   indices (dimensions, stored values), data
-coo, "by_value"  indices (stored values, dimensions), data
+The parts, in this order:
+
+    csr, csc         indptr (1 + rows, or columns), indices (stored values), data (stored values)
+    coo, "apart"     coords[0] ... coords[n - 1] (stored values each), data
+    coo, "by_axis"   indices (dimensions, stored values), data
+    coo, "by_value"  indices (stored values, dimensions), data
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/service/http/status_json.h"
 #include "daemon/service/http/status_page.h"
 #include "daemon/service/system/manager_store.h"
 #include "daemon/service/telemetry/log.h"
@@ -48,10 +49,16 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
                 : own.valid() ? Result<UniqueFd>(std::move(own))
                               : Listen(config.http_listen, store);
   if (!socket.ok()) return socket.status();
-  auto http = Http::Adopt(*std::move(socket),
-                          {[&metrics] { return metrics.Text(); }, [&] { return StatusPage(config, broker, verbs); },
-                           [&verbs] { return !verbs.draining(); }, config.http_hosts},
-                          config.limits);
+  Http::Pages pages = {.metrics = [&metrics] { return metrics.Text(); },
+                       .status = [&] { return StatusPage(config, broker, verbs); },
+                       .is_ready = [&verbs] { return !verbs.draining(); },
+                       .hosts = config.http_hosts,
+                       .other =
+                           [&](std::string_view path, const Http::Query& query) {
+                             const auto file = StatusFile(path);
+                             return file ? file : StatusJson(path, query, config, verbs.lists);
+                           }};
+  auto http = Http::Adopt(*std::move(socket), std::move(pages), config.limits);
   if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
   return http;
 }

@@ -160,6 +160,8 @@ class Broker {
   Result<ChannelId> CloseChannel(SessionId session, ChannelEndId end, EndedHow how);
   // The channel of an open end. FAILED_PRECONDITION, WRONG_END: the end has the other role.
   Result<ChannelPlace> ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const;
+  // The channel of this end, with all its ends, and the end's role. NOT_FOUND: the session has no such end.
+  Result<std::pair<ChannelRow, ChannelRole>> ChannelRowOf(SessionId session, ChannelEndId end) const;
   std::vector<ChannelEndId> ReceiversOf(ChannelId channel) const;
   // Drops what is queued; a channel without an open end goes. NOT_FOUND, CHANNEL_NOT_FOUND. FAILED_PRECONDITION:
   // CHANNEL_IS_DIRECT; with `remove` CHANNEL_IN_USE, if an end is open.
@@ -298,6 +300,8 @@ class Broker {
   Result<ChannelPage> ListChannels(SessionId session, const ListFilter& filter) const;
   // For the operator, across all users. Sessions must not see these rows.
   std::vector<NamespaceRow> NamespaceRows() const;
+  // The bytes of a namespace and its largest shares and queues, for a session that may read it.
+  Result<NamespaceUse> UseOf(SessionId session, std::string_view ns) const;
   std::vector<DeviceFacts> Devices() const;
   Snapshot TakeSnapshot() const;
 

@@ -17,8 +17,18 @@ namespace {
 constexpr uint64_t kVisitsMax = 1024;
 
 NamespaceRow RowOf(const Namespace& ns, const NamespacePolicy& policy) {
-  return {ns.name(),        ns.uid(), ns.quota().bytes(),    ns.quota().used(),   ns.named(),
-          ns.share_bytes(), false,    policy.share_lifetime, policy.orphan_grace, policy.withdraw_on_exit};
+  return {.ns = ns.name(),
+          .uid = ns.uid(),
+          .quota_bytes = ns.quota().bytes(),
+          .charged_bytes = ns.quota().used(),
+          .shares = ns.named(),
+          .share_bytes = ns.share_bytes(),
+          .named_bytes = ns.named_bytes(),
+          .queued_bytes = ns.queued.bytes,
+          .unowned_bytes = ns.unowned_bytes,
+          .share_lifetime = policy.share_lifetime,
+          .orphan_grace = policy.orphan_grace,
+          .withdraws_on_exit = policy.withdraw_on_exit};
 }
 
 Status BadToken() { return InvalidArgument("the page token is not one of this broker's").Because("BAD_PAGE_TOKEN"); }
@@ -86,6 +96,7 @@ ChannelRow RowOf(const Channel& channel) {
   const DirectChannel::Counted counted = channel.direct->pages->counted();
   row.totals.sent += counted.sent;
   row.totals.received += counted.taken;
+  row.queued += counted.sent - counted.taken;
   return row;
 }
 
@@ -123,7 +134,8 @@ uint64_t BytesOf(const LeaseRow& row) {
 
 uint64_t BytesOf(const NamespaceRow& row) {
   return kRowBytes + row.ns.size() + BytesOf(row.share_lifetime) + BytesOf(row.orphan_grace) +
-         BytesOf(row.uid, row.quota_bytes, row.charged_bytes, row.shares, row.share_bytes);
+         BytesOf(row.uid, row.quota_bytes, row.charged_bytes, row.shares, row.share_bytes) +
+         BytesOf(row.named_bytes, row.queued_bytes, row.unowned_bytes);
 }
 
 uint64_t BytesOfAll(const std::vector<ChannelRow::End>& ends) {
@@ -315,6 +327,31 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   return page;
 }
 
+// Visits at most kVisitsMax shares and as many channels, those that came first.
+Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
+  if (!key.ok()) return key.status();
+  const auto its = state.namespaces.all().find(*key);
+  if (its == state.namespaces.all().end()) return NotFound("there is no namespace '", ns, "'");
+  const Namespace& space = *its->second;
+  NamespaceUse use{RowOf(space, state.rights.PolicyOf(space.name())), {}};
+  uint64_t visits = 0;
+  for (const auto& [id, share] : space.shares()) {
+    if (++visits > kVisitsMax) break;
+    if (!share->withdrawn) use.Add({share->facts->name, OwnBytes(*share), false});
+  }
+  visits = 0;
+  for (const auto& [name, channel] : space.channels) {
+    if (++visits > kVisitsMax) break;
+    use.Add({name, channel->queued_bytes(), true});
+  }
+  return use;
+}
+
 std::vector<NamespaceRow> Broker::NamespaceRows() const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -381,6 +418,19 @@ std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const
   add(ChannelRole::kSender, channel.past().to_receivers);
   add(ChannelRole::kReceiver, channel.past().to_senders);
   return ends;
+}
+
+Result<std::pair<ChannelRow, ChannelRole>> Broker::ChannelRowOf(SessionId session, ChannelEndId end) const {
+  const State& state = *state_;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return NoSession();
+  const auto its = found->ends.find(end);
+  if (its == found->ends.end()) return NotFound("the session has no such end of a channel");
+  const Channel& channel = *its->second.channel;
+  ChannelRow row = RowOf(channel);
+  row.ends = state.EndsOf(channel, nullptr);
+  return std::pair{std::move(row), its->second.role};
 }
 
 // Ordered by the owner of the namespace, the namespace, then by name. The token is "uid:" and PlaceIn.

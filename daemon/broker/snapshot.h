@@ -2,12 +2,15 @@
 // A Snapshot holds the broker's numbers and names. It is taken under the lock and read without it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/channels/channel_terms.h"
@@ -165,11 +168,39 @@ struct NamespaceRow {
   uint64_t charged_bytes = 0;
   uint64_t shares = 0;
   uint64_t share_bytes = 0;
+  uint64_t named_bytes = 0;
+  uint64_t queued_bytes = 0;
+  uint64_t unowned_bytes = 0;
+  // Of shares without a name that processes still read or pass on.
+  uint64_t held_bytes() const { return share_bytes - std::min(share_bytes, named_bytes + queued_bytes); }
+  // In arenas, but of no share: for the next arrays of their process, in a direct channel, or released and being freed.
+  uint64_t unused_bytes() const { return charged_bytes - std::min(charged_bytes, share_bytes); }
   bool read_only = false;  // for the asker
   std::chrono::milliseconds share_lifetime{};
   std::chrono::milliseconds orphan_grace{};
   bool withdraws_on_exit = false;
 };
+// A namespace and what has most of its bytes.
+struct NamespaceUse {
+  struct Part {
+    std::string name;
+    uint64_t bytes = 0;
+    bool is_channel = false;  // its queue; otherwise a share
+  };
+  static constexpr size_t kLargest = 3;
+
+  NamespaceRow row;
+  std::vector<Part> largest;  // at most kLargest, the largest first
+
+  void Add(Part part) {
+    const auto smaller = [&](const Part& other) { return other.bytes < part.bytes; };
+    const auto at = std::find_if(largest.begin(), largest.end(), smaller);
+    if (part.bytes == 0 || at - largest.begin() >= static_cast<std::ptrdiff_t>(kLargest)) return;
+    largest.insert(at, std::move(part));
+    if (largest.size() > kLargest) largest.pop_back();
+  }
+};
+
 struct NamespacePage {
   std::vector<NamespaceRow> rows;
   std::string next;

@@ -148,7 +148,7 @@ struct Config {
 
   std::string http_listen;                   // HOST:PORT; empty: off
   std::vector<std::string> http_hosts;       // accepted in a request's Host, in addition to localhost and addresses
-  Reloadable<bool> http_namespaces = false;  // metrics and the status page show namespaces by name
+  Reloadable<bool> http_namespaces = false;  // metrics and the status page show names
 
   Limits limits;
   std::string log_level = "info";

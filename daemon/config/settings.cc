@@ -222,8 +222,9 @@ std::vector<Setting> OtherSettings() {
        "A request with any other name is answered 421, so that a web page of another site cannot read this page "
        "through "
        "a name that resolves to this host."},
-      {"http.namespaces", "", Choice(&Config::http_namespaces, kTrueFalse),
-       "show namespaces by name, in addition to users: every reader of the page sees the names"},
+      {"http.namespaces", "http-namespaces", Choice(&Config::http_namespaces, kTrueFalse).Switch(),
+       "show namespaces, shares, channels and processes by name, in addition to users: every reader of the page sees "
+       "them"},
       {"log.level", "log-level", OneOf(&Config::log_level, {"debug", "info", "warn", "error", "off"}).Reloads(),
        "level of the log: debug, info, warn, error, off"},
       {"log.format", "log-format", OneOf(&Config::log_format, {"auto", "text", "json", "journald"}).Reloads(),

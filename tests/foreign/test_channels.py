@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import mmap
 import os
 from collections.abc import Callable
@@ -180,3 +181,37 @@ def test_shares_are_freed_when_the_last_receiver_leaves(daemon: Daemon, session:
     assert_because(details, "NO_RECEIVER")
     session.call("CloseChannel", channel=sender)
     assert session.call("GetStats").channels == 0
+
+
+def logged(daemon: Daemon, event: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, daemon.log.read_text().splitlines()) if line.get("event") == event]
+
+
+def test_the_log_tells_who_waits_for_a_channel(start: Callable[..., Daemon], open_session: Opener) -> None:
+    """After ten seconds, once for each request, with the processes of the other side."""
+    daemon = start("--log-format", "json")
+    reader, writer = open_session(daemon, client="infer"), open_session(daemon, client="prep")
+    empty = open_end(reader, "RECEIVER", "empty").channel
+    open_end(writer, "SENDER", "empty")
+    full = open_end(writer, "SENDER", "full", capacity=1).channel
+    open_end(reader, "RECEIVER", "full")
+    send(writer, full, b"1")
+    allocated = writer.call("Allocate", namespace="default", size=10)
+    redeemed, descriptor = writer.lifeline.redeem(allocated.ticket)
+    os.close(descriptor)
+    writer.call("Mapped", arena=redeemed.handle.arena)
+    spec = {"code": 1, "bits": 8, "lanes": 1, "dtype": "uint8", "shape": [10], "size": 10}
+    waits = [
+        reader.begin("Receive", channel=empty, timeout_ms=60_000),
+        writer.begin("Publish", namespace="default", name="", channel=full, arena=redeemed.handle.arena, size=10, timeout_ms=60_000,
+                     arena_generation=redeemed.handle.generation, specs={"arrays": [spec]}),
+    ]  # fmt: skip
+    eventually("both are told", lambda: len(logged(daemon, "channel_awaited")) == 2)
+    lines = {line["client"]: line for line in logged(daemon, "channel_awaited")}
+    assert lines["infer"]["level"] == "info"
+    for words in ("infer (process ", "waited for 10 s to receive from the channel 'empty'", "0 of ", "senders: prep (process "):
+        assert words in lines["infer"]["message"]
+    for words in ("for room in the channel 'full'", "1 of 1 arrays queued", "receivers: infer (process "):
+        assert words in lines["prep"]["message"]
+    for wait in waits:
+        wait.cancel()

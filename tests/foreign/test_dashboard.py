@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from foreign_client import ROOT, Session
-from test_http import daemon, read
+from test_http import named, read
 
-__all__ = ["daemon"]
+__all__ = ["named"]
 
 GRAFANA = ROOT / "deploy/grafana"
 OF_THE_SCRAPE = {"instance", "job"}
@@ -31,10 +31,11 @@ def queries(board: Any) -> list[str]:
     return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 
 
-def test_it_queries_existing_metrics(board: Any, daemon: Any, open_session: Callable[..., Session]) -> None:
-    session = open_session(daemon)
+def test_it_queries_existing_metrics(board: Any, named: Any, open_session: Callable[..., Session]) -> None:
+    session = open_session(named)
     session.publish("one", bytes(1000))
-    page = read(daemon, "/metrics")
+    session.call("OpenChannel", namespace="default", name="frames", role="RECEIVER")
+    page = read(named, "/metrics")
     labels: dict[str, set[str]] = {}
     for name, inside in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", page, re.MULTILINE):
         labels.setdefault(name, set()).update(re.findall(r'(\w+)="', inside))

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy
 import pytest
-from foreign_client import DAEMON, PATIENCE_S, Address
+from foreign_client import CTL, DAEMON, PATIENCE_S, Address, Daemon, eventually
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from test_reload import Manager, manager
 
@@ -88,3 +90,22 @@ def test_two_different_signals_at_once_count_as_one(tmp_path: Path, daemon: subp
     assert manager.next()["STOPPING"] == "1"
     assert daemon.wait(PATIENCE_S) == 0
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+
+
+def test_the_log_tells_which_process_died(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Killed processes are told with name and number; those that end in order are not."""
+    daemon = start("--log-format", "json")
+    numpy.save(tmp_path / "frame.npy", numpy.zeros(10))
+    holding = subprocess.Popen([CTL, "-H", daemon.directory, "put", tmp_path / "frame.npy", "--hold"], stdout=subprocess.PIPE)
+    assert holding.stdout is not None and holding.stdout.readline()
+    assert subprocess.run([CTL, "-H", daemon.directory, "get", "frame", tmp_path / "out.npy"]).returncode == 0
+    holding.kill()
+    holding.wait()
+
+    def died() -> list[dict[str, str]]:
+        return [line for line in map(json.loads, daemon.log.read_text().splitlines()) if line.get("event") == "session_died"]
+
+    eventually("it is told", died)
+    (line,) = died()
+    assert (line["level"], line["process_id"], line["client"]) == ("info", str(holding.pid), "arraybridgectl")
+    assert f"arraybridgectl (process {holding.pid})" in line["message"]

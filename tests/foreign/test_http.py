@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import resource
@@ -13,9 +14,11 @@ import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -207,7 +210,8 @@ def test_the_status_page_is_complete_and_loads_nothing_from_elsewhere(daemon: Da
     page = read(daemon, "/")
     for words in ("<h1>arraybridged", "<h2>Memory", "<h2>Users", "<h2>Now", "<h2>Requests", "Publish", "host"):
         assert words in page
-    assert not re.search(r"<script|src=|href=|url\(|http:", page)
+    assert re.findall(r'(?:src|href)="([^"]*)"', page) == ["status.css", "status.js"]
+    assert not re.search(r"<script>|url\(|http:", page)
 
 
 def test_the_error_for_a_port_in_use_names_it(daemon: Daemon, start: Callable[..., Daemon]) -> None:
@@ -250,11 +254,11 @@ def test_alert_rules_fire_when_they_should() -> None:
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-def test_the_documentation_lists_every_metric_and_no_other(daemon: Daemon) -> None:
+def test_the_documentation_lists_every_metric_and_no_other(named: Daemon) -> None:
     page = (RULES.parents[1] / "docs/guides/watching.md").read_text()
     rows = re.findall(r"^\| (`.*?) \|", page[page.index("| `arraybridge_…` |") :].split("\n\n")[0], re.MULTILINE)
     told = {f"arraybridge_{name}" for row in rows[1:] for name in re.findall(r"`(\w+)`", row)}
-    served = set(re.findall(r"^# TYPE (arraybridge_\S+)", read(daemon, "/metrics"), re.MULTILINE))
+    served = set(re.findall(r"^# TYPE (arraybridge_\S+)", read(named, "/metrics"), re.MULTILINE))
     assert told == served
 
 
@@ -282,3 +286,164 @@ def test_slow_connections_do_not_silence_the_health_page(daemon: Daemon) -> None
         thread.join()
         for each in slow:
             each.close()
+
+
+def page_of(daemon: Daemon, path: str) -> Any:
+    return json.loads(read(daemon, path))
+
+
+@pytest.fixture
+def named(start: Callable[..., Daemon]) -> Daemon:
+    return start("--http", "127.0.0.1:0", "--http-namespaces", "--log-format", "json", members_per_channel="300")
+
+
+def test_the_lists_are_served_as_json(named: Daemon, open_session: Callable[..., Session]) -> None:
+    """The answers are the messages of the protocol, page by page, without the user's own bytes."""
+    session = open_session(named, client="prep")
+    for name in ("frame-1", "frame-2", "other"):
+        session.publish(name, bytes(4000), metadata=b"of the user", structure=b"of the user")
+    shares = page_of(named, "/list.json?kind=SHARES&name_prefix=frame-")["shares"]
+    assert [row["share"]["name"] for row in shares] == ["frame-1", "frame-2"]
+    assert {row["share"]["handle"]["size"] for row in shares} == {"4000"}
+    assert not {"metadata", "structure"} & set(shares[0]["share"])
+    first = page_of(named, "/list.json?kind=SHARES&page_size=2")
+    rest = page_of(named, f"/list.json?kind=SHARES&page_size=2&page_token={urllib.parse.quote(first['next_page_token'])}")
+    assert [row["share"]["name"] for row in first["shares"] + rest["shares"]] == ["frame-1", "frame-2", "other"]
+    (row,) = page_of(named, "/list.json?kind=SESSIONS")["sessions"]
+    assert (row["client"], int(row["session"])) == ("prep", session.opened.session)
+    assert page_of(named, f"/list.json?kind=SHARES&session={session.opened.session}")["shares"]
+    session.call("OpenChannel", namespace="default", name="frames", role="RECEIVER", capacity=3)
+    (channel,) = page_of(named, "/list.json?kind=CHANNELS&ends=true")["channels"]
+    assert (channel["name"], channel["capacity"], channel["ends"][0]["client"]) == ("frames", "3", "prep")
+    assert page_of(named, "/info.json")["life"]["number"] == "1"
+    assert page_of(named, "/stats.json")["shares"] == "3"
+    assert page_of(named, "/list.json?kind=DEVICES")["devices"]
+
+
+def test_a_page_without_names_lists_none(daemon: Daemon, open_session: Callable[..., Session]) -> None:
+    open_session(daemon).publish("secret", bytes(10))
+    for kind in ("SHARES", "SESSIONS", "LEASES", "NAMESPACES", "CHANNELS"):
+        with pytest.raises(urllib.error.HTTPError, match="403") as refusal:
+            read(daemon, f"/list.json?kind={kind}")
+        assert "http.namespaces = true" in json.loads(refusal.value.read())["message"]
+    assert page_of(daemon, "/list.json?kind=DEVICES")["devices"]
+    assert "secret" not in read(daemon, "/stats.json") + read(daemon, "/info.json")
+
+
+@pytest.mark.parametrize("query", ["", "kind=FOOD", "kind=SHARES&page_token=nonsense", "kind=SHARES&session=x", "kind=SHARES&page_size=-1",
+                                   "kind=SHARES&session=99999999999999999999", f"kind=SHARES&namespace={'n' * 5000}"])  # fmt: skip
+def test_a_bad_query_is_refused(named: Daemon, query: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="400") as refusal:
+        read(named, f"/list.json?{query}")
+    assert json.loads(refusal.value.read())["message"]
+
+
+def test_the_page_loads_its_own_files_alone(daemon: Daemon) -> None:
+    with urllib.request.urlopen(url(daemon) + "/") as answer:
+        policy = dict(rule.split(" ", 1) for rule in answer.headers["Content-Security-Policy"].split("; "))
+        page = answer.read().decode()
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    for file, kind in (("status.js", "text/javascript"), ("status.css", "text/css")):
+        assert file in page
+        with urllib.request.urlopen(f"{url(daemon)}/{file}") as answer:
+            assert answer.headers["Content-Type"].startswith(kind) and answer.read()
+
+
+def test_the_charged_bytes_add_up(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    """Named, queued, held by readers and unused: to the byte, in metrics, lists and statistics; also when their maker has
+    ended, and after the daemon was killed."""
+    named = start("--keeper", "--http", "127.0.0.1:0", "--http-namespaces", "--log-format", "json")
+    maker, reader = open_session(named), open_session(named)
+    sender = maker.call("OpenChannel", namespace="default", name="frames", role="SENDER", capacity=4).channel
+    receiver = reader.call("OpenChannel", namespace="default", name="frames", role="RECEIVER").channel
+    maker.publish("named", bytes(5000))
+    maker.publish("replaced", bytes(3000))
+    reader.call("Acquire", namespace="default", shares=[{"name": "replaced"}])
+    maker.call("Withdraw", namespace="default", shares=[{"name": "replaced"}])
+    for size in (1000, 2000, 4000):
+        maker.publish("", bytes(size), channel=sender)
+    maker.call("Allocate", namespace="default", size=1 << 16)
+
+    def check(named_bytes: int, queued: int, held: int, unowned: bool) -> bool:
+        (row,) = page_of(named, "/list.json?kind=NAMESPACES")["namespaces"]
+        number = {name: int(row.get(name, 0)) for name in
+                  ("charged_bytes", "share_bytes", "named_bytes", "queued_bytes", "unowned_bytes")}  # fmt: skip
+        stats = page_of(named, "/stats.json")
+        sessions = page_of(named, "/list.json?kind=SESSIONS").get("sessions", [])
+        owned = sum(int(row.get("arena_bytes", 0)) for row in sessions)
+        label = f'uid="{os.getuid()}",namespace="default"'
+        uses = counted(named, "charged_bytes")
+        use = {name: uses.get(f'{{{label},use="{name}"}}', 0) for name in ("named", "queued", "held", "unused")}
+        assert number["charged_bytes"] == int(stats["charged_bytes"]) == sum(use.values())
+        assert counted(named, "namespace_charged_bytes") == {f"{{{label}}}": number["charged_bytes"]}
+        return (
+            (number["named_bytes"], number["queued_bytes"]) == (use["named"], use["queued"]) == (named_bytes, queued)
+            and use["held"] == number["share_bytes"] - named_bytes - queued == held
+            and number["charged_bytes"] == owned + number["unowned_bytes"]
+            and bool(number["unowned_bytes"]) == unowned
+        )
+
+    assert check(5000, 7000, 3000, unowned=False)
+    received = reader.call("Receive", channel=receiver)
+    assert check(5000, 6000, 4000, unowned=False)
+    maker.close()
+    eventually("its arenas have no owner", lambda: check(5000, 6000, 4000, unowned=True))
+    assert received.shares
+    named.kill_below_keeper()
+
+    def is_next() -> bool:
+        with contextlib.suppress(OSError):
+            return bool(page_of(named, "/info.json")["life"]["number"] == "2")
+        return False
+
+    eventually("the next daemon serves", is_next)
+    eventually("it counts the same", lambda: check(5000, 6000, 4000, unowned=True))
+
+
+def test_channels_have_a_bounded_number_of_samples(named: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(named)
+    for number in range(103):
+        session.call("OpenChannel", namespace="default", name=f"{number:03}", role="RECEIVER", capacity=1)
+    sender = session.call("OpenChannel", namespace="default", name="000", role="SENDER").channel
+    session.publish("", bytes(10), channel=sender)
+    found = samples(read(named, "/metrics"))
+    assert len([name for name in found if name.startswith("arraybridge_channel_queued{")]) == 100
+    assert found["arraybridge_channels_not_shown"] == 3
+    label = f'{{uid="{os.getuid()}",namespace="default"'
+    assert found[f'arraybridge_channel_queued{label},channel="000"}}'] == found[f"arraybridge_channels_full{label}}}"] == 1
+    assert found[f'arraybridge_channel_arrays_sent_total{label},channel="000"}}'] == 1
+    time.sleep(0.05)
+    found = samples(read(named, "/metrics"))
+    assert 0.05 <= found[f'arraybridge_channel_oldest_seconds{label},channel="000"}}'] < 60
+    assert found[f"arraybridge_channels_oldest_seconds{label}}}"] >= 0.05
+
+
+def test_polls_are_no_refusals(named: Daemon, open_session: Callable[..., Session]) -> None:
+    session = open_session(named)
+    receiver = session.call("OpenChannel", namespace="default", name="frames", role="RECEIVER").channel
+    for _ in range(5):
+        with refused(grpc.StatusCode.DEADLINE_EXCEEDED):
+            session.call("Receive", channel=receiver)
+    assert counted(named, "refusals_total") == {}
+    with refused(grpc.StatusCode.NOT_FOUND):
+        session.call("Acquire", namespace="default", shares=[{"name": "nowhere"}])
+    assert counted(named, "refusals_total") == {"": 1}
+
+
+def test_a_full_quota_names_the_largest_holders(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    daemon = start("--http", "127.0.0.1:0", "--namespace-quota", "8MiB", "--log-format", "json")
+    session = open_session(daemon, client="prep")
+    sender = session.call("OpenChannel", namespace="default", name="frames", role="SENDER", capacity=4).channel
+    session.call("OpenChannel", namespace="default", name="frames", role="RECEIVER")
+    session.publish("weights", bytes(3 << 20))
+    session.publish("", bytes(2 << 20), channel=sender)
+    for name in ("a", "b", "c"):
+        session.publish(name, bytes(1000))
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as refusal:
+        session.call("Allocate", namespace="default", size=4 << 20)
+    for words in ("no room for 4.0 MiB", "of its quota of 8.0 MiB", "share 'weights' has 3.0 MiB (arraybridgectl withdraw)",
+                  "the queue of channel 'frames' has 2.0 MiB (arraybridgectl channel drain)", "lie unused in arenas"):  # fmt: skip
+        assert words in refusal["text"]
+    line = next(line for line in map(json.loads, daemon.log.read_text().splitlines()) if line.get("event") == "quota_refused")
+    assert (line["client"], line["level"]) == ("prep", "info") and "share 'weights'" in line["message"]

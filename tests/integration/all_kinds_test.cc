@@ -124,7 +124,7 @@ TEST_P(AllKindsTest, TheQuotaIsNamedAndWhatIsWithdrawnMakesRoom) {
   int put = 0;
   for (; refused.ok() && put < 20; ++put) refused = put_until_served(std::to_string(put), 1);
   EXPECT_EQ(refused.code(), Code::kResourceExhausted) << refused.ToString();
-  EXPECT_NE(refused.message().find(std::to_string(32 << 20)), std::string::npos) << refused.ToString();
+  EXPECT_NE(refused.message().find("its quota of 32.0 MiB"), std::string::npos) << refused.ToString();
   EXPECT_GE(put, 4);
   ASSERT_TRUE(patient.Withdraw({.name = "0"}).ok());
   ASSERT_TRUE(patient.Withdraw({.name = "1"}).ok());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "daemon/broker/quota/namespace.h"
 #include "daemon/broker/sessions/session.h"
 #include "daemon/broker/shares/hazards.h"
 
@@ -47,7 +48,11 @@ void Arenas::Restore(Session* maker, std::unique_ptr<Arena> arena) {
   if (maker != nullptr && maker->peer.process != nullptr) AddHolder(*arena, *maker, Access::kWrite);
   flows.Came(arena->device(), arena->kind(), arena->footprint());
   const ArenaId id = arena->id();
-  if (maker != nullptr) maker->arenas.emplace(id, arena.get());
+  if (maker != nullptr) {
+    maker->arenas.emplace(id, arena.get());
+  } else {
+    arena->ns()->unowned_bytes += arena->footprint();
+  }
   if (arena->writer == nullptr && arena->block()->MayBeEnforced()) to_enforce_.emplace(arena.get(), Enforcement{});
   arenas_.emplace(id, std::move(arena));
 }
@@ -105,7 +110,11 @@ void Arenas::GiveBack(Arena& arena) {
 void Arenas::RetireIfIdle(Arena& arena) {
   if (arena.writer != nullptr || !arena.empty()) return;
   for (Session* reader : arena.readers) reader->uses.erase(&arena);
-  if (arena.maker != nullptr) arena.maker->arenas.erase(arena.id());
+  if (arena.maker != nullptr) {
+    arena.maker->arenas.erase(arena.id());
+  } else {
+    arena.ns()->unowned_bytes -= arena.footprint();
+  }
   to_enforce_.erase(&arena);
   arena.freed_by = because;
   auto node = arenas_.extract(arena.id());

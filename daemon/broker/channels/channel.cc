@@ -232,9 +232,7 @@ void Channel::Push(Share& share) {
   past_.begun = true;
   ++totals_.sent;
   ++of_all_.sent;
-  ++share.queued;
-  ++queued_in_namespace_;
-  queued_bytes_ += share.size;
+  CountIn(share);
   queue_.push_back(&share);
   if (!past_.terms.drops()) return;
   for (Member& each : members_) {
@@ -254,8 +252,7 @@ void Channel::Receive(ChannelEndId receiver) {
     return;
   }
   --queue_.front()->queued;
-  --queued_in_namespace_;
-  queued_bytes_ -= queue_.front()->size;
+  CountOut(*queue_.front());
   queue_.pop_front();
 }
 
@@ -284,10 +281,21 @@ void Channel::PutBack(ChannelEndId receiver, Share& share, uint64_t sequence) {
 }
 
 void Channel::PushFront(Share& share) {
-  ++share.queued;
-  ++queued_in_namespace_;
-  queued_bytes_ += share.size;
+  CountIn(share);
   queue_.push_front(&share);
+}
+
+void Channel::CountIn(Share& share) {
+  ++share.queued;
+  ++queued_in_namespace_.count;
+  queued_in_namespace_.bytes += OwnBytes(share);
+  queued_bytes_ += share.size;
+}
+
+void Channel::CountOut(const Share& share) {
+  --queued_in_namespace_.count;
+  queued_in_namespace_.bytes -= OwnBytes(share);
+  queued_bytes_ -= share.size;
 }
 
 std::deque<Share*> Channel::TakePassed() {
@@ -298,8 +306,7 @@ std::deque<Share*> Channel::TakePassed() {
     if (each.role == ChannelRole::kReceiver) keep = std::max(keep, waiting(each));
   }
   while (queue_.size() > keep) {
-    --queued_in_namespace_;
-    queued_bytes_ -= queue_.front()->size;
+    CountOut(*queue_.front());
     passed.push_back(queue_.front());
     queue_.pop_front();
   }
@@ -316,8 +323,7 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
   }
   past_.taken = past_.sent;
   past_.drained = past_.drained || (drained && senders_ == 0);
-  queued_in_namespace_ -= queue_.size();
-  queued_bytes_ = 0;
+  for (const Share* const each : queue_) CountOut(*each);
   return std::exchange(queue_, {});
 }
 

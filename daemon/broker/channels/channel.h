@@ -41,7 +41,7 @@ class Channel {
  public:
   // `queued_in_namespace` counts the queued shares of all channels of `ns`, `of_all` what passed through any; all of
   // them outlive the channel.
-  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, ChannelTotals& of_all, std::string name)
+  Channel(ChannelId id, Namespace& ns, QueuedShares& queued_in_namespace, ChannelTotals& of_all, std::string name)
       : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), of_all_(of_all), name_(std::move(name)) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -172,10 +172,13 @@ class Channel {
   uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : past_.sent - queue_.size(); }
   void Drop(uint64_t more);
   void PushFront(Share& share);
+  // A share begins to wait, or stops. The caller changes queue_.
+  void CountIn(Share& share);
+  void CountOut(const Share& share);
 
   const ChannelId id_;
   Namespace* const ns_;
-  uint64_t& queued_in_namespace_;
+  QueuedShares& queued_in_namespace_;
   ChannelTotals& of_all_;
   const std::string name_;
   std::vector<Member> members_;

@@ -123,7 +123,8 @@ Share* Namespace::Add(std::unique_ptr<Share> share) {
 Share* Namespace::TryAdd(std::unique_ptr<Share>& share) {
   Share* const added = share.get();
   if (!share->withdrawn && !by_name_.emplace(added->facts->name, added).second) return nullptr;
-  if (share->root == nullptr) share_bytes_ += share->size;
+  share_bytes_ += OwnBytes(*share);
+  if (!share->withdrawn) named_bytes_ += OwnBytes(*share);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
 }
@@ -131,12 +132,13 @@ Share* Namespace::TryAdd(std::unique_ptr<Share>& share) {
 void Namespace::TakeName(Share& share) {
   if (share.withdrawn) return;
   share.withdrawn = true;
+  named_bytes_ -= OwnBytes(share);
   by_name_.erase(share.facts->name);
 }
 
 std::unique_ptr<Share> Namespace::Remove(const Share& share) {
   AB_CHECK(share.withdrawn);
-  if (share.root == nullptr) share_bytes_ -= share.size;
+  share_bytes_ -= OwnBytes(share);
   auto node = shares_.extract(share.facts->id);
   return std::move(node.mapped());
 }

@@ -64,12 +64,16 @@ class Namespace {
   size_t named() const { return by_name_.size(); }
   // Of all shares, with and without a name. Bytes that several shares use count once.
   uint64_t share_bytes() const { return share_bytes_; }
+  // Of these: of shares with a name.
+  uint64_t named_bytes() const { return named_bytes_; }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
 
   // Reading of its shares without calls.
   NamespaceHazards hazards;
-  uint64_t queued_shares = 0;  // in all channels, which refer to this number
+  QueuedShares queued;  // in all channels, which refer to this object
+  // Charged bytes of arenas whose session has ended. Their shares live on.
+  uint64_t unowned_bytes = 0;
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
 
@@ -78,6 +82,7 @@ class Namespace {
   const std::string name_;
   const std::shared_ptr<Quota> quota_;
   uint64_t share_bytes_ = 0;
+  uint64_t named_bytes_ = 0;
   std::map<ShareId, std::unique_ptr<Share>> shares_;
   std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
 };

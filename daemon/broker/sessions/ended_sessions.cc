@@ -84,6 +84,7 @@ bool EndedSessions::ClearArenas(Session& session, uint64_t* steps) {
     const auto next = arena.shares().lower_bound(session.clearing.offset);
     if (next == arena.shares().end()) {
       arena.maker = nullptr;
+      arena.ns()->unowned_bytes += arena.footprint();
       session.arenas.erase(first);
       continue;
     }

@@ -69,6 +69,9 @@ struct Share {
 // Its range belongs to another share, or to the sender of an entry.
 inline bool IsForward(const Share& share) { return share.root != nullptr || share.kept_in != nullptr; }
 
+// The bytes that no other share has: a forward's belong to its root.
+inline uint64_t OwnBytes(const Share& share) { return share.root == nullptr ? share.size : 0; }
+
 // The bytes that count in limits.description_bytes_per_uid of its user.
 inline uint64_t DescriptionBytes(const Share& share) {
   const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();

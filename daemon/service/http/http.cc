@@ -8,6 +8,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -35,6 +36,10 @@ namespace {
 constexpr ev_ssize_t kHeaderBytesMax = 8192;
 constexpr size_t kAcceptedAtOnce = 16;
 constexpr timeval kPause{1, 0};  // before connections are accepted again
+// The pages load nothing but the daemon's own files, and no site may frame them.
+constexpr char kPolicy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
 
 struct Free {
   void operator()(bufferevent* one) const { ::bufferevent_decref(one); }
@@ -74,6 +79,18 @@ bool IsOurs(const char* header, const std::vector<std::string>& names) {
   const Endpoint host = HostIn(header);
   if (host.host == "localhost" || host.host.ends_with(".localhost")) return true;
   return NumericAddress(host).ok() || std::ranges::find(names, host.host) != names.end();
+}
+
+// A parameter that occurs twice has its last value.
+Http::Query QueryIn(const evhttp_uri* uri) {
+  Http::Query query;
+  const char* const text = uri == nullptr ? nullptr : ::evhttp_uri_get_query(uri);
+  evkeyvalq pairs{};
+  if (text == nullptr || ::evhttp_parse_query_str(text, &pairs) != 0) return query;
+  for (const evkeyval* each = pairs.tqh_first; each != nullptr; each = each->next.tqe_next)
+    query[each->key] = each->value;
+  ::evhttp_clear_headers(&pairs);
+  return query;
 }
 
 }  // namespace
@@ -122,7 +139,7 @@ void Http::State::Send(evhttp_request* request, int code, const char* type, std:
   ::evhttp_add_header(headers, "Content-Type", type);
   ::evhttp_add_header(headers, "Cache-Control", "no-store");
   ::evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
-  ::evhttp_add_header(headers, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+  ::evhttp_add_header(headers, "Content-Security-Policy", kPolicy);
   if (::evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
     // For HEAD: libevent would send a body, and sets Content-Length only if it sends one.
     ::evhttp_add_header(headers, "Content-Length", std::to_string(body.size()).c_str());
@@ -180,10 +197,13 @@ void Http::State::Answer(evhttp_request* request) {
   if (path == "/metrics") return Send(request, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", pages.metrics());
   if (path == "/") return Send(request, HTTP_OK, "text/html; charset=utf-8", pages.status());
   if (path == "/healthz") return Send(request, HTTP_OK, kText, "ok\n");
-  if (path != "/readyz")
-    return Send(request, HTTP_NOTFOUND, kText, "not found; this server has /, /metrics, /healthz and /readyz\n");
-  if (pages.is_ready()) return Send(request, HTTP_OK, kText, "ready\n");
-  Send(request, HTTP_SERVUNAVAIL, kText, "draining\n");
+  if (path == "/readyz" && pages.is_ready()) return Send(request, HTTP_OK, kText, "ready\n");
+  if (path == "/readyz") return Send(request, HTTP_SERVUNAVAIL, kText, "draining\n");
+  if (const auto page = pages.other ? pages.other(path, QueryIn(uri)) : std::nullopt) {
+    return Send(request, page->code, page->type, page->body);
+  }
+  Send(request, HTTP_NOTFOUND, kText,
+       "not found; this server has /, /metrics, /healthz, /readyz, /info.json, /stats.json and /list.json\n");
 }
 
 Result<std::unique_ptr<Http>> Http::Open(const std::string& address, Pages pages, const Limits& limits) {

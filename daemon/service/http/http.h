@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Http serves pages that are read without a session: /metrics, /healthz, /readyz and a status page at /. It changes
-// nothing, and it listens on loopback unless configured otherwise.
+// Http serves pages that are read without a session: /metrics, /healthz, /readyz, a status page at / and what its
+// script reads. It changes nothing, and it listens on loopback unless configured otherwise.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/config/config.h"
@@ -16,6 +19,13 @@ namespace arraybridge {
 
 class Http {
  public:
+  struct Page {
+    int code = 0;
+    const char* type = nullptr;  // of its content
+    std::string body;
+  };
+  using Query = std::map<std::string, std::string>;  // the parameters in the address, decoded
+
   // Each function is called on Http's own thread, for one request at a time.
   struct Pages {
     std::function<std::string()> metrics;  // Prometheus' text format
@@ -24,6 +34,8 @@ class Http {
     // Names that are accepted in a Host header, in addition to localhost and addresses, in lower case. Other names are
     // refused, so that a web page of another site cannot read these pages by DNS rebinding.
     std::vector<std::string> hosts;
+    // The page at any other path; nullopt: there is none.
+    std::function<std::optional<Page>(std::string_view path, const Query& query)> other;
   };
 
   // A listening socket. `address`: HOST:PORT with an IPv4 address or an IPv6 address in brackets; port 0: any free

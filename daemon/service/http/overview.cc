@@ -41,7 +41,8 @@ constexpr Counter kCounters[] = {
     {&Stats::publishes_total, "publishes_total", "Shares published since the start.", "published since the start"},
     {&Stats::forwards_total, "forwards_total", "Shares published since the start without bytes of their own.", ""},
     {&Stats::acquires_total, "acquires_total", "Leases granted since the start.", "leases granted since the start"},
-    {&Stats::refusals_total, "refusals_total", "Requests answered with an error.", "requests refused since the start"},
+    {&Stats::refusals_total, "refusals_total", "Requests answered with an error, other than that their wait has ended.",
+     "requests refused since the start"},
 };
 
 }  // namespace
@@ -56,6 +57,8 @@ std::map<Owner, NamespaceRow> SumByOwner(const std::vector<NamespaceRow>& rows, 
     sum.charged_bytes += row.charged_bytes;
     sum.shares += row.shares;
     sum.share_bytes += row.share_bytes;
+    sum.named_bytes += row.named_bytes;
+    sum.queued_bytes += row.queued_bytes;
   }
   return sums;
 }

@@ -16,16 +16,8 @@ namespace {
 
 constexpr std::string_view kHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="refresh" content="5"><title>arraybridged</title><style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #1c2430;
-  background: #fff }
-h1 { font-size: 1.4rem } h1 small { font-weight: normal; color: #5b6675 } h2 { font-size: 1.05rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .3rem .8rem .3rem 0;
-  border-bottom: 1px solid #d8dee6 } th { color: #5b6675; font-weight: normal } td.n, th.n { text-align: right;
-  font-variant-numeric: tabular-nums } meter { width: 12rem; height: 1rem }
-.bad { color: #b3261e; font-weight: bold }
-@media (prefers-color-scheme: dark) { body { color: #dde4ee; background: #12161c } th, td { border-color: #2c3540 } }
-</style></head><body>
+<title>arraybridged</title><link rel="stylesheet" href="status.css"><script src="status.js" defer></script>
+<noscript><meta http-equiv="refresh" content="5"></noscript></head><body><div id="live"></div><main id="tables">
 )";
 
 std::string EscapedHtml(std::string_view text) {
@@ -116,7 +108,9 @@ std::string Requests(const std::vector<Traffic::Row>& rows) {
       "class=n>mean\n";
   for (const Traffic::Row& row : rows) {
     uint64_t refused = 0;
-    for (const Traffic::Answered& answer : row.answers) refused += answer.code == "OK" ? 0 : answer.count;
+    for (const Traffic::Answered& answer : row.answers) {
+      if (answer.code != "OK" && answer.code != "DEADLINE_EXCEEDED") refused += answer.count;
+    }
     const double mean_us =
         static_cast<double>(row.sum.count()) / 1e3 / static_cast<double>(std::max<uint64_t>(row.count, 1));
     out += fmt::format("<tr><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{:.1f} us\n",
@@ -136,7 +130,7 @@ std::string StatusPage(const Config& config, const Broker& broker, const Verbs& 
   page += Users(config, broker.NamespaceRows());
   page += Counts(verbs.lists.Stats());
   page += Requests(verbs.counts().traffic.Rows());
-  return page + "</body></html>\n";
+  return page + "</main></body></html>\n";
 }
 
 }  // namespace arraybridge

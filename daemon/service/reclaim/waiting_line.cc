@@ -9,16 +9,17 @@ namespace arraybridge {
 struct WaitingLine::Entry {
   uint64_t id = 0;
   Waiter waiter;
-  std::optional<MemoryKey> memory;     // set if it waits for memory
-  std::optional<uint64_t> queue;       // set if it waits in this queue; otherwise it waits for names
-  std::string names_of;                // the common prefix of its names' keys
-  std::vector<std::string> name_keys;  // its keys in for_name_
-  bool busy = false;                   // its retry is running
-  bool again = false;                  // its retry must run again
-  bool overdue = false;                // its deadline passed while its retry was running
-  bool tried = false;                  // has been tried at least once
-  bool gone = false;                   // answered, cancelled or expired, and no longer in the tables
-  Lack lack = Lack::kNothing;          // counted in refused_, or refused_own_ and refused_of_
+  std::optional<MemoryKey> memory;           // set if it waits for memory
+  std::optional<uint64_t> queue;             // set if it waits in this queue; otherwise it waits for names
+  std::string names_of;                      // the common prefix of its names' keys
+  std::vector<std::string> name_keys;        // its keys in for_name_
+  std::optional<Clock::time_point> slow_at;  // set until `slow` is called
+  bool busy = false;                         // its retry is running
+  bool again = false;                        // its retry must run again
+  bool overdue = false;                      // its deadline passed while its retry was running
+  bool tried = false;                        // has been tried at least once
+  bool gone = false;                         // answered, cancelled or expired, and no longer in the tables
+  Lack lack = Lack::kNothing;                // counted in refused_, or refused_own_ and refused_of_
 };
 
 namespace {
@@ -85,9 +86,10 @@ Result<WaitingLine::EntryPointer> WaitingLine::Insert(Waiter waiter, uint64_t ke
   entry->waiter = std::move(waiter);
   mine.insert(entry->id);
   entries_.emplace(entry->id, entry);
-  if (entry->waiter.deadline) {
-    deadlines_.emplace(*entry->waiter.deadline, entry->id);
-    Arm(*entry->waiter.deadline);
+  if (entry->waiter.deadline) AddDeadline(*entry->waiter.deadline, entry->id);
+  if (entry->waiter.slow) {
+    entry->slow_at = Clock::now() + entry->waiter.slow_after;
+    AddDeadline(*entry->slow_at, entry->id);
   }
   return entry;
 }
@@ -103,6 +105,7 @@ void WaitingLine::Remove(Entry& entry) {
   session->second.erase(entry.id);
   if (session->second.empty()) of_session_.erase(session);
   if (entry.waiter.deadline) deadlines_.erase({*entry.waiter.deadline, entry.id});
+  if (entry.slow_at) deadlines_.erase({*entry.slow_at, entry.id});
   Mark(entry, Lack::kNothing);
   if (entry.memory) {
     memory_waiters_.fetch_sub(1);
@@ -444,22 +447,33 @@ void WaitingLine::Arm(Clock::time_point deadline) {
   timers_.PostAt(deadline, [this] { ExpireDue(); });
 }
 
+void WaitingLine::AddDeadline(Clock::time_point deadline, uint64_t id) {
+  deadlines_.emplace(deadline, id);
+  Arm(deadline);
+}
+
 void WaitingLine::ExpireDue() {
   std::vector<EntryPointer> due;
+  std::vector<EntryPointer> slow;
   {
     MutexLock lock(mutex_);
     const auto now = Clock::now();
-    for (const auto& [deadline, id] : deadlines_) {
-      if (deadline > now) break;
-      due.push_back(entries_.at(id));
-    }
-    for (const EntryPointer& entry : due) {
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      const auto [deadline, id] = *deadlines_.begin();
+      deadlines_.erase(deadlines_.begin());
+      const EntryPointer& entry = entries_.at(id);
+      if (deadline == entry->slow_at) {
+        entry->slow_at.reset();
+        slow.push_back(entry);
+      }
+      if (deadline != entry->waiter.deadline) continue;
       entry->overdue = true;
-      deadlines_.erase({*entry->waiter.deadline, entry->id});
+      due.push_back(entry);
     }
     armed_.reset();
     if (!deadlines_.empty()) Arm(deadlines_.begin()->first);
   }
+  for (const EntryPointer& entry : slow) entry->waiter.slow();
   for (const EntryPointer& entry : due) Expire(entry);
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,6 +43,9 @@ enum class Lack : uint8_t { kNothing, kOwn, kShared };
 enum class Lane : uint8_t { kShort, kLong };
 inline Lane Other(Lane lane) { return lane == Lane::kShort ? Lane::kLong : Lane::kShort; }
 
+// After so long a wait, an operator wants to know who waits.
+inline constexpr std::chrono::seconds kSlowWait{10};
+
 struct Waiter {
   SessionId session{};
   uint32_t uid = 0;          // the session's user, for limits.queued_requests_per_uid and queued_bytes_per_uid
@@ -59,6 +63,9 @@ struct Waiter {
   size_t names = 1;  // number of names that a try looks up
   // Called after a try with `first` that did not succeed. Empty: the waiter lacks shared memory.
   std::function<Lack()> lack;
+  // Called once, with no lock held, if it still waits after `slow_after`. May be empty.
+  std::function<void()> slow;
+  std::chrono::milliseconds slow_after = kSlowWait;
   // Answers that the wait has timed out. Called at most once, and never in addition to an answer.
   std::function<void()> expire;
 };
@@ -132,6 +139,7 @@ class WaitingLine {
   bool Try(const EntryPointer& entry, bool first) AB_EXCLUDES(mutex_);
   void Expire(const EntryPointer& entry) AB_EXCLUDES(mutex_);
   void ExpireDue() AB_EXCLUDES(mutex_);
+  void AddDeadline(Clock::time_point deadline, uint64_t id) AB_REQUIRES(mutex_);
   // The progress in one namespace during a call of ServeMemory.
   struct Turn {
     uint64_t last = 0;  // id of the last entry that was tried
@@ -170,6 +178,7 @@ class WaitingLine {
   std::array<bool, 2> go_on_ AB_GUARDED_BY(mutex_){};
   std::unordered_map<std::string, NameQueue> for_name_ AB_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::set<uint64_t>> in_queue_ AB_GUARDED_BY(mutex_);  // in order of arrival
+  // Of waiters, and the times at which those that have `slow` become slow.
   std::set<std::pair<Clock::time_point, uint64_t>> deadlines_ AB_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> armed_ AB_GUARDED_BY(mutex_);
   std::map<uint32_t, uint64_t> refused_of_

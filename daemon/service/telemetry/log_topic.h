@@ -25,7 +25,10 @@ enum class Topic : uint8_t {
   kKeptUntilRestart,
   kLinesDropped,
   kRecovered,
-  kLast = kRecovered,
+  kSessionDied,
+  kQuotaRefused,
+  kChannelAwaited,
+  kLast = kChannelAwaited,
 };
 
 struct TopicFacts {
@@ -45,6 +48,9 @@ inline constexpr std::array<TopicFacts, static_cast<size_t>(Topic::kLast) + 1> k
     {"kept_until_restart", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f509"},
     {"lines_dropped", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50a"},
     {"recovered", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50b"},
+    {"session_died", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50c"},
+    {"quota_refused", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50d"},
+    {"channel_awaited", "4f1c0a8e5b7d4d0f9a6c2e31b8d7f50e"},
 }};
 inline const TopicFacts& FactsOf(Topic topic) { return kTopics[static_cast<size_t>(topic)]; }
 

@@ -141,23 +141,104 @@ void AddCounters(Page& page, const v1::GetStatsResponse& stats) {
   }
 }
 
+std::string LabelsOf(const Owner& owner, bool names) {
+  const auto& [uid, ns] = owner;
+  if (!names) return fmt::format("uid=\"{}\"", OwnerName(uid));
+  return fmt::format("uid=\"{}\",namespace=\"{}\"", OwnerName(uid), EscapedLabel(ns));
+}
+
 void AddNamespaces(Page& page, const Config& config, const std::vector<NamespaceRow>& rows) {
-  const auto add = [&, sums = SumByOwner(rows, config.http_namespaces)](std::string_view name, std::string_view help,
-                                                                        uint64_t NamespaceRow::*number) {
-    AddEach(
-        page, name, help, sums,
-        [&](const auto& sum) {
-          const auto& [uid, ns] = sum.first;
-          const std::string who = OwnerName(uid);
-          return config.http_namespaces ? fmt::format("uid=\"{}\",namespace=\"{}\"", who, EscapedLabel(ns))
-                                        : fmt::format("uid=\"{}\"", who);
-        },
-        [&](const auto& sum) { return sum.second.*number; });
+  const auto sums = SumByOwner(rows, config.http_namespaces);
+  const auto labels = [&](const auto& sum) { return LabelsOf(sum.first, config.http_namespaces); };
+  const auto add = [&](std::string_view name, std::string_view help, uint64_t NamespaceRow::*number) {
+    AddEach(page, name, help, sums, labels, [&](const auto& sum) { return sum.second.*number; });
   };
   add("arraybridge_namespace_quota_bytes", "Bytes that the namespaces may hold.", &NamespaceRow::quota_bytes);
   add("arraybridge_namespace_charged_bytes", "Footprints of the namespaces' arenas.", &NamespaceRow::charged_bytes);
   add("arraybridge_shares", "Shares with a name.", &NamespaceRow::shares);
-  add("arraybridge_share_bytes", "Bytes of those shares.", &NamespaceRow::share_bytes);
+  add("arraybridge_share_bytes", "Bytes of all shares: with a name, queued, and still read.",
+      &NamespaceRow::share_bytes);
+  page.Family("arraybridge_charged_bytes", "gauge",
+              "The charged bytes by their use: named, queued in channels, held by readers, or unused in arenas.");
+  for (const auto& sum : sums) {
+    const NamespaceRow& row = sum.second;
+    const auto sample = [&](std::string_view use, uint64_t bytes) {
+      page.Sample(fmt::format("{},use=\"{}\"", labels(sum), use), bytes);
+    };
+    sample("named", row.named_bytes);
+    sample("queued", row.queued_bytes);
+    sample("held", row.held_bytes());
+    sample("unused", row.unused_bytes());
+  }
+}
+
+// The channels of each user or, with `names`, each channel: at most kChannelsShown of them.
+struct ChannelSums {
+  std::map<Owner, std::pair<uint64_t, std::chrono::milliseconds>> full_and_oldest;
+  std::map<std::pair<Owner, std::string>, ChannelRow> shown;  // by names that are different when Printable
+  uint64_t not_shown = 0;
+};
+
+constexpr size_t kChannelsShown = 100;
+constexpr size_t kChannelsRead = 2000;  // of the broker's, for one page
+
+ChannelSums ReadChannels(const Broker& broker, bool names) {
+  ChannelSums sums;
+  ListFilter filter;
+  filter.everybody = true;
+  filter.page_size = 500;
+  size_t read = 0;
+  do {
+    auto page = broker.ListChannels(SessionId{}, filter);
+    if (!page.ok()) break;
+    for (ChannelRow& row : page->rows) {
+      ++read;
+      const Owner owner{row.uid, names ? Printable(row.ns) : std::string()};
+      auto& [full, oldest] = sums.full_and_oldest[owner];
+      full += row.queued >= row.capacity ? 1 : 0;
+      oldest = std::max(oldest, row.oldest);
+      if (!names) continue;
+      const bool fits = sums.shown.size() < kChannelsShown;
+      std::string name = Printable(row.name);
+      if (!fits || !sums.shown.emplace(std::pair{owner, std::move(name)}, std::move(row)).second) ++sums.not_shown;
+    }
+    filter.page_token = page->next;
+  } while (!filter.page_token.empty() && read < kChannelsRead);
+  return sums;
+}
+
+void AddChannels(Page& page, const Config& config, const Broker& broker) {
+  const bool names = config.http_namespaces;
+  const ChannelSums sums = ReadChannels(broker, names);
+  const auto labels = [names](const auto& sum) { return LabelsOf(sum.first, names); };
+  AddEach(page, "arraybridge_channels_full", "Channels whose queue has no room.", sums.full_and_oldest, labels,
+          [](const auto& sum) { return sum.second.first; });
+  AddEach(page, "arraybridge_channels_oldest_seconds",
+          "Time for which the longest waiting array of a channel has waited; direct channels are not measured.",
+          sums.full_and_oldest, labels, [](const auto& sum) { return Seconds(sum.second.second); });
+  if (!names) return;
+  const auto add = [&](std::string_view name, std::string_view help, auto number) {
+    AddEach(
+        page, name, help, sums.shown,
+        [](const auto& shown) {
+          return fmt::format("{},channel=\"{}\"", LabelsOf(shown.first.first, true), EscapedLabel(shown.first.second));
+        },
+        [number](const auto& shown) { return number(shown.second); });
+  };
+  add("arraybridge_channel_queued", "Arrays that wait in the channel.",
+      [](const ChannelRow& row) { return row.queued; });
+  add("arraybridge_channel_capacity", "Arrays that may wait in the channel.",
+      [](const ChannelRow& row) { return row.capacity; });
+  add("arraybridge_channel_oldest_seconds", "Time for which the first of them has waited.",
+      [](const ChannelRow& row) { return Seconds(row.oldest); });
+  add("arraybridge_channel_arrays_sent_total", "Arrays sent into the channel.",
+      [](const ChannelRow& row) { return row.totals.sent; });
+  add("arraybridge_channel_arrays_received_total", "Arrays received from the channel, by each receiver.",
+      [](const ChannelRow& row) { return row.totals.received; });
+  add("arraybridge_channel_arrays_dropped_total", "Arrays that receivers of the channel missed, or that were drained.",
+      [](const ChannelRow& row) { return row.totals.dropped; });
+  page.Only("arraybridge_channels_not_shown", "gauge", "Channels that are too many to have samples of their own.",
+            sums.not_shown);
 }
 
 std::string LabelsOf(const Traffic::Row& row) {
@@ -295,6 +376,7 @@ std::string Metrics::Text() const {
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
   AddNamespaces(page, config_, broker_.NamespaceRows());
+  AddChannels(page, config_, broker_);
   AddTraffic(page, verbs_.counts().traffic);
   AddTallies(page, verbs_.counts().tallies);
   AddLife(page, verbs_.lists.life());

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ServiceCounts are what the doors and the verbs count: traffic, refusals, and sessions that were cut.
+// ServiceCounts are what the doors and the verbs count: traffic, refusals, and sessions that were cut; and the log of
+// what operators ask about clients.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "daemon/broker/broker.h"
+#include "daemon/service/telemetry/client_log.h"
 #include "daemon/service/telemetry/tallies.h"
 #include "daemon/service/telemetry/traffic.h"
 #include "proto/boundary/frame.h"
@@ -16,15 +18,19 @@ namespace arraybridge {
 // Thread-safe.
 class ServiceCounts {
  public:
-  explicit ServiceCounts(Broker& broker) : broker_(broker) {}  // which outlives it
+  explicit ServiceCounts(Broker& broker) : log(broker), broker_(broker) {}  // which outlives it
 
-  // A door has answered with an error. Watchers see it as an event.
+  // A door has answered with an error. Watchers see it as an event. The end of a wait, which a poll is too, is no
+  // refusal.
   void CountRefusal(SessionId session, Verb verb, const Status& refusal) {
+    if (refusal.code() == Code::kDeadlineExceeded) return;
     CountRefusal();
     tallies.CountRefusal(verb, refusal);
+    if (refusal.reason().starts_with("QUOTA")) log.QuotaRefused(session, refusal);
     broker_.EmitRefusal(session, NameOf(verb), refusal);
   }
   void CountRefusal(const Peer& peer, Verb verb, const Status& refusal) {
+    if (refusal.code() == Code::kDeadlineExceeded) return;
     CountRefusal();
     tallies.CountRefusal(verb, refusal);
     broker_.EmitRefusal(peer, NameOf(verb), refusal);
@@ -37,6 +43,7 @@ class ServiceCounts {
 
   Traffic traffic;
   Tallies tallies;
+  ClientLog log;
 
  private:
   Broker& broker_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/service/telemetry/size_text.h"
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
 
@@ -80,13 +81,43 @@ class ArenaVerbs::Pending {
       return;
     }
     if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
-    if (!refusal_.ok()) return reply_(refusal_);
+    if (!refusal_.ok()) return reply_(refusal_.reason() == "QUOTA_EXCEEDED" ? WithHolders(refusal_) : refusal_);
     reply_(ResourceExhausted(verbs_.admission_.TimedOut(request_.timeout_ms()), "no room for ", request_.size(),
                              " bytes, behind other requests of the namespace: ", Numbers())
                .Because("WAITED_IN_VAIN"));
   }
 
  private:
+  // The refusal, with what has most of the namespace's bytes and how each is freed. Names are no part of a command,
+  // because users who share a namespace choose them.
+  Status WithHolders(const Status& refusal) const {
+    const auto use = verbs_.broker_.UseOf(caller_.session, NamespaceNameOf(request_.namespace_()));
+    if (!use.ok()) return refusal;
+    const NamespaceRow& row = use->row;
+    std::string parts;
+    const auto add = [&parts](auto... text) { parts += (parts.empty() ? "" : "; ") + Concat(text...); };
+    for (const NamespaceUse::Part& part : use->largest) {
+      if (part.is_channel)
+        add("the queue of channel '", part.name, "' has ", SizeText(part.bytes), " (arraybridgectl channel drain)");
+      if (!part.is_channel) add("share '", part.name, "' has ", SizeText(part.bytes), " (arraybridgectl withdraw)");
+    }
+    if (const uint64_t held = row.held_bytes(); held > 0) {
+      add("processes still read ", SizeText(held), " without a name (they must drop them)");
+    }
+    if (const uint64_t unused = row.unused_bytes(); unused > 0) {
+      add(SizeText(unused), " lie unused in arenas of processes");
+    }
+    Status full = ResourceExhausted(
+                      "namespace '", row.ns, "' has no room for ", SizeText(request_.size()), ": ",
+                      SizeText(row.charged_bytes), " of its quota of ", SizeText(row.quota_bytes), " are in use",
+                      refusal.message().find("bytes_per_uid") == std::string::npos ? std::string()
+                                                                                   : Concat(" and ", refusal.message()),
+                      ". ", parts)
+                      .Because(refusal.reason());
+    for (const auto& [key, value] : refusal.metadata()) full = std::move(full).With(key, value);
+    return full;
+  }
+
   // The memory in use, for a request that was never the first in line.
   std::string Numbers() const {
     std::string text = Concat(verbs_.line_.waiting(), " requests are waiting");

@@ -134,6 +134,7 @@ WaiterId ChannelVerbs::Send(const Caller& caller, const PublishAsked& asked, con
       wait->reply(handover_.AnswerOf(caller, std::move(**result)));
     };
   };
+  waiter.slow = [this, session = caller.session, end = wait->call.channel] { LogSlow(session, end); };
   waiter.expire = [this, wait] {
     const Status draining = admission_.CheckNotDraining();
     wait->reply(draining.ok() ? InTime(wait->full) : draining);
@@ -169,6 +170,10 @@ Result<PassedFd> ChannelVerbs::TryReceive(const Caller& caller, const v1::Receiv
   if (!received.ok()) return waits ? received.status() : InTime(received.status());
   ServeChannel(line_, broker_, place->channel);
   return handover_.EncodeLeases(caller, *std::move(received), response);
+}
+
+void ChannelVerbs::LogSlow(SessionId session, ChannelEndId end) const {
+  counts_.log.ChannelAwaited(session, end, kSlowWait.count());
 }
 
 bool ChannelVerbs::MayArrive(const Status& refusal) { return refusal.code() == Code::kNotFound && IsEmpty(refusal); }
@@ -209,6 +214,7 @@ WaiterId ChannelVerbs::ReceiveLater(const Caller& caller, const v1::ReceiveReque
     const auto result = std::make_shared<Result<Answer<v1::AcquireResponse>>>(std::move(received));
     return [reply, result] { reply(std::move(*result)); };
   };
+  waiter.slow = [this, session = caller.session, end] { LogSlow(session, end); };
   waiter.expire = [this, reply, timeout_ms = request.timeout_ms()] {
     const Status draining = admission_.CheckNotDraining();
     const std::string waited = admission_.TimedOut(timeout_ms);

@@ -56,6 +56,7 @@ class ChannelVerbs {
   // True if the refusal is CHANNEL_IS_DIRECT: the direct channel has to be revoked first, or polled.
   static bool IsDirectRefusal(const Status& refusal);
   bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number);
+  void LogSlow(SessionId session, ChannelEndId end) const;
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
 
   const Config& config_;

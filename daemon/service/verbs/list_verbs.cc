@@ -69,13 +69,13 @@ Result<Answer<v1::ListResponse>> ListVerbs::List(const Caller& caller, const v1:
   return Answer<v1::ListResponse>{*std::move(listed), {}};
 }
 
-Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& request) {
+Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& request) const {
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
   return ListPage(SessionId{}, true, request);
 }
 
 // A page has as many rows as fit into one answer. The broker adds up their bytes, and only these rows become messages.
-Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, const v1::ListRequest& request) {
+Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, const v1::ListRequest& request) const {
   ListFilter filter;
   filter.everybody = everybody;
   filter.ns = request.namespace_();

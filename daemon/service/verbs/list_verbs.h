@@ -43,7 +43,7 @@ class ListVerbs {
   v1::GetServerInfoResponse GetServerInfo() const;
   Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
   // The same for all users, for an administrator.
-  Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request);
+  Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request) const;
   Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
   // The counts without a caller.
   v1::GetStatsResponse Stats() const { return Stats(broker_.TakeSnapshot()); }
@@ -53,7 +53,7 @@ class ListVerbs {
   const Life& life() const { return life_; }
 
  private:
-  Result<v1::ListResponse> ListPage(SessionId session, bool everybody, const v1::ListRequest& request);
+  Result<v1::ListResponse> ListPage(SessionId session, bool everybody, const v1::ListRequest& request) const;
 
   const Config& config_;
   Broker& broker_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "daemon/service/system/exit_status.h"
 #include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
@@ -92,10 +93,23 @@ void SessionVerbs::EndAwaited(SessionId session) {
   if (broker_.StopAwaiting(session)) EndSession(session, EndCause::kKilled);
 }
 
+// A process that is killed closes its connection first, and the kernel tells a little later how it ended.
+void SessionVerbs::CountEnd(SessionId session, EndCause cause) {
+  constexpr std::chrono::milliseconds kUntilTold{300};
+  const auto peer = broker_.PeerOf(session);
+  if (!peer.ok() || cause == EndCause::kDrain) return counts_.tallies.CountEnd(cause);
+  reclaimer_.PostAt(Clock::now() + kUntilTold, [this, session, cause, peer = *peer] {
+    const int process = peer.process == nullptr ? -1 : peer.process->get();
+    const bool failed = cause == EndCause::kKilled || HasFailed(process, peer.process_id);
+    counts_.tallies.CountEnd(failed && cause == EndCause::kClean ? EndCause::kKilled : cause);
+    if (failed) counts_.log.SessionDied(session, peer);
+  });
+}
+
 // The order matters: a request that begins to wait after the session's waiters were dropped must find that the session
 // has ended.
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
-  counts_.tallies.CountEnd(cause);
+  CountEnd(session, cause);
   for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
   // The other direct channels into which entries of these were forwarded: what stands there becomes shares, which keep
   // this session's arenas. Meanwhile entries may have gone on into more.

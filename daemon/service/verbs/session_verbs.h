@@ -77,6 +77,7 @@ class SessionVerbs {
   // Adds what the client says of itself.
   void Introduce(const v1::OpenSessionRequest& request, Peer& peer) const;
   void EndAwaited(SessionId session);
+  void CountEnd(SessionId session, EndCause cause);
   Result<v1::OpenSessionResponse> AnswerOf(const Result<OpenedSession>& opened) const;
 
   const Config& config_;

@@ -158,6 +158,9 @@ void Fill(v1::NamespaceInfo* message, const NamespaceRow& row) {
   message->set_charged_bytes(row.charged_bytes);
   message->set_shares(row.shares);
   message->set_share_bytes(row.share_bytes);
+  message->set_named_bytes(row.named_bytes);
+  message->set_queued_bytes(row.queued_bytes);
+  message->set_unowned_bytes(row.unowned_bytes);
   message->set_shared(row.uid == kSharedByUsers);
   message->set_read_only(row.read_only);
   message->set_share_lifetime_ms(Milliseconds(row.share_lifetime));

@@ -125,6 +125,28 @@ TEST_F(WaitingLineTest, TheDeadlineAnswers) {
   EXPECT_EQ(line_.waiting(), 0u);
 }
 
+TEST_F(WaitingLineTest, ASlowWaiterIsToldOnceAndKeepsWaiting) {
+  std::atomic<int> told{0};
+  std::promise<void> slow;
+  const auto counted = [&](std::string who, milliseconds after) {
+    Waiter waiter = ForMemory(kAlice, std::move(who), 1, milliseconds(60));
+    waiter.slow_after = after;
+    waiter.slow = [&] {
+      if (++told == 1) slow.set_value();
+    };
+    return waiter;
+  };
+  ASSERT_TRUE(line_.WaitForMemory(7, "n", counted("slow", milliseconds(5))).ok());
+  const auto quick = line_.WaitForMemory(7, "m", counted("answered before", hours(1)));
+  ASSERT_TRUE(quick.ok());
+  line_.Cancel(*quick);
+  slow.get_future().get();
+  EXPECT_EQ(line_.waiting(), 1u);
+  expired_one_.get_future().get();
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(expired_, Names{"slow"});
+}
+
 TEST_F(WaitingLineTest, AnEarlierDeadlineIsNotHiddenByALaterOne) {
   ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "patient", 1)).ok());
   ASSERT_TRUE(line_.WaitForMemory(7, "n", ForMemory(kAlice, "hasty", 1, milliseconds(5))).ok());

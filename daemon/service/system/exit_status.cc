@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields after the command's name, which may contain anything, are numbered as in proc_pid_stat(5).
+#include "daemon/service/system/exit_status.h"
+
+#include <sys/ioctl.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace arraybridge {
+namespace {
+
+constexpr unsigned long kExiting = 0x4;  // PF_EXITING of the kernel
+constexpr int kState = 3;
+constexpr int kFlags = 9;
+constexpr int kExitCode = 52;
+
+// The first version of struct pidfd_info of <linux/pidfd.h>, which older headers lack.
+struct PidfdInfo {
+  uint64_t mask;
+  uint64_t cgroup;
+  std::array<uint32_t, 11> ids;
+  int32_t exit_code;
+};
+static_assert(sizeof(PidfdInfo) == 64);
+constexpr uint64_t kInfoExit = 8;
+constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+
+// nullopt: the process lives, was not waited for yet, or the kernel is too old.
+std::optional<int> ExitCodeOf(int pidfd) {
+  PidfdInfo info{};
+  info.mask = kInfoExit;
+  if (pidfd < 0 || ::ioctl(pidfd, kGetInfo, &info) != 0 || (info.mask & kInfoExit) == 0) return std::nullopt;
+  return info.exit_code;
+}
+
+// The field as a number; 0 if there is none. `fields` begins with the state.
+unsigned long FieldOf(const char* fields, int number) {
+  for (int at = kState; at < number; ++at) {
+    fields = std::strchr(fields, ' ');
+    if (fields == nullptr) return 0;
+    ++fields;
+  }
+  return std::strtoul(fields, nullptr, 10);
+}
+
+bool ProcSaysFailed(uint64_t process_id) {
+  const std::string path = "/proc/" + std::to_string(process_id) + "/stat";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  std::array<char, 2048> text{};
+  if (!file || std::fread(text.data(), 1, text.size() - 1, file.get()) == 0) return false;
+  const char* const name_end = std::strrchr(text.data(), ')');
+  if (name_end == nullptr || std::strlen(name_end) < 3) return false;
+  const char* const fields = name_end + 2;
+  return (FieldOf(fields, kFlags) & kExiting) != 0 && FieldOf(fields, kExitCode) != 0;
+}
+
+}  // namespace
+
+bool HasFailed(int pidfd, uint64_t process_id) {
+  if (const auto code = ExitCodeOf(pidfd)) return *code != 0;
+  return process_id != 0 && ProcSaysFailed(process_id);
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// ClientLog writes what an operator looks for after a failure: a process that died, an allocation that a quota refused,
+// and a channel on which a process waits. Clients can cause these lines at will, so each kind is limited
+// (log.rate_limit_per_s).
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/service/telemetry/log_throttle.h"
+#include "daemon/service/telemetry/log_topic.h"
+#include "proto/boundary/mutex.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// Thread-safe.
+class ClientLog {
+ public:
+  explicit ClientLog(const Broker& broker) : broker_(broker) {}  // which outlives it
+
+  // The process of this session was killed, or has failed.
+  void SessionDied(SessionId session, const Peer& peer);
+  void QuotaRefused(SessionId session, const Status& refusal);
+  // A request of this end has waited for `seconds`.
+  void ChannelAwaited(SessionId session, ChannelEndId end, uint64_t seconds);
+
+ private:
+  enum Kind : uint8_t { kDied, kQuota, kAwaited, kKinds };
+  void Write(Kind kind, log::Topic topic, const Peer& peer, SessionId session, const std::string& text)
+      AB_EXCLUDES(mutex_);
+
+  const Broker& broker_;
+  Mutex mutex_;
+  std::array<LogThrottle, kKinds> throttles_ AB_GUARDED_BY(mutex_);
+};
+
+}  // namespace arraybridge

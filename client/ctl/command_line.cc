@@ -78,7 +78,7 @@ std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arg
 
 // The command that lists what this one may name; empty: it names nothing.
 std::string ListerFor(std::string_view command) {
-  constexpr std::array<std::string_view, 5> kOfShares = {"show", "trace", "explain", "withdraw", "dump"};
+  constexpr std::array<std::string_view, 5> kOfShares = {"show", "trace", "explain", "withdraw", "get"};
   if (std::ranges::find(kOfShares, command) != kOfShares.end()) return "ls";
   return command == "channel" ? "channel ls" : command == "end" ? "ls sessions --all" : "";
 }
@@ -121,7 +121,7 @@ const int* CommandLine::Parse(int argc, char** argv) {
   const Status finished = Finish();
   const std::string command = app_.get_subcommands().front()->get_name();
   chosen_.lister = ListerFor(command);
-  chosen_.named = command == "channel" ? channel_.name : command == "dump" ? dump_.share : share_.name;
+  chosen_.named = command == "channel" ? channel_.name : command == "get" ? dump_.share : share_.name;
   if (finished.ok()) return nullptr;
   std::cerr << "arraybridgectl: " << finished.message() << '\n';
   exit_ = kExitUsage;
@@ -278,7 +278,7 @@ void CommandLine::DeclareConfig() {
 void CommandLine::DeclareTop() {
   auto* const top = AddLocal(app_, "top", "print what the broker holds and does, repeatedly",
                              [this](const Options& options, std::ostream& out) { return Top(options, rounds_, out); });
-  top->add_option("-n,--count", rounds_.count, "number of rounds; 0 (default): without end");
+  top->add_option("-c,--count", rounds_.count, "number of rounds; 0 (default): without end");
   TakeTime(top->add_option("-d,--delay", interval_ms_, "time between rounds: 500ms, 2s (default), 1min"), 1, kTimeMax);
   top->add_flag("--once", once_, "the same as --count 1");
   top->add_flag("--batch", batch_, "do not clear the screen of a terminal");
@@ -354,11 +354,12 @@ void CommandLine::DeclareFiles() {
   load->add_flag("--sha256", load_.sha256, "compare every byte, not size, time and header, with what is loaded");
   load->add_flag("--replace", load_.replace, "also if the share is newer than these files");
   load->add_option("--device", load_.device, "where it is to lie: cpu (default), cuda, cuda:1, or the UUID of a GPU");
-  auto* const dump = AddLocal(app_, "dump", "write an array of a share to a .npy file",
+  auto* const dump = AddLocal(app_, "get", "write an array of a share to a .npy file",
                               [this](const Options& options, std::ostream& out) { return Dump(options, dump_, out); });
+  dump->alias("dump");  // its name before
   dump->add_option("SHARE", dump_.share, "its name, in the namespace of -n or in 'default'")->required();
   dump->add_option("--generation", dump_.generation, "generation of the share; 0 (default): the newest");
-  dump->add_option("-f,--file", dump_.file, "file to create")->required();
+  dump->add_option("-f,--file,FILE", dump_.file, "file to create")->required();
   dump->add_flag("--force", dump_.force, "replace the file if it exists");
   dump->add_option("--array", dump_.array, "index of the array in a share of several: 0 is the first");
 }

@@ -120,6 +120,8 @@ struct ChannelArgument {
   std::chrono::milliseconds interval{500};  // over which rates are measured
 };
 // Prints the channel, its ends, and how many shares pass in a second.
+// With its ends. NOT_FOUND: the namespace has no such channel.
+Result<v1::ChannelInfo> FindChannel(Connection& connection, const Options& options, const std::string& name);
 Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
 // Drops what is queued in the channel.
 Status DrainChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);

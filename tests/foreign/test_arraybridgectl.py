@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(arguments: list[str], s
     [
         ("show nope", "namespace 'default' has no share named 'nope'", "arraybridgectl ls lists what there is"),
         ("withdraw nope -n team", "namespace 'team' has no share named 'nope'", "arraybridgectl ls lists what there is"),
-        ("dump nope -f nope.npy", "namespace 'default' has no share named 'nope'", "arraybridgectl ls lists what there is"),
+        ("get nope nope.npy", "namespace 'default' has no share named 'nope'", "arraybridgectl ls lists what there is"),
         ("channel rm none", "namespace 'default' has no channel 'none'", "arraybridgectl channel ls lists what there is"),
         ("channel show none", "namespace 'default' has no channel 'none'", "arraybridgectl channel ls lists what there is"),
         ("end 77", "no session 77", "arraybridgectl ls sessions --all lists what there is"),
@@ -182,7 +182,7 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest(address: Path, se
     try:
         for arguments, guess in (
             ("show camera_lfet", "did you mean 'camera_left'? arraybridgectl ls"),
-            ("dump camera-left -f nope.npy", "did you mean 'camera_left'? arraybridgectl ls"),
+            ("get camera-left nope.npy", "did you mean 'camera_left'? arraybridgectl ls"),
             ("withdraw camera_left -n team", "'camera_left'; arraybridgectl ls"),
             ("show camera_left --generation 77", "of generation 77; arraybridgectl ls"),
             ("channel show prewiev", "did you mean 'preview'? arraybridgectl channel ls"),
@@ -342,7 +342,7 @@ def test_text_of_other_users_cannot_control_the_terminal(address: Path, session:
                  arena_generation=redeemed.handle.generation, size=256, specs={"arrays": [spec]})  # fmt: skip
     try:
         told = [ctl("-H", address, *form, "ls") for form in ([], ["-o", "csv"], ["-o", "json"], ["-o", "jsonl"])]
-        told += [ctl("-H", address, "show", name), ctl("-H", address, "dump", name, str(tmp_path / "file.npy"))]
+        told += [ctl("-H", address, "show", name), ctl("-H", address, "get", name, str(tmp_path / "file.npy"))]
         for answer in told:
             shown = answer.stdout + answer.stderr
             assert not any(letter in shown for letter in "\x1b\u202e"), shown
@@ -362,7 +362,7 @@ def test_top_once_shows_the_current_state(address: Path) -> None:
 
 
 def test_top_shows_rates(address: Path, session: Session) -> None:
-    top = subprocess.Popen([CTL, "-H", address, "-o", "csv", "top", "-n", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1)
+    top = subprocess.Popen([CTL, "-H", address, "-o", "csv", "top", "-c", "2", "-d", "1s"], stdout=subprocess.PIPE, text=True, bufsize=1)
     assert top.stdout is not None
     assert top.stdout.readline().startswith("SESSIONS,SHARES")
     first = top.stdout.readline().rstrip("\n").split(",")
@@ -373,6 +373,28 @@ def test_top_shows_rates(address: Path, session: Session) -> None:
     assert int(second[9]) > 0  # acquires per second
     assert int(second[2]) >= int(first[2]) + 200  # leases
     assert top.returncode == 0
+
+
+def test_top_shows_channels_and_one_flag_has_one_meaning(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
+    daemon = start()
+    session = open_session(daemon, client="infer")
+    session.call("OpenChannel", namespace="elsewhere", name="frames", role="RECEIVER", capacity=3)
+    lines = ctl("-H", daemon.directory, "top", "-c", "1").stdout.splitlines()
+    header = next(line for line in lines if "CHANNEL" in line)
+    assert {"SENDERS", "QUEUED", "OLDEST", "RATE"} <= set(header.split()) and "frames" in lines[lines.index(header) + 1]
+    assert any("infer" in line for line in lines)
+    assert "frames" not in ctl("-H", daemon.directory, "top", "-c", "1", "-n", "default").stdout  # -n is the namespace everywhere
+
+
+def test_a_command_about_shares_points_to_the_channel_of_that_name(
+    start: Callable[..., Daemon], open_session: Callable[..., Session]
+) -> None:
+    daemon = start()
+    open_session(daemon).call("OpenChannel", namespace="default", name="frames", role="RECEIVER")
+    for command in ("trace", "show", "explain"):
+        told = ctl("-H", daemon.directory, command, "frames")
+        assert told.returncode != 0 and "a channel has that name: arraybridgectl channel show" in told.stderr
+        assert "channel show" not in ctl("-H", daemon.directory, command, "frame").stderr
 
 
 def test_top_reports_that_there_is_no_daemon(tmp_path: Path) -> None:
@@ -395,7 +417,7 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert completed("--units", "M") == {"MiB"}
     assert completed("cdi", "") == {"generate"}
     assert completed("token", "") == {"create", "revoke", "ls"}
-    assert completed("--sort", "s") == {"senders", "sent", "service", "session", "share", "shared", "shares", "size", "stream"}
+    assert completed("--sort", "s") == {"senders", "sent", "service", "session", "share", "shares", "size", "stream"}
     assert completed("top", "--") == {"--help", "--count", "--delay", "--once", "--batch"}
     assert completed("--no") == {"--no-header"}
 

@@ -26,7 +26,7 @@ def options_in(text: str) -> set[str]:
 
 
 def subcommands_in(text: str) -> list[str]:
-    return re.findall(r"^  (\w+) ", text[text.index("Subcommands:") :], re.MULTILINE)
+    return re.findall(r"^  (\w+)(?:, \w+)* ", text[text.index("Subcommands:") :], re.MULTILINE)
 
 
 def plain(text: str) -> str:

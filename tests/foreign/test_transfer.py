@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""arraybridgectl put and dump: an array of a .npy file is put into a share and dumped again; invalid files are refused."""
+"""arraybridgectl put and get: an array of a .npy file is put into a share and written again; invalid files are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_dumped_array_equals_the_array_put(daemon: Daemon, tmp_path: Path, nam
     assert ctl(daemon, "put", tmp_path / f"{name}.npy").returncode == 0
     (spec,) = shares(daemon)[name]["share"]["specs"]["arrays"]
     assert (spec["dtype"], spec["shape"]) == (array.dtype.name, [str(size) for size in array.shape])
-    done = ctl(daemon, "dump", name, "-f", tmp_path / "out.npy")
+    done = ctl(daemon, "get", name, "-f", tmp_path / "out.npy")
     assert done.returncode == 0, done.stderr
     out = numpy.load(tmp_path / "out.npy")
     assert (out.dtype, out.shape) == (array.dtype, array.shape)
@@ -83,7 +83,7 @@ def test_large_files_are_in_memory_once(daemon: Daemon, tmp_path: Path) -> None:
     size = 192 * MiB
     array = numpy.random.default_rng(7).integers(0, 1 << 60, size // 8)
     numpy.save(tmp_path / "big.npy", array)
-    for words in (["put", str(tmp_path / "big.npy")], ["dump", "big", "-f", str(tmp_path / "out.npy")]):
+    for words in (["put", str(tmp_path / "big.npy")], ["get", "big", "-f", str(tmp_path / "out.npy")]):
         # Through a small process: a child's peak includes its parent's memory at the fork, and this process is large.
         started = [sys.executable, "-c", PEAK_OF, str(CTL), "-H", str(daemon.directory), *words]
         peak = int(subprocess.run(started, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -129,7 +129,7 @@ def test_a_share_is_held_as_long_as_the_command_runs(
     assert process.stdout is not None
     assert process.stdout.readline().endswith("it is withdrawn when this command ends\n")
     assert shares(daemon)["frame"]["maker_process_id"] == str(process.pid)
-    assert ctl(daemon, "-n", namespace, "dump", "frame", "-f", tmp_path / "out.npy").returncode == 0
+    assert ctl(daemon, "-n", namespace, "get", "frame", "-f", tmp_path / "out.npy").returncode == 0
     process.send_signal(by)
     assert process.wait(PATIENCE_S) == 0
     assert shares(daemon) == {}
@@ -349,21 +349,23 @@ def test_an_existing_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> Non
     assert ctl(daemon, "put", save(tmp_path / "a.npy", ARRAYS["matrix"])).returncode == 0
     out = tmp_path / "out.npy"
     out.write_text("mine")
-    assert f"{out}: already exists" in refusal(daemon, ERROR, "dump", "a", "-f", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "get", "a", "-f", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "get", "a", out)
+    assert f"{out}: already exists" in refusal(daemon, ERROR, "dump", "a", "-f", out)  # the command's earlier name
     assert out.read_text() == "mine"
-    assert ctl(daemon, "dump", "a", "-f", out, "--force").returncode == 0
+    assert ctl(daemon, "get", "a", "-f", out, "--force").returncode == 0
     assert (numpy.load(out) == ARRAYS["matrix"]).all()
-    assert "and is not a regular file" in refusal(daemon, ERROR, "dump", "a", "-f", "/dev/null", "--force")
+    assert "and is not a regular file" in refusal(daemon, ERROR, "get", "a", "-f", "/dev/null", "--force")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert sorted(path.name for path in tmp_path.glob("*.npy")) == ["a.npy", "out.npy"]
-    assert "No such file" in refusal(daemon, ERROR, "dump", "a", "-f", tmp_path / "no" / "out.npy")
-    assert refusal(daemon, NOT_FOUND, "dump", "b", "-f", tmp_path / "b.npy") and not (tmp_path / "b.npy").exists()
-    assert refusal(daemon, NOT_FOUND, "dump", "a", "--generation", 99, "-f", tmp_path / "b.npy")
+    assert "No such file" in refusal(daemon, ERROR, "get", "a", "-f", tmp_path / "no" / "out.npy")
+    assert refusal(daemon, NOT_FOUND, "get", "b", "-f", tmp_path / "b.npy") and not (tmp_path / "b.npy").exists()
+    assert refusal(daemon, NOT_FOUND, "get", "a", "--generation", 99, "-f", tmp_path / "b.npy")
 
 
 def test_a_dump_that_does_not_fit_leaves_nothing(daemon: Daemon, tmp_path: Path) -> None:
     assert ctl(daemon, "put", save(tmp_path / "a.npy", numpy.zeros(MiB, "u1"))).returncode == 0
-    words = ["prlimit", f"--fsize={MiB // 2}", CTL, "-H", daemon.directory, "dump", "a", "-f", tmp_path / "out.npy"]
+    words = ["prlimit", f"--fsize={MiB // 2}", CTL, "-H", daemon.directory, "get", "a", "-f", tmp_path / "out.npy"]
     done = subprocess.run(["env", "--ignore-signal=XFSZ", *map(str, words)], capture_output=True, text=True)
     assert (done.returncode, "File too large" in done.stderr) == (ERROR, True), done.stderr
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
@@ -377,10 +379,10 @@ def test_a_dump_that_is_killed_leaves_nothing(daemon: Daemon, tmp_path: Path, op
     out.parent.mkdir()
     if options:
         out.write_text("mine")
-    words = ["prlimit", f"--fsize={MiB // 2}", "--core=0", CTL, "-H", daemon.directory, "dump", "a", "-f", out, *options]
+    words = ["prlimit", f"--fsize={MiB // 2}", "--core=0", CTL, "-H", daemon.directory, "get", "a", "-f", out, *options]
     assert subprocess.run(list(map(str, words)), capture_output=True).returncode == -signal.SIGXFSZ
     assert [path.read_text() for path in out.parent.iterdir()] == (["mine"] if options else [])
-    assert ctl(daemon, "dump", "a", "-f", out, *options).returncode == 0
+    assert ctl(daemon, "get", "a", "-f", out, *options).returncode == 0
     assert [path.name for path in out.parent.iterdir()] == ["out.npy"] and numpy.load(out).nbytes == MiB
 
 
@@ -398,14 +400,14 @@ def test_an_interrupted_dump_leaves_nothing_without_unnamed_files(
     if options:
         out.write_text("mine")
     named = {"ARRAYBRIDGE_FAILPOINT": "unnamed_temp_file:error"}
-    words = [str(CTL), "-H", str(daemon.directory), "dump", "a", "-f", str(out), *options]
+    words = [str(CTL), "-H", str(daemon.directory), "get", "a", "-f", str(out), *options]
     # The signal is sent before it starts, and takes effect when it is unblocked.
     held = f"import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [{by:d}]); os.kill(os.getpid(), {by:d}); "
     held += "os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", held, *words], capture_output=True, text=True, env={**os.environ, **named})
     assert (done.returncode, done.stderr) == (ERROR, f"arraybridgectl: {out}: the command was ended\n")
     assert [path.read_text() for path in out.parent.iterdir()] == (["mine"] if options else [])
-    assert ctl(daemon, "dump", "a", "-f", out, *options, **named).returncode == 0
+    assert ctl(daemon, "get", "a", "-f", out, *options, **named).returncode == 0
     assert [path.name for path in out.parent.iterdir()] == ["out.npy"] and numpy.load(out).nbytes == MiB
 
 
@@ -431,12 +433,12 @@ def test_one_of_several_arrays_and_types_without_a_name(daemon: Daemon, session:
     )  # fmt: skip
     assert (published.generation, arena.size, len(mapping) >= arena.size) == (1, len(content), True)
     out = tmp_path / "out.npy"
-    assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "dump", "three", "-f", out)
-    assert "none with index 3" in refusal(daemon, NOT_FOUND, "dump", "three", "-f", out, "--array", 3)
-    assert "'bfloat16'" in refusal(daemon, ERROR, "dump", "three", "-f", out, "--array", 2)
-    assert ctl(daemon, "dump", "three", "-f", out, "--array", 0).returncode == 0
+    assert "has 3 arrays: choose one with --array 0 to 2" in refusal(daemon, ERROR, "get", "three", "-f", out)
+    assert "none with index 3" in refusal(daemon, NOT_FOUND, "get", "three", "-f", out, "--array", 3)
+    assert "'bfloat16'" in refusal(daemon, ERROR, "get", "three", "-f", out, "--array", 2)
+    assert ctl(daemon, "get", "three", "-f", out, "--array", 0).returncode == 0
     assert numpy.load(out).tobytes() == content[:16]
-    assert ctl(daemon, "dump", "three", "-f", out, "--array", 1, "--force").returncode == 0
+    assert ctl(daemon, "get", "three", "-f", out, "--array", 1, "--force").returncode == 0
     matrix = numpy.frombuffer(content, "u1")[256:320].reshape(4, 16)[:, ::2]
     assert (numpy.load(out) == matrix).all()
 
@@ -455,10 +457,10 @@ def test_a_share_on_a_gpu_is_copied_out(start: Callable[..., Daemon], tmp_path: 
     )  # fmt: skip
     try:
         assert maker.stdout is not None and maker.stdout.readline() == "ok\n"
-        done = ctl(daemon, "dump", "on-gpu", "-f", tmp_path / "out.npy", LD_LIBRARY_PATH=str(tmp_path))
+        done = ctl(daemon, "get", "on-gpu", "-f", tmp_path / "out.npy", LD_LIBRARY_PATH=str(tmp_path))
         assert done.returncode == 0, done.stderr
         assert numpy.load(tmp_path / "out.npy").tobytes() == PATTERN
-        without = ctl(daemon, "dump", "on-gpu", "-f", tmp_path / "none.npy", LD_LIBRARY_PATH="")
+        without = ctl(daemon, "get", "on-gpu", "-f", tmp_path / "none.npy", LD_LIBRARY_PATH="")
         if without.returncode != 0:  # a machine without a driver
             assert not (tmp_path / "none.npy").exists() and without.stderr
     finally:
@@ -483,8 +485,8 @@ def test_bench_measures_and_leaves_nothing(daemon: Daemon) -> None:
 
 def test_no_daemon(tmp_path: Path) -> None:
     save(tmp_path / "a.npy", ARRAYS["matrix"])
-    for words in (["put", str(tmp_path / "a.npy")], ["dump", "a", "-f", str(tmp_path / "out.npy")]):
+    for words in (["put", str(tmp_path / "a.npy")], ["get", "a", "-f", str(tmp_path / "out.npy")]):
         done = subprocess.run([str(CTL), "-H", str(tmp_path), *words], capture_output=True, text=True)
         assert done.returncode == CANNOT_CONNECT, done.stderr
     assert subprocess.run([CTL, "put"], capture_output=True).returncode == USAGE
-    assert subprocess.run([CTL, "dump", "a"], capture_output=True).returncode == USAGE
+    assert subprocess.run([CTL, "get", "a"], capture_output=True).returncode == USAGE

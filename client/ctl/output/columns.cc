@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include <arraybridge/bundle.h>
+
 #include "client/ctl/output/print.h"
 #include "proto/boundary/result.h"
 
@@ -21,8 +23,10 @@ using v1::ShareInfo;
 
 constexpr bool kWide = true;
 
-// "float32[3,4]", and how many more arrays there are; in wide tables all of them.
-std::string Arrays(const v1::ArraySpecs& specs, bool wide) {
+// "model" for a bundle, otherwise "float32[3,4]", and how many more arrays there are; in wide tables all of them.
+std::string Arrays(const v1::Share& share, bool wide) {
+  const v1::ArraySpecs& specs = share.specs();
+  if (!wide && share.structure() == Bundle::kStructure) return "model";
   std::string text;
   for (int i = 0; i < specs.arrays_size(); ++i) {
     if (i > 0 && !wide) return text + Concat(" +", specs.arrays_size() - 1);
@@ -61,7 +65,7 @@ std::vector<Column<ShareInfo>> ShareColumns() {
       Shown<Row>("NAME", [](const Row& row) { return Cell::Text(row.share().name()); }),
       Shown<Row>("GENERATION", [](const Row& row) { return Cell::Number(row.share().generation()); }),
       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.share().handle().size()); }),
-      {"ARRAYS", false, [](const Row& row, bool wide) { return Cell::Text(Arrays(row.share().specs(), wide)); }},
+      {"ARRAYS", false, [](const Row& row, bool wide) { return Cell::Text(Arrays(row.share(), wide)); }},
       Shown<Row>("LEASES", [](const Row& row) { return Cell::Number(row.leases()); }),
       Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
       Shown<Row>("MAKER", [](const Row& row) { return SessionOrGone(row.maker()); }),
@@ -168,7 +172,13 @@ Kind<NamespaceInfo> NamespaceKind() {
        Shown<Row>("QUOTA", [](const Row& row) { return Cell::Size(row.quota_bytes()); }),
        Shown<Row>("CHARGED", [](const Row& row) { return Cell::Size(row.charged_bytes()); }),
        Shown<Row>("SHARES", [](const Row& row) { return Cell::Number(row.shares()); }),
-       Shown<Row>("SHARED", [](const Row& row) { return Cell::Size(row.share_bytes()); }),
+       Shown<Row>("NAMED", [](const Row& row) { return Cell::Size(row.named_bytes()); }),
+       Shown<Row>("QUEUED", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
+       Shown<Row>(
+           "HELD",
+           [](const Row& row) { return Cell::Size(Left(row.share_bytes(), row.named_bytes() + row.queued_bytes())); }),
+       Shown<Row>("UNUSED", [](const Row& row) { return Cell::Size(Left(row.charged_bytes(), row.share_bytes())); }),
+       Wide<Row>("UNOWNED", [](const Row& row) { return Cell::Size(row.unowned_bytes()); }),
        Wide<Row>("FREE", [](const Row& row) { return Cell::Size(Left(row.quota_bytes(), row.charged_bytes())); }),
        Wide<Row>("RIGHT", [](const Row& row) { return Cell::Text(row.read_only() ? "read" : "write"); }),
        Wide<Row>("LIFETIME", [](const Row& row) { return AgeOrNone(row.share_lifetime_ms()); }),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live view: totals, rates, and the rows of `ls` below them.
+// The live view: totals, rates, and below them the rows of `ls`: who holds memory, and the channels.
 #include <unistd.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ Status ShowRound(Connection& connection, const Options& options, std::chrono::mi
   if (IsJson(options)) return PrintJson(*stats, true, out);
   PrintTop(*stats, earlier, interval, StyleOf(options), out);
   if (options.output == Output::kCsv) return Ok();
-  for (const char* const what : {"namespaces", "sessions"}) {
+  for (const char* const what : {"namespaces", "sessions", "channels"}) {
     out << '\n';
     AB_RETURN_IF_ERROR(Ls(connection, options, {.what = what}, out));
   }

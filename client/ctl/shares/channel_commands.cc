@@ -15,23 +15,6 @@ namespace {
 
 std::string NamespaceOf(const Options& options) { return options.ns.empty() ? "default" : options.ns; }
 
-Result<v1::ChannelInfo> Find(Connection& connection, const Options& options, const std::string& name) {
-  v1::ListRequest request;
-  request.set_kind(v1::ListRequest::CHANNELS);
-  request.set_namespace_(NamespaceOf(options));
-  request.set_name_prefix(name);
-  request.set_ends(true);
-  do {
-    v1::ListResponse page;
-    AB_RETURN_IF_ERROR(connection.ListPage(request, &page));
-    for (auto& row : *page.mutable_channels()) {
-      if (row.name() == name) return std::move(row);
-    }
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return NotFound("namespace '", NamespaceOf(options), "' has no channel '", name, "'").Because("CHANNEL_NOT_FOUND");
-}
-
 void AddEnds(Table& table, const v1::ChannelInfo& channel) {
   for (const auto& end : channel.ends()) {
     const bool known = end.process_id() != 0 || end.session() != 0;
@@ -64,14 +47,31 @@ Status DropQueued(Connection& connection, const Options& options, const std::str
 
 }  // namespace
 
+Result<v1::ChannelInfo> FindChannel(Connection& connection, const Options& options, const std::string& name) {
+  v1::ListRequest request;
+  request.set_kind(v1::ListRequest::CHANNELS);
+  request.set_namespace_(NamespaceOf(options));
+  request.set_name_prefix(name);
+  request.set_ends(true);
+  do {
+    v1::ListResponse page;
+    AB_RETURN_IF_ERROR(connection.ListPage(request, &page));
+    for (auto& row : *page.mutable_channels()) {
+      if (row.name() == name) return std::move(row);
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return NotFound("namespace '", NamespaceOf(options), "' has no channel '", name, "'").Because("CHANNEL_NOT_FOUND");
+}
+
 Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out) {
-  auto found = Find(connection, options, channel.name);
+  auto found = FindChannel(connection, options, channel.name);
   if (!found.ok()) return found.status();
   if (IsJson(options)) return PrintJson(*found, options, out);
   const uint64_t before = found->sent();
   const auto begun = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::min(channel.interval, options.timeout / 4));
-  found = Find(connection, options, channel.name);
+  found = FindChannel(connection, options, channel.name);
   if (!found.ok()) return found.status();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun;
   // Less than before: the channel was made anew.

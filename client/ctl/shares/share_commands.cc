@@ -25,7 +25,12 @@ Result<v1::InspectResponse> Inspect(Connection& connection, const Options& optio
   v1::InspectRequest request;
   request.set_namespace_(options.ns);
   *request.mutable_share() = RefOf(share);
-  return connection.Inspect(request);
+  auto found = connection.Inspect(request);
+  if (found.ok() || found.status().code() != Code::kNotFound) return found;
+  const auto channel = FindChannel(connection, options, share.name);
+  if (!channel.ok()) return found;
+  return NotFound(found.status().message(), "; a channel has that name: arraybridgectl channel show prints its ends")
+      .Because(found.status().reason());
 }
 
 // Prints the whole answer as JSON, or the table that `table_of` makes of it.

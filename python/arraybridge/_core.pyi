@@ -254,6 +254,8 @@ class Core:
         """catalogue: find and hold shares without calls where possible. token: opens namespaces to this process. direct_channels:
         send and receive in channels without calls where possible.
         """
+    def with_client(self, client: str) -> Core:
+        """The same with another client name, for a forked child, which connects anew in any case."""
     def empty(
         self,
         arrays: Sequence[tuple[str, tuple[int, int, int], tuple[int, ...]]],

@@ -142,6 +142,7 @@ class Core {
                  .catalogue = catalogue,
                  .direct_channels = direct_channels,
                  .token = std::move(token)}) {}
+  explicit Core(Broker::Options options) : broker_(std::move(options)) {}
 
   // `name` and `options` are those of the publish that follows. The same holds for Place.
   Placement Empty(const std::vector<Wanted>& arrays, std::string name, const PutOptions* options, const Where& device,
@@ -241,6 +242,7 @@ class Core {
 
   auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
                    std::optional<bool> drop_oldest, std::optional<uint64_t> replay);
+  auto WithClient(std::string client) const;
   auto OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix);
 
   uint64_t DrainChannel(const std::string& name, bool remove) {
@@ -451,6 +453,13 @@ auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity, c
   return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
 }
 
+// For a forked child, which connects anew in any case: the same options, and its own name.
+auto Core::WithClient(std::string client) const {
+  Broker::Options options = broker_.options();
+  options.client = std::move(client);
+  return std::unique_ptr<Core, DeleteWithoutGil>(new Core(std::move(options)));
+}
+
 auto Core::OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix) {
   Broker::WatchOptions options;
   for (const std::string& kind : kinds) options.kinds.push_back(KindNamed(kind));
@@ -504,6 +513,7 @@ void AddCore(py::module_& module) {
   core.def(py::init<std::string, std::string, double, std::string, bool, std::string, bool>(), arg("address"),
            arg("namespace"), arg("timeout_s"), arg("client"), arg("catalogue") = true, arg("token") = "",
            arg("direct_channels") = true)
+      .def("with_client", &Core::WithClient, arg("client"))
       .def("empty", &Core::Empty, arg("arrays"), arg("name") = "", arg("options") = py::none(),
            arg("device") = Where{kDeviceCpu, 0}, arg("pinned") = false)
       .def("place", &Core::Place, arg("views"), arg("name") = "", arg("options") = py::none(),

@@ -58,6 +58,13 @@ class Broker(Session):
             or the content of the file $ARRAYBRIDGE_TOKEN_FILE.
         direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays
             of this Broker always go through the daemon.
+        client: the name of this process in `arraybridgectl ls sessions`, in events and in errors about peers: at most 64
+            bytes of UTF-8. None: the script and its arguments, cut to 64 bytes. Values of options whose names contain
+            token, password, secret or key become ***. A worker adds the name of its multiprocessing.Process, any other
+            forked child its PID: "prep.py --size 4 (Process-2)".
+
+    Raises:
+        InvalidRequest: an invalid argument.
 
     Example:
         >>> broker = Broker(start="private")    # Broker() finds the broker of this user, or starts one
@@ -74,8 +81,9 @@ class Broker(Session):
         timeout_s: float = 10.0,
         token: str | None = None,
         direct_channels: bool = True,
+        client: str | None = None,
     ) -> None:
-        super().__init__(address, namespace, start, timeout_s, token, direct_channels)
+        super().__init__(address, namespace, start, timeout_s, token, direct_channels, client)
         delivery = self._delivery = Delivery(self._connection)
         self._fast = self._connection, delivery.short, delivery.note, delivery.granted_as  # for `fast`
         references.remember(self)
@@ -83,7 +91,7 @@ class Broker(Session):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the constructor's arguments; the other process makes a connection of its own.
 
-        The token is not pickled: the other process states its own.
+        The token and the name of the client are not pickled: the other process has its own.
         """
         address, start = self._connection.asked
         if start == "private":

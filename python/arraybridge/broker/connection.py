@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 import time
 import weakref
@@ -18,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from arraybridge import _core
 from arraybridge.arguments import check_seconds
-from arraybridge.broker import credentials, discovery
+from arraybridge.broker import client_name, credentials, discovery
 from arraybridge.errors import BrokerError, BrokerTimeout, from_status
 
 T = TypeVar("T")
@@ -41,9 +40,10 @@ class Connection:
         timeout_s: seconds, for calls without a timeout of their own.
         token: None: read from the environment when it connects.
         direct_channels: whether channels may pass arrays without calls.
+        client: None: `client_name.of_process` when it connects.
 
     Raises:
-        InvalidRequest: `timeout_s` is not a number of seconds.
+        InvalidRequest: `timeout_s` is not a number of seconds, or `client` is not a name.
     """
 
     def __init__(
@@ -54,9 +54,11 @@ class Connection:
         timeout_s: float,
         token: str | None = None,
         direct_channels: bool = True,
+        client: str | None = None,
     ) -> None:
         if token is not None:
             credentials.stated(token)
+        self._client = None if client is None else client_name.stated(client)
         self._token = token
         self.direct_channels: Final = direct_channels
         self._asked = None if address is None else os.fspath(address)
@@ -66,6 +68,7 @@ class Connection:
         self._lock = threading.Lock()
         # The existing core; None: the next call connects. An attribute, because `Broker.get` reads it in every call.
         self.known_core: _core.Core | None = None
+        self._inherited: _core.Core | None = None  # in a forked child until its first call: the parent's
         self._found: discovery.Found | None = None
         self._end: weakref.finalize[[], Connection] | None = None
         self._latest_address: str | None = None
@@ -100,22 +103,23 @@ class Connection:
             return core
         with self._lock:
             if self.known_core is None:
-                token = credentials.stated(self._token)
-                found = discovery.find(self._asked, self._start)
-                if found.end is not None:
-                    self._end = weakref.finalize(self, found.end)
-                    # The daemon ends after this process: until then daemon threads wait, and would report its end.
-                    self._end.atexit = False
-                self._found, self._latest_address = found, found.address
-                self.known_core = _core.Core(
-                    found.address,
-                    self._namespace,
-                    self._timeout_s,
-                    _client_name(),
-                    token=token,
-                    direct_channels=self.direct_channels,
-                )
+                inherited, self._inherited = self._inherited, None
+                self.known_core = self._connected() if inherited is None else inherited.with_client(self._named())
             return self.known_core
+
+    def _connected(self) -> _core.Core:
+        token = credentials.stated(self._token)
+        found = discovery.find(self._asked, self._start)
+        if found.end is not None:
+            self._end = weakref.finalize(self, found.end)
+            # The daemon ends after this process: until then daemon threads wait, and would report its end.
+            self._end.atexit = False
+        self._found, self._latest_address = found, found.address
+        client = self._named()
+        return _core.Core(found.address, self._namespace, self._timeout_s, client, token=token, direct_channels=self.direct_channels)
+
+    def _named(self) -> str:
+        return client_name.of_process() if self._client is None else self._client
 
     def before_fork(self) -> None:
         """Starts a private daemon that no call has started yet, so that this process and its children have the same."""
@@ -131,7 +135,7 @@ class Connection:
             BrokerError: a put without waiting has failed. The connection is closed all the same.
         """
         with self._lock:
-            core, self.known_core, self._found = self.known_core, None, None
+            core, self.known_core, self._inherited, self._found = self.known_core, None, None, None
             end, self._end = self._end, None
         try:
             if core is not None:
@@ -316,7 +320,8 @@ class Connection:
     def after_fork(self) -> None:
         """Called in a forked child: a thread of the parent may hold the lock and have left an unfinished connection."""
         self._lock = threading.Lock()
-        if self.known_core is None:
+        self._inherited, self.known_core = self.known_core or self._inherited, None
+        if self._inherited is None:
             self._found, self._end = None, None
 
     def _check_repeatable(self, status: _core.StatusError, core: _core.Core) -> None:
@@ -368,8 +373,3 @@ def _settle() -> None:
             failed = failed or error
     if failed is not None:
         raise failed  # no caller is left; the interpreter prints it
-
-
-def _client_name() -> str:
-    script = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return (script or "python").encode(errors="replace")[:60].decode(errors="ignore")

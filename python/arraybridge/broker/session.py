@@ -18,7 +18,7 @@ class Session:
     """A Broker without its verbs; `Broker` documents the arguments. Does not connect until it is used.
 
     Raises:
-        InvalidRequest: an invalid namespace, start, timeout or `direct_channels`.
+        InvalidRequest: an invalid namespace, start, timeout, `direct_channels` or client.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class Session:
         timeout_s: float,
         token: str | None = None,
         direct_channels: bool = True,
+        client: str | None = None,
     ) -> None:
         if start not in ("auto", "never", "private"):
             raise InvalidRequest(f'start must be "auto", "never" or "private", not {start!r}')
@@ -41,7 +42,7 @@ class Session:
             raise InvalidRequest(f"direct_channels must be True or False, not {direct_channels!r}")
         self.namespace: Final = namespace
         self.timeout_s: Final = timeout_s
-        self._connection = Connection(address, namespace, start, timeout_s, token, direct_channels)
+        self._connection = Connection(address, namespace, start, timeout_s, token, direct_channels, client)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name of a client: what `arraybridgectl ls sessions`, errors about peers and events call this process.
+
+`Broker(client=)` states it. Otherwise it is the script and its arguments. Values that look like secrets are replaced, and
+workers that have the script and its arguments in common are told apart. It is for display: the broker decides nothing by it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from arraybridge.arguments import check_text
+from arraybridge.errors import InvalidRequest, printable
+
+BYTES_MAX: Final = 64  # of UTF-8, as the protocol has it
+_WORKER_BYTES_MAX: Final = 32
+_CUT: Final = "…"
+_HIDDEN: Final = "***"
+_SECRET: Final = re.compile(r"token|passw|secret|key|credential", re.IGNORECASE)  # in the name of an option
+_PASSWORD_IN_URL: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]*@")
+_LOADED_IN: Final = os.getpid()
+
+
+def stated(client: str) -> str:
+    """The name that the user states.
+
+    Raises:
+        InvalidRequest: it cannot be a name.
+    """
+    if not isinstance(client, str) or not client:
+        raise InvalidRequest(f"client must be a non-empty str, not {client!r}")
+    check_text(client, "client")
+    if not client.isprintable():
+        raise InvalidRequest(f"client must not contain control characters: {client!r}")
+    size = len(client.encode())
+    if size > BYTES_MAX:
+        raise InvalidRequest(f"client has {size} bytes of UTF-8: pass a name of at most {BYTES_MAX}")
+    return client
+
+
+def of_process() -> str:
+    """The name of this process, for a user who states none."""
+    worker = _worker()
+    return _first(_command(), BYTES_MAX - len(worker.encode())) + worker
+
+
+def _command() -> str:
+    words = [str(each) for each in getattr(sys, "argv", None) or ()]
+    shown = [_program(words[0] if words else ""), *_without_secrets(words[1 : BYTES_MAX + 1])]
+    return printable(" ".join(shown).replace("\n", " "))
+
+
+def _program(path: str) -> str:
+    """The script's name, or that of the module or the package that `python -m` runs."""
+    folder, name = os.path.split(path)
+    if name == "__main__.py":
+        name = os.path.basename(folder)
+    return f"python {name}".strip() if name in ("", "-c", "-m") else name
+
+
+def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+    value_is_secret = False  # the word before is an option whose value follows
+    for word in words:
+        name, equals, _ = word.partition("=")
+        secret = _SECRET.search(name) is not None
+        # After such an option a word with a single dash may be its value.
+        option = word.startswith("--" if value_is_secret else "-")
+        if secret and equals:
+            value_is_secret = False
+            yield f"{name}={_HIDDEN}"
+        elif secret and option:
+            value_is_secret = True
+            yield word
+        elif value_is_secret:
+            value_is_secret = False
+            yield _HIDDEN
+        else:
+            yield _PASSWORD_IN_URL.sub(rf"\1{_HIDDEN}@", word)
+
+
+def _worker() -> str:
+    """The end of a worker's name, which tells it from others of the same command; "" for other processes."""
+    processes = sys.modules.get("multiprocessing.process")
+    name = "MainProcess" if processes is None else str(processes.current_process().name)
+    if name != "MainProcess":
+        return f" ({_first(printable(name), _WORKER_BYTES_MAX)})"
+    return f" ({os.getpid()})" if _is_forked() else ""
+
+
+def _is_forked() -> bool:
+    """True if the process was forked after this module was loaded, or its parent runs the same command, as the workers of
+    gunicorn do that load it after the fork.
+    """
+    if os.getpid() != _LOADED_IN:
+        return True
+    own = _command_line(os.getpid())
+    return own != b"" and own == _command_line(os.getppid())
+
+
+def _command_line(process_id: int) -> bytes:
+    try:
+        return Path(f"/proc/{process_id}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _first(text: str, bytes_max: int) -> str:
+    """The text, or its first whole characters and an ellipsis."""
+    encoded = text.encode()
+    if len(encoded) <= bytes_max:
+        return text
+    return encoded[: bytes_max - len(_CUT.encode())].decode(errors="ignore").rstrip() + _CUT

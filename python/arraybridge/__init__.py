@@ -8,8 +8,36 @@
 
 Importing this package imports no framework, not even NumPy.
 
-Begin with `help(arraybridge.Broker)`; then `Share`, `Channel`, `Bundle` and `Watch`, which its methods return, `convert_memory`,
-`load` and `save`, and `BrokerError`, the base of all errors. The reference of the documents has every public name by topic.
+`help(arraybridge.Broker)`, and so on, has the arguments, the errors and examples.
+
+Arrays in several processes:
+
+    Broker               put, get, empty, list, withdraw, flush: arrays by name; channel, bundle, open, watch
+    Share                what put returns: name, generation, shape, dtype, device; a consumer of DLPack reads it
+    Channel              send and receive: a bounded queue, a broadcast, or the newest array
+    Watch, Event         what happens in the broker: publishes, reads, withdrawals, sessions
+    Bundle               one share of many named arrays, such as a model's weights; BundleWriter writes one
+    load, save           files of safetensors, .npz and torch as a Bundle, and back
+
+Arrays in one process:
+
+    convert              an array, or a tree of arrays, as another framework's
+    convert_memory       the same, of stated types, on a GPU by default
+    Plan                 what was copied, and why: explain=True of get and convert returns it
+    asdlpack, View       any array for every from_dlpack
+    numpy, torch, ...    decorators: a function gets its own framework's arrays
+    to_bytes, from_bytes an array as bytes of safetensors
+    stack_slices, unstack_slices, process_slices, scale_dtype
+
+When something fails:
+
+    BrokerError          the base of all errors; each is also the builtin that one expects
+    ShareNotFound, BrokerTimeout, OutOfMemory, PeerGone, ZeroCopyUnavailable, UnsupportedArray, ...
+    conversion_counts, metrics      what this process has converted and copied
+
+`arraybridge.multiprocessing`, `arraybridge.data` and `arraybridge.integrations` have the functions for pools, torch, Ray, Dask,
+vLLM and notebooks. `dir(arraybridge)` has all names; the reference among the documents has them by topic. The other modules
+of the package are not for users.
 """
 
 from __future__ import annotations
@@ -226,4 +254,16 @@ def _exhausted_by(error: OSError, what: str) -> Exception | None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES})
+    # help() would print each class with all that it inherits, in more than 6,000 lines. The docstring above says more in 50.
+    return [] if _asked_by_help() else sorted({*__all__, *_HOMES})
+
+
+def _asked_by_help() -> bool:
+    frame = sys._getframe(2)  # of `inspect.getmembers`, if pydoc asks
+    for _ in range(3):
+        if frame.f_globals.get("__name__") == "pydoc":
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False

@@ -72,6 +72,19 @@ def test_completion_has_public_names_alone():
         assert undocumented == set(), of
 
 
+def test_help_of_the_package_says_where_to_begin_and_is_short():
+    shown = run_client("import arraybridge; help(arraybridge)")
+    lines = shown.splitlines()
+    assert len(lines) < 130, "without the classes and what they inherit"
+    assert "    Broker  " in shown and "Method resolution order" not in shown
+    text = arraybridge.__doc__
+    named = {name for name in re.findall(r"\b\w+\b", text) if name in arraybridge.__all__}
+    assert named >= {"Broker", "Share", "Channel", "Watch", "Bundle", "convert", "convert_memory", "load", "save", "BrokerError"}
+    assert "Broker" in dir(arraybridge)
+    whole = run_client("import arraybridge; help(arraybridge.Share)")
+    assert "metadata" in whole and "The user's own bytes." in whole
+
+
 def test_convert_stays_a_function_if_its_module_is_imported():
     run_client(
         "import pickle, arraybridge\n"

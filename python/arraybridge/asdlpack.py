@@ -43,6 +43,11 @@ def asdlpack(obj: Any, *, copy: bool = False) -> View:
         UnsupportedArray: (a TypeError and a BufferError) it supports none of these, or this array cannot be shared: for
             example a tensor that requires grad, which must be detached first.
         UnsupportedDtype: DLPack lacks its dtype.
+
+    Example:
+        >>> import torch
+        >>> torch.from_dlpack(arraybridge.asdlpack(memoryview(bytearray(b"abc"))))
+        tensor([97, 98, 99], dtype=torch.uint8)
     """
     from arraybridge import _core  # loads the extension
 

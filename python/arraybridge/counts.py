@@ -15,12 +15,26 @@ KINDS_MAX: Final = 4096  # a bound; frameworks, routes and reasons are few, so i
 
 
 class ConversionCount(NamedTuple):
-    """One kind of conversion, and its totals."""
+    """One kind of conversion, and its totals: a row of `conversion_counts`.
+
+    Attributes:
+        source, target: names of frameworks; "share" for an array of the broker.
+        route: "identity", "hand_over" or "place", as in `Plan`.
+        reasons: the codes of the reasons against a cheaper route: "layout", "read_only".
+        conversions: how many arrays were converted so.
+        copies: how often their bytes were copied.
+        copied_bytes: bytes of all copies together.
+
+    Example:
+        >>> tensor = arraybridge.convert(np.ones(3), "torch", copy=True)
+        >>> any(row.source == "numpy" and row.copied_bytes >= 24 for row in arraybridge.conversion_counts())
+        True
+    """
 
     source: str
     target: str
     route: Route
-    reasons: tuple[str, ...]  # the codes of the reasons against a cheaper route: "layout", "read_only"
+    reasons: tuple[str, ...]
     conversions: int
     copies: int
     copied_bytes: int
@@ -96,16 +110,33 @@ def conversion_counts() -> list[ConversionCount]:
     """The conversions of this process by `convert_memory`, `Broker.convert` and `Broker.get`, each kind once: source,
     target, route, and the codes of the reasons against a cheaper route; the number of conversions, copies and copied
     bytes. Each array of a tree counts. Refused conversions do not.
+
+    Example:
+        >>> tensor = arraybridge.convert(np.ones(3), "torch")
+        >>> {row.route for row in arraybridge.conversion_counts()} <= {"identity", "hand_over", "place"}
+        True
     """
     return of_process.all()
 
 
 class Metric(NamedTuple):
-    """A counter of Prometheus. As a string: its lines in the text format."""
+    """A counter of Prometheus. As a string: its lines in the text format.
+
+    Attributes:
+        name: of the counter; ends with "_total".
+        help: one sentence.
+        samples: pairs of labels, a dict, and the value.
+
+    Example:
+        >>> print(arraybridge.Metric("seen_total", "Arrays seen.", [({"target": "torch"}, 3)]), end="")
+        # HELP seen_total Arrays seen.
+        # TYPE seen_total counter
+        seen_total{target="torch"} 3
+    """
 
     name: str
     help: str
-    samples: list[tuple[dict[str, str], int]]  # labels, value
+    samples: list[tuple[dict[str, str], int]]
 
     def __str__(self) -> str:
         lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} counter"]
@@ -122,6 +153,10 @@ def metrics() -> list[Metric]:
     `arraybridge_client_conversions_total` by source, target and route; `arraybridge_client_copied_bytes_total` by
     source and target; `arraybridge_client_copy_reasons_total` by the code of a reason: conversions that copied for that
     reason.
+
+    Example:
+        >>> [metric.name for metric in arraybridge.metrics()][0]
+        'arraybridge_client_conversions_total'
     """
     found = conversion_counts()
     conversions, copied, reasons = (Counter[tuple[str, ...]]() for _ in range(3))

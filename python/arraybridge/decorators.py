@@ -3,8 +3,20 @@
 
 For example:
 
-    @torch                       # or @torch(output_type="numpy", gpu_id=1)
-    def blur(image, sigma): ...  # gets torch tensors, whatever it is called with
+    >>> @arraybridge.torch(output_type="numpy", gpu_id=None)
+    ... def halved(image):    # gets torch tensors, whatever it is called with
+    ...     return image / 2
+    >>> halved(np.ones(2))
+    array([0.5, 0.5])
+
+`arraybridge.numpy`, `arraybridge.cupy`, `arraybridge.tensorflow`, `arraybridge.jax` and `arraybridge.pyclesperanto` are used
+in the same way:
+
+    >>> @arraybridge.numpy
+    ... def summed(image):
+    ...     return image.sum(axis=0)
+    >>> summed(np.ones((2, 3)))
+    array([2., 2., 2.])
 """
 
 from __future__ import annotations
@@ -30,10 +42,23 @@ _ADDED: Final = ("dtype_conversion", "slice_by_slice")
 
 
 class DtypeConversion(Enum):
-    """The dtype of the main result of a decorated function. Values that are dtypes are their names."""
+    """The dtype of the main result of a decorated function. Values that are dtypes are their names.
 
-    PRESERVE_INPUT = "preserve"  # the dtype of the first array argument
-    NATIVE_OUTPUT = "native"  # the dtype of the function's result
+    Attributes:
+        PRESERVE_INPUT: the dtype of the first array argument.
+        NATIVE_OUTPUT: the dtype of the function's result.
+        UINT8, UINT16, INT16, INT32, FLOAT32, FLOAT64: this dtype.
+
+    Example:
+        >>> @arraybridge.numpy(dtype_conversion=arraybridge.DtypeConversion.FLOAT32)
+        ... def doubled(image):
+        ...     return image * 2
+        >>> doubled(np.ones(2)).dtype
+        dtype('float32')
+    """
+
+    PRESERVE_INPUT = "preserve"
+    NATIVE_OUTPUT = "native"
     UINT8 = "uint8"
     UINT16 = "uint16"
     INT16 = "int16"
@@ -75,6 +100,13 @@ def memory_types(input_type: str, output_type: str, contract: Callable[[Any], An
 
     Raises:
         InvalidMemoryType: not the name of a framework; raised when decorating.
+
+    Example:
+        >>> @arraybridge.memory_types("numpy", "torch")
+        ... def segment(image):
+        ...     return image
+        >>> segment.output_memory_type
+        'torch'
     """
     taken, returned = memory_type_named(input_type), memory_type_named(output_type)
 
@@ -148,6 +180,13 @@ _DECORATOR_TEXT: Final = """A function that computes with {own}: its arrays are 
         InvalidMemoryType: no memory type, when decorating. TypeError: a generator, also asynchronous, when decorating: what
         it yields would not be converted. A call raises what convert_memory, scale_dtype and the function
         itself raise.
+
+    Example:
+        >>> @arraybridge.{own}(output_type="numpy", gpu_id=None)
+        ... def shown(image):
+        ...     return image
+        >>> shown.input_memory_type, shown.output_memory_type
+        ('{own}', 'numpy')
     """
 
 # These names are only in this module: `from arraybridge import *` omits them.

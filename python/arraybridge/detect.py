@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six memory types, by their names, and conversions between them as methods."""
+"""The six memory types, by their names, and conversions between them as methods.
+
+The sets of names have members or strings, which are equal:
+
+    >>> sorted(arraybridge.VALID_MEMORY_TYPES) == sorted(arraybridge.SUPPORTED_MEMORY_TYPES)
+    True
+    >>> arraybridge.MEMORY_TYPE_NUMPY in arraybridge.CPU_MEMORY_TYPES
+    True
+    >>> arraybridge.VALID_GPU_MEMORY_TYPES == arraybridge.GPU_MEMORY_TYPES
+    True
+    >>> {arraybridge.MEMORY_TYPE_CUPY, arraybridge.MEMORY_TYPE_TORCH, arraybridge.MEMORY_TYPE_TENSORFLOW,
+    ...  arraybridge.MEMORY_TYPE_JAX, arraybridge.MEMORY_TYPE_PYCLESPERANTO} == arraybridge.GPU_MEMORY_TYPES
+    True
+"""
 
 from __future__ import annotations
 
@@ -29,7 +42,15 @@ __all__ = [
 
 
 class MemoryType(str, Enum):
-    """The six memory types. A member equals and hashes like its string."""
+    """The six memory types. A member equals and hashes like its string.
+
+    Attributes:
+        NUMPY, CUPY, TORCH, TENSORFLOW, JAX, PYCLESPERANTO: the frameworks, by the names that every call takes.
+
+    Example:
+        >>> arraybridge.MemoryType.NUMPY.to_torch(np.ones(3), gpu_id=None)
+        tensor([1., 1., 1.], dtype=torch.float64)
+    """
 
     NUMPY = "numpy"
     CUPY = "cupy"
@@ -58,22 +79,27 @@ class MemoryType(str, Enum):
         return Converter(self)
 
     def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
-        """convert_memory(data, self, "numpy", gpu_id); the other methods accordingly."""
+        """The array of this type as one of NumPy: `convert_memory(data, self, "numpy", gpu_id)`."""
         return _converted(data, self, "numpy", gpu_id)
 
     def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of CuPy."""
         return _converted(data, self, "cupy", gpu_id)
 
     def to_torch(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of torch."""
         return _converted(data, self, "torch", gpu_id)
 
     def to_tensorflow(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of TensorFlow."""
         return _converted(data, self, "tensorflow", gpu_id)
 
     def to_jax(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of JAX."""
         return _converted(data, self, "jax", gpu_id)
 
     def to_pyclesperanto(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of pyclesperanto."""
         return _converted(data, self, "pyclesperanto", gpu_id)
 
 
@@ -92,26 +118,42 @@ MEMORY_TYPE_PYCLESPERANTO: Final = "pyclesperanto"
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """convert_memory from and to one memory type, as methods; each takes `gpu_id` and raises as convert_memory does."""
+    """convert_memory from and to one memory type, as methods; each takes `gpu_id` and raises as convert_memory does.
+
+    Attributes:
+        memory_type: the type whose arrays the `to_` methods take and the `from_` methods return.
+
+    Example:
+        >>> torch_arrays = arraybridge.get_converter("torch")
+        >>> tensor = torch_arrays.from_numpy(np.ones(3), gpu_id=None)
+        >>> torch_arrays.to_numpy(tensor)
+        array([1., 1., 1.])
+    """
 
     memory_type: MemoryType
 
     def to_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of NumPy."""
         return _converted(data, self.memory_type, MemoryType.NUMPY, gpu_id)
 
     def to_cupy(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of CuPy."""
         return _converted(data, self.memory_type, MemoryType.CUPY, gpu_id)
 
     def to_torch(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of torch."""
         return _converted(data, self.memory_type, MemoryType.TORCH, gpu_id)
 
     def to_tensorflow(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of TensorFlow."""
         return _converted(data, self.memory_type, MemoryType.TENSORFLOW, gpu_id)
 
     def to_jax(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of JAX."""
         return _converted(data, self.memory_type, MemoryType.JAX, gpu_id)
 
     def to_pyclesperanto(self, data: Any, gpu_id: int | None = 0) -> Any:
+        """The array of this type as one of pyclesperanto."""
         return _converted(data, self.memory_type, MemoryType.PYCLESPERANTO, gpu_id)
 
     def from_numpy(self, data: Any, gpu_id: int | None = 0) -> Any:
@@ -132,6 +174,10 @@ def get_converter(memory_type: str) -> Converter:
 
     Raises:
         InvalidMemoryType: there is no such memory type.
+
+    Example:
+        >>> isinstance(arraybridge.get_converter("torch"), arraybridge.Converter)
+        True
     """
     return Converter(MemoryType(memory_type_named(memory_type)))
 

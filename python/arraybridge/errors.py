@@ -59,7 +59,16 @@ class BrokerError(Exception):
 
     Attributes:
         code: the gRPC status code of a broker's answer, 0 for errors without one.
+        message: the text, which `str` also returns, with control characters escaped.
         reason: a short machine-readable word of the broker, or the reason of a conversion error.
+        ag_pass_through: for TensorFlow: its AutoGraph passes the error on unchanged.
+
+    Example:
+        >>> try:
+        ...     broker.get("nothing")
+        ... except arraybridge.BrokerError as error:
+        ...     print(error.reason)
+        SHARE_NOT_FOUND
     """
 
     # AutoGraph passes errors with this attribute unchanged; others leave a tf.function as its StagingError.
@@ -90,15 +99,34 @@ class BrokerError(Exception):
 
 
 class ShareNotFound(BrokerError, KeyError):
-    """No share has this name, id or generation, or it has ended."""
+    """No share has this name, id or generation, or it has ended.
+
+    Example:
+        >>> broker.get("nothing")
+        Traceback (most recent call last):
+        arraybridge.errors.ShareNotFound: ...
+    """
 
 
 class ShareExists(BrokerError, ValueError):
-    """The name is taken; `replace=True` publishes the next generation."""
+    """The name is taken; `replace=True` publishes the next generation.
+
+    Example:
+        >>> share = broker.put(np.ones(3), "taken")
+        >>> broker.put(np.ones(3), "taken")
+        Traceback (most recent call last):
+        arraybridge.errors.ShareExists: ...
+    """
 
 
 class OutOfMemory(BrokerError, MemoryError):
-    """The broker had no room before the deadline; the message names the quota and its numbers."""
+    """The broker had no room before the deadline; the message names the quota and its numbers.
+
+    Example:
+        >>> broker.empty(2**62, "uint8")
+        Traceback (most recent call last):
+        arraybridge.errors.OutOfMemory: ...
+    """
 
 
 class OutOfDescriptors(BrokerError, OSError):
@@ -106,6 +134,14 @@ class OutOfDescriptors(BrokerError, OSError):
 
     Attributes:
         errno: EMFILE: limit of this process; ENFILE: limit of the system.
+
+    Example:
+        >>> try:
+        ...     array = broker.get("nothing")
+        ... except arraybridge.OutOfDescriptors as error:
+        ...     print("raise RLIMIT_NOFILE" if error.errno == errno.EMFILE else "raise fs.file-max")
+        ... except arraybridge.ShareNotFound:
+        ...     array = None
     """
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "", errno: int = errno.EMFILE) -> None:
@@ -117,11 +153,24 @@ class OutOfDescriptors(BrokerError, OSError):
 
 
 class PermissionDenied(BrokerError, PermissionError):
-    """The namespace's access list refuses this process."""
+    """The namespace's access list refuses this process.
+
+    Example:
+        >>> try:
+        ...     share = Broker(broker.address, namespace="shared").put(np.ones(3))
+        ... except arraybridge.PermissionDenied:    # pass token=, or use a namespace of this user
+        ...     share = broker.put(np.ones(3))
+    """
 
 
 class BrokerUnavailable(BrokerError, ConnectionError):
-    """No broker answers, and none may or could be started."""
+    """No broker answers, and none may or could be started.
+
+    Example:
+        >>> Broker("/no/such/directory", start="never").list()
+        Traceback (most recent call last):
+        arraybridge.errors.BrokerUnavailable: ...
+    """
 
 
 class BrokerTimeout(BrokerError, TimeoutError):
@@ -129,6 +178,11 @@ class BrokerTimeout(BrokerError, TimeoutError):
 
     Attributes:
         request: identifies the request if the broker may still have executed it; "": it was not executed.
+
+    Example:
+        >>> broker.get("late", wait=0.01)
+        Traceback (most recent call last):
+        arraybridge.errors.BrokerTimeout: ...
     """
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "", request: str = "") -> None:
@@ -147,6 +201,12 @@ class ChannelClosed(BrokerError, EOFError):
     Attributes:
         earlier: the stream had ended before this receiver opened, and nothing of it was left. An iteration that ends so
             warns (RuntimeWarning): the stream may be one of an earlier run.
+
+    Example:
+        >>> frames.close()
+        >>> frames.send(np.ones(3))
+        Traceback (most recent call last):
+        arraybridge.errors.ChannelClosed: ...
     """
 
     def __init__(self, message: str = "", code: int = 0, reason: str = "", earlier: bool = False) -> None:
@@ -167,6 +227,14 @@ class PeerGone(BrokerError, ConnectionError):
         client: the name of its program.
         shares: how many arrays, or trees, it sent or received.
         missing: arrays that it sent are known to be lost. If False, it may still have had more to send.
+
+    Example:
+        >>> try:
+        ...     frame = frames.receive(timeout=0)
+        ... except arraybridge.PeerGone as lost:
+        ...     print(f"{lost.client} (PID {lost.process_id}) ended after {lost.shares} frames")
+        ... except arraybridge.BrokerTimeout:
+        ...     frame = None
     """
 
     def __init__(
@@ -185,15 +253,39 @@ class PeerGone(BrokerError, ConnectionError):
 
 
 class WatchClosed(BrokerError, EOFError):
-    """The watch was closed in this process. Ends an iteration."""
+    """The watch was closed in this process. Ends an iteration.
+
+    Example:
+        >>> watch = broker.watch()
+        >>> watch.close()
+        >>> watch.next()
+        Traceback (most recent call last):
+        arraybridge.errors.WatchClosed: ...
+    """
 
 
 class EventsLost(BrokerError, BufferError):
-    """A watch was read too slowly and has ended; the message has the number of lost events."""
+    """A watch was read too slowly and has ended; the message has the number of lost events.
+
+    Example:
+        >>> watch = broker.watch("publish")
+        >>> try:
+        ...     event = watch.next(timeout=0)
+        ... except arraybridge.EventsLost:    # begin again, and list what was missed
+        ...     watch, shares = broker.watch("publish"), broker.list()
+        ... except arraybridge.BrokerTimeout:
+        ...     pass
+    """
 
 
 class InvalidRequest(BrokerError, ValueError):
-    """The broker, or this package before it, refuses the arguments."""
+    """The broker, or this package before it, refuses the arguments.
+
+    Example:
+        >>> broker.channel("frames", capacity=0)
+        Traceback (most recent call last):
+        arraybridge.errors.InvalidRequest: ...
+    """
 
 
 _BY_CODE: dict[int, type[BrokerError]] = {
@@ -295,6 +387,15 @@ class MemoryConversionError(BrokerError):
         source_type, target_type: names of the frameworks; "array" or "any": unknown.
         method: the step that failed: detect, device, identity, hand_over, place, asdlpack, scale.
         reason: why, in words.
+        names_sides: True if the message begins with the names of both sides.
+        remedy: the end of every message of this class.
+
+    Example:
+        >>> try:
+        ...     arraybridge.convert(np.array(["text"]), "torch")
+        ... except arraybridge.MemoryConversionError as error:
+        ...     print(error.source_type, error.target_type)
+        numpy torch
     """
 
     names_sides = True  # False: the reason names the object or the word that is wrong
@@ -320,17 +421,38 @@ class MemoryConversionError(BrokerError):
 
 
 class InvalidMemoryType(MemoryConversionError, ValueError):
-    """No framework has this name, or this object is unreadable."""
+    """No framework has this name, or this object is unreadable.
+
+    Example:
+        >>> arraybridge.convert(np.ones(3), "pytorch")
+        Traceback (most recent call last):
+        arraybridge.errors.InvalidMemoryType: ...
+    """
 
     names_sides = False
 
 
 class SourceTypeMismatch(MemoryConversionError, TypeError):
-    """The data is not of the type that the caller named."""
+    """The data is not of the type that the caller named.
+
+    Example:
+        >>> arraybridge.convert_memory(np.ones(3), "torch", "numpy")
+        Traceback (most recent call last):
+        arraybridge.errors.SourceTypeMismatch: ...
+    """
 
 
 class FrameworkNotAvailable(MemoryConversionError, ImportError):
-    """The target's module cannot be imported or is too old; `.name` is the module."""
+    """The target's module cannot be imported or is too old.
+
+    Attributes:
+        name: of the module.
+
+    Example:
+        >>> arraybridge.ensure_module("absent")
+        Traceback (most recent call last):
+        arraybridge.errors.FrameworkNotAvailable: ...
+    """
 
     names_sides = False
 
@@ -339,6 +461,7 @@ class FrameworkNotAvailable(MemoryConversionError, ImportError):
         self.name = name or self.target_type
 
     def between(self, source_type: str, target_type: str) -> Self:
+        """The same error with these names."""
         made = super().between(source_type, target_type)
         made.name = self.name
         return made
@@ -348,25 +471,58 @@ class FrameworkNotAvailable(MemoryConversionError, ImportError):
 
 
 class DeviceUnavailable(MemoryConversionError, RuntimeError):
-    """The target has no such device."""
+    """The target has no such device.
+
+    Example:
+        >>> arraybridge.convert(np.ones(3), "torch", device="cuda:99")
+        Traceback (most recent call last):
+        arraybridge.errors.DeviceUnavailable: ...
+    """
 
 
 class InvalidDevice(MemoryConversionError, ValueError):
-    """It is not a device: a negative or non-integer ordinal, an unreadable string."""
+    """It is not a device: a negative or non-integer ordinal, an unreadable string.
+
+    Example:
+        >>> arraybridge.convert(np.ones(3), "torch", device="gpu")
+        Traceback (most recent call last):
+        arraybridge.errors.InvalidDevice: ...
+    """
 
     names_sides = False
 
 
 class UnsupportedDtype(MemoryConversionError, TypeError, BufferError):
-    """The target has no such dtype, or would silently narrow it."""
+    """The target has no such dtype, or would silently narrow it.
+
+    Example:
+        >>> arraybridge.convert(np.array(["text"]), "torch")
+        Traceback (most recent call last):
+        arraybridge.errors.UnsupportedDtype: ...
+    """
 
 
 class UnsupportedArray(MemoryConversionError, TypeError, BufferError):
-    """An array of this form (masked, sparse, symbolic, deleted, ...) has no memory that can be shared."""
+    """An array of this form (masked, sparse, symbolic, deleted, ...) has no memory that can be shared.
+
+    Example:
+        >>> broker.put(np.ma.masked_array([1, 2], [0, 1]))
+        Traceback (most recent call last):
+        arraybridge.errors.UnsupportedArray: ...
+    """
 
 
 class ZeroCopyUnavailable(MemoryConversionError, BufferError, ValueError):
-    """A copy was forbidden and is needed; `.plan` has the reasons."""
+    """A copy was forbidden and is needed.
+
+    Attributes:
+        plan: the Plan that a copy would have followed, with the reasons for it; None: not known.
+
+    Example:
+        >>> arraybridge.convert(np.arange(6)[::-1], "torch", copy=False)
+        Traceback (most recent call last):
+        arraybridge.errors.ZeroCopyUnavailable: ...
+    """
 
     remedy = 'a copy is needed: drop copy=False or require="zero-copy" to permit it'
 
@@ -441,11 +597,21 @@ def raised_by(error: Exception, source_type: str, target_type: str, method: str)
 
 
 class DeviceFallbackWarning(UserWarning):
-    """The data was moved to another device than the requested one."""
+    """The data was moved to another device than the requested one.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("ignore", arraybridge.DeviceFallbackWarning)    # or pass gpu_id=None
+    """
 
 
 class CopyWarning(UserWarning):
-    """A copy within one kind of memory was needed and was not requested."""
+    """A copy within one kind of memory was needed and was not requested.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", arraybridge.CopyWarning)    # no such copy goes unnoticed
+    """
 
 
 autograph.mark_module(__name__)

@@ -156,6 +156,11 @@ class Plan:
         dtype: of the result.
         reasons: why something is copied.
         notes: what else is worth knowing.
+
+    Example:
+        >>> tensor, plan = broker.convert(np.arange(6)[::-1], "torch", explain=True)
+        >>> plan.copies, plan.copied_bytes, plan.reasons
+        (1, 48, ('layout: ...',))
     """
 
     source: str
@@ -184,7 +189,17 @@ class Plan:
 
 
 class Converted(NamedTuple):
-    """A result and its plan (`explain=True`)."""
+    """A result and its plan (`explain=True`).
+
+    Attributes:
+        array: the result.
+        plan: how it was made, and why something was copied.
+
+    Example:
+        >>> share = broker.put(np.ones((2, 3)), "why")
+        >>> broker.get("why", explain=True).plan.zero_copy
+        True
+    """
 
     array: Any
     plan: Plan

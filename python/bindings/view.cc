@@ -241,66 +241,146 @@ PyCFunction Method(Function function) {  // methods with other argument lists; t
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
+constexpr char kDoc[] =
+    "An array in memory that every framework can read: it exports DLPack in both dialects, the buffer protocol, and\n"
+    "the array interfaces of NumPy and CUDA. It keeps the memory, and its shape never changes. `asdlpack`,\n"
+    "`Share.view` and `Bundle` make Views; the class cannot be called. A View cannot be pickled: put it.\n\n"
+    "Example:\n"
+    "    >>> view = arraybridge.asdlpack(np.ones((2, 3), \"float32\"))\n"
+    "    >>> view.shape, view.strides, view.nbytes    # elements, elements, bytes\n"
+    "    ((2, 3), (3, 1), 24)\n"
+    "    >>> np.asarray(view).tolist()\n"
+    "    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]\n";
+
 PyMethodDef g_methods[] = {
     {"__dlpack__", Method(ViewDlpack), METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule of "
-     "this memory."},
+     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+     "A DLPack capsule of this memory, as the array API standard of 2023.12 has it.\n\n"
+     "Args:\n"
+     "    stream: of the consumer, for memory of a GPU: -1, 1, 2 or the address of a CUDA stream.\n"
+     "    max_version: of DLPack; from (1, 0) on the capsule is versioned, and carries the read-only flag.\n"
+     "    dl_device: that of the View, or (1, 0) for a copy in host memory.\n"
+     "    copy: True: a copy; False: share or raise; None: share if possible.\n\n"
+     "Raises:\n"
+     "    BufferError: DLPack lacks the dtype, a copy is needed and forbidden, or another device.\n"
+     "    ValueError: no such stream. TypeError: another argument."},
     {"__dlpack_device__", ViewDlpackDevice, METH_NOARGS,
-     "__dlpack_device__($self, /)\n--\n\nThe DLPack device: (type, id)."},
+     "__dlpack_device__($self, /)\n--\n\nDLPack's (type, id): the attribute `device`."},
     {"__array__", Method(ViewArray), METH_VARARGS | METH_KEYWORDS,
-     "__array__($self, /, dtype=None, copy=None)\n--\n\nAn ndarray over this memory."},
+     "__array__($self, /, dtype=None, copy=None)\n--\n\n"
+     "An ndarray over this memory, read-only if the View is.\n\n"
+     "Args:\n"
+     "    dtype: another one needs a copy.\n"
+     "    copy: True: a copy; False: share or raise; None: share if possible.\n\n"
+     "Raises:\n"
+     "    TypeError: memory of a GPU, or a dtype that NumPy lacks.\n"
+     "    ValueError: a copy is needed and forbidden."},
     {"__array_namespace__", Method(ArrayNamespace), METH_VARARGS | METH_KEYWORDS,
-     "__array_namespace__($self, /, *, api_version=None)\n--\n\nThe array API standard's functions for it."},
+     "__array_namespace__($self, /, *, api_version=None)\n--\n\n"
+     "NumPy's functions, which accept Views of host memory: the array API standard's.\n\n"
+     "Raises:\n"
+     "    UnsupportedArray: (a TypeError) memory of a GPU.\n"
+     "    ValueError: NumPy does not support this version of the standard."},
     {"__arrow_c_array__", Method(ViewArrowArray), METH_VARARGS | METH_KEYWORDS,
-     "__arrow_c_array__($self, /, requested_schema=None)\n--\n\nThis memory as an Arrow array: capsules of schema and "
-     "array."},
+     "__arrow_c_array__($self, /, requested_schema=None)\n--\n\n"
+     "Capsules of Arrow's schema and array, over the same memory, for pyarrow and polars.\n\n"
+     "Raises:\n"
+     "    BufferError: not host memory of one dimension without gaps, of int8 to int64, uint8 to uint64, or\n"
+     "        float16 to float64."},
     {"__arrow_c_device_array__", Method(ViewArrowDeviceArray), METH_VARARGS | METH_KEYWORDS,
-     "__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n--\n\nThe same, also of memory on a GPU."},
+     "__arrow_c_device_array__($self, /, requested_schema=None, **kwargs)\n--\n\n"
+     "The same, also of memory on a GPU. Waits for the work of its producer."},
     {"complete", Complete, METH_NOARGS,
-     "complete($self, /)\n--\n\nThe same memory, once what its producer has queued has ended. Waits."},
+     "complete($self, /)\n--\n\n"
+     "The same memory, after the work of its producer on a GPU has ended. Waits for it.\n\n"
+     "Raises:\n"
+     "    BufferError: the GPU or its driver failed, or the producer's process died before."},
     {"for_immutable_consumer", ForImmutableConsumer, METH_NOARGS,
-     "for_immutable_consumer($self, /)\n--\n\nThe same memory, or a copy where its address is no multiple of 64; an "
-     "unversioned capsule of it may alias read-only bytes."},
+     "for_immutable_consumer($self, /)\n--\n\n"
+     "The same memory for a consumer that does not write (JAX, TensorFlow): its unversioned capsules may share\n"
+     "read-only bytes. If the address is not a multiple of 64 bytes, this is a copy, reported by a CopyWarning."},
     {"immutable_capsule", ImmutableCapsule, METH_NOARGS,
-     "immutable_capsule($self, /)\n--\n\nfor_immutable_consumer().__dlpack__(), for host memory."},
+     "immutable_capsule($self, /)\n--\n\n"
+     "for_immutable_consumer().__dlpack__() in one step, without the check of the address."},
     {"plain", Plain, METH_NOARGS,
-     "plain($self, /)\n--\n\nThe same memory, for a consumer that is known: its DLPack exports are the memory itself."},
+     "plain($self, /)\n--\n\n"
+     "The same memory for a consumer that respects the read-only flag: DLPack exports it as it is."},
     {"protected", Method(Protect), METH_VARARGS | METH_KEYWORDS,
-     "protected($self, /, constant=False, origin=None)\n--\n\nThe same memory, for consumers that are not known: no "
-     "write "
-     "through DLPack reaches it where it is read-only."},
+     "protected($self, /, constant=False, origin=None)\n--\n\n"
+     "The same memory for any consumer: no write through DLPack reaches read-only bytes. Memory of a share is\n"
+     "exported as a copy-on-write mapping, other memory as a copy.\n\n"
+     "Args:\n"
+     "    constant: no process writes these bytes any more.\n"
+     "    origin: the View of a share whose memory may contain these bytes."},
     {"copy_on_write", CopyOnWrite, METH_NOARGS,
-     "copy_on_write($self, /)\n--\n\nThe bytes of a share in a copy-on-write mapping of their own; None of other "
-     "memory."},
+     "copy_on_write($self, /)\n--\n\n"
+     "The bytes of a share in host memory, in a writable copy-on-write mapping of their own; None for other memory.\n\n"
+     "Raises:\n"
+     "    BufferError: no mapping can be made."},
     {"named", Method(Named), METH_VARARGS | METH_KEYWORDS,
-     "named($self, /, dtype, code=None)\n--\n\nThe same memory under another dtype name, and code of the same width."},
+     "named($self, /, dtype, code=None)\n--\n\n"
+     "The same memory with another logical dtype name, and a code of the same width.\n\n"
+     "Raises:\n"
+     "    ValueError: a code of another width."},
     {"as_bytes", AsBytes, METH_NOARGS,
-     "as_bytes($self, /)\n--\n\nThe same compact memory as uint8: the last dimension has the bytes of a row; one "
-     "dimension where rows are no whole bytes."},
+     "as_bytes($self, /)\n--\n\n"
+     "The same memory as uint8: the last dimension has the bytes of a row; one dimension if a row is no whole number\n"
+     "of bytes.\n\n"
+     "Raises:\n"
+     "    ValueError: the View is not compact."},
     {"to_device", Method(ToDevice), METH_VARARGS | METH_KEYWORDS,
-     "to_device($self, device, /, *, stream=None)\n--\n\nThe array there, as the array API standard has it."},
+     "to_device($self, device, /, *, stream=None)\n--\n\n"
+     "The array on the device, as the array API standard has it: this View, if it lies there, or a copy in host "
+     "memory.\n\n"
+     "Args:\n"
+     "    device: the attribute `device` of the View, \"cpu\" or \"cuda:0\".\n"
+     "    stream: ignored; the copy is complete.\n\n"
+     "Raises:\n"
+     "    UnsupportedArray: (a TypeError) another device."},
     {"_repr_html_", ReprHtml, METH_NOARGS, nullptr},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef g_attributes[] = {
-    {"shape", Shape, nullptr, "elements", nullptr},
-    {"strides", Strides, nullptr, "elements", nullptr},
-    {"dtype", Dtype, nullptr, "NumPy's dtype; its logical name where NumPy has none", nullptr},
-    {"dtype_name", DtypeName, nullptr, "logical name; empty if it has none", nullptr},
-    {"dtype_code", DtypeCode, nullptr, "DLPack code, bits, lanes", nullptr},
-    {"ndim", Rank, nullptr, nullptr, nullptr},
-    {"size", Size, nullptr, "elements", nullptr},
-    {"nbytes", Bytes, nullptr, "bytes when compact", nullptr},
-    {"address", Address, nullptr, "of the first element; 0 if there is none", nullptr},
-    {"device", DeviceOf, nullptr, "DLPack type and id", nullptr},
-    {"read_only", ReadOnly, nullptr, nullptr, nullptr},
-    {"constant", Constant, nullptr, "no process writes these bytes any more", nullptr},
-    {"traits", Traits, nullptr, "what a plan needs to know, as one number; None but of compact host memory", nullptr},
-    {"compact", Compact, nullptr, "row-major without gaps", nullptr},
-    {"__array_interface__", ViewArrayInterface, nullptr, "version 3; host memory only", nullptr},
-    {"__cuda_array_interface__", ViewCudaArrayInterface, nullptr, "version 3; memory of a GPU only", nullptr},
+    {"shape", Shape, nullptr, "The sizes of its dimensions, in elements: (2, 3). A tuple of ints.", nullptr},
+    {"strides", Strides, nullptr,
+     "The distances between neighbours in each dimension, in elements, not bytes: (3, 1). They may be negative or 0.",
+     nullptr},
+    {"dtype", Dtype, nullptr,
+     "NumPy's dtype; ml_dtypes' if NumPy has none (bfloat16, float8). The logical name, a str, if neither is "
+     "installed.",
+     nullptr},
+    {"dtype_name", DtypeName, nullptr, "The logical name of its dtype: \"float32\", \"bfloat16\"; \"\" if it has none.",
+     nullptr},
+    {"dtype_code", DtypeCode, nullptr,
+     "DLPack's code of the dtype, the bits of an element, and the lanes: (2, 32, 1) for float32.", nullptr},
+    {"ndim", Rank, nullptr, "The number of its dimensions, 0 to 64.", nullptr},
+    {"size", Size, nullptr, "The number of its elements.", nullptr},
+    {"nbytes", Bytes, nullptr, "The bytes of its elements, without the gaps between them.", nullptr},
+    {"address", Address, nullptr, "The address of its first element in this process; 0 if it has no elements.",
+     nullptr},
+    {"device", DeviceOf, nullptr, "DLPack's (type, id): (1, 0) is host memory, (2, 1) the GPU cuda:1 of this process.",
+     nullptr},
+    {"read_only", ReadOnly, nullptr,
+     "True if its consumers must not write. The buffer protocol and NumPy refuse writes.", nullptr},
+    {"constant", Constant, nullptr, "True if no process writes these bytes any more.", nullptr},
+    {"traits", Traits, nullptr,
+     "One number for the dtype, the alignment, the dimensions and the read-only flag of compact host memory: arrays "
+     "with\n"
+     "equal numbers are converted in the same way. None for other memory.",
+     nullptr},
+    {"compact", Compact, nullptr, "True if its elements lie in row-major order (C order), without gaps.", nullptr},
+    {"__array_interface__", ViewArrayInterface, nullptr,
+     "NumPy's array interface, version 3, a dict.\n\n"
+     "Raises:\n"
+     "    AttributeError: memory of a GPU, or a dtype that the interface lacks.",
+     nullptr},
+    {"__cuda_array_interface__", ViewCudaArrayInterface, nullptr,
+     "The CUDA array interface, version 3, a dict.\n\n"
+     "Raises:\n"
+     "    AttributeError: host memory, or a dtype that the interface lacks.",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -330,7 +410,7 @@ int AddViewType(PyObject* module) {
       {Py_tp_members, g_members},
       {Py_bf_getbuffer, Slot(ViewGetBuffer)},
       {Py_bf_releasebuffer, Slot(ViewReleaseBuffer)},
-      {Py_tp_doc, const_cast<char*>("Memory as frameworks see it: DLPack in both dialects, buffer, array interface.")},
+      {Py_tp_doc, const_cast<char*>(kDoc)},
       {0, nullptr},
   };
   PyType_Spec spec{"arraybridge._core.View", sizeof(ViewObject), 0,

@@ -177,6 +177,10 @@ def get_device_id(data: object, memory_type: str) -> int | None:
     Raises:
         InvalidMemoryType, SourceTypeMismatch: no memory type; the array is not of this one.
         UnsupportedArray, UnsupportedDtype: the array has no plain memory.
+
+    Example:
+        >>> arraybridge.get_device_id(np.ones(3), "numpy") is None
+        True
     """
     adapter = of_memory_type(memory_type)
     found = memory_type_of(type(data)) or type(data).__name__
@@ -201,12 +205,22 @@ def check_seen(device: Device, framework: str, gpus: Callable[[], Sequence[int]]
 
 
 def supports_dlpack(obj: object) -> bool:
-    """True if its class supports DLPack. Never raises, whatever the attributes of the object do."""
+    """True if its class supports DLPack. Never raises, whatever the attributes of the object do.
+
+    Example:
+        >>> arraybridge.supports_dlpack(np.ones(3)), arraybridge.supports_dlpack([1.0])
+        (True, False)
+    """
     return hasattr(type(obj), "__dlpack__") and hasattr(type(obj), "__dlpack_device__")
 
 
 def supports_cuda_array_interface(obj: object) -> bool:
-    """True if its class has the CUDA array interface; an array of such a class may still lie in host memory."""
+    """True if its class has the CUDA array interface; an array of such a class may still lie in host memory.
+
+    Example:
+        >>> arraybridge.supports_cuda_array_interface(np.ones(3))
+        False
+    """
     return hasattr(type(obj), "__cuda_array_interface__")
 
 
@@ -218,6 +232,10 @@ def ensure_module(name: str, minimum: tuple[int, ...] = (0, 0)) -> ModuleType:
 
     Raises:
         FrameworkNotAvailable: it cannot be imported (chained to the cause), or is older.
+
+    Example:
+        >>> arraybridge.ensure_module("numpy", (1, 23)) is np
+        True
     """
     try:
         module = importlib.import_module(name)
@@ -278,9 +296,11 @@ def optional_import(name: str) -> Any:
     """The module, or a Placeholder if it cannot be imported: annotations still work, calls raise.
 
     Example:
-        cupy = optional_import("cupy")
-        def blur(image: cupy.ndarray) -> cupy.ndarray: ...
-        if cupy: ...
+        >>> absent = arraybridge.optional_import("absent")
+        >>> def blur(image: absent.ndarray) -> absent.ndarray:
+        ...     return absent.blur(image)
+        >>> bool(absent)
+        False
     """
     try:
         return importlib.import_module(name)

@@ -41,6 +41,12 @@ class BundleSpec(NamedTuple):
             row, or all of them in one dimension where a row is no whole number of bytes. torch has float4_e2m1fn_x2.
         kind: a parameter of the model, a buffer of it, or neither.
         tie: the name of another array of the same dtype and shape whose bytes it has.
+
+    Example:
+        >>> writer = broker.bundle("room", {"w": arraybridge.BundleSpec((2, 3), "float32")})
+        >>> writer["w"][...] = 1
+        >>> writer.publish().nbytes > 24    # bytes of the array, and the table of names
+        True
     """
 
     shape: tuple[int, ...]
@@ -57,6 +63,12 @@ class Bundle(Mapping[str, _core.View]):
     """A bundle that was opened: a Mapping of names to Views, which are made when they are asked for. Thread-safe.
 
     It holds one lease; it and every array that was made of it keep the bytes.
+
+    Example:
+        >>> share = broker.bundle("small", {"w": np.ones((2, 3)), "b": np.zeros(3)}).fill().publish()
+        >>> small = broker.open("small")
+        >>> list(small), small["w"].shape, small.numpy()["b"].shape
+        (['b', 'w'], (2, 3), (3,))
     """
 
     def __init__(self, broker: Broker, delivery: Delivery, share: Share, kind: str, core: _core.Bundle) -> None:
@@ -175,9 +187,12 @@ class Bundle(Mapping[str, _core.View]):
         """`torch`, with the prefix removed from the names: for `module.load_state_dict(..., assign=True)`.
 
         Example:
+            >>> import torch
+            >>> share = broker.bundle("linear", torch.nn.Linear(3, 2).state_dict()).fill().publish()
             >>> with torch.device("meta"):
-            ...     model = Model()
-            >>> model.load_state_dict(broker.open("model").state_dict(), assign=True)
+            ...     model = torch.nn.Linear(3, 2)
+            >>> model.load_state_dict(broker.open("linear").state_dict(), assign=True)
+            <All keys matched successfully>
         """
         return {name.removeprefix(prefix): tensor for name, tensor in self.torch(prefix, access).items()}
 
@@ -225,6 +240,11 @@ class BundleWriter:
 
     If its process dies, or it is dropped, its memory is free again. Not thread-safe, but threads may write different
     arrays.
+
+    Example:
+        >>> writer = broker.bundle("layer", {"w": np.ones((2, 3))})
+        >>> writer.fill().publish().name
+        'layer'
     """
 
     def __init__(self, broker: Broker, connection: Connection, name: str | None, wanted: Mapping[str, Any], terms: BundleTerms) -> None:

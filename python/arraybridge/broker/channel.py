@@ -46,24 +46,50 @@ _NO_PLANS: Final[Decided] = {}
 
 
 class Sender(NamedTuple):
-    """The process that sent an array, in the daemon's PID namespace (0: unknown), and its client name."""
+    """The process that sent an array.
+
+    Attributes:
+        process_id: as the daemon sees it; 0: unknown.
+        client: the name of its program: `Broker(client=)`.
+
+    Example:
+        >>> frames.send(np.ones(3))
+        >>> frames.receive(info=True).sender.client == arraybridge.Sender(0, "prep-1").client
+        False
+    """
 
     process_id: int
     client: str
 
 
 class Received(NamedTuple):
-    """A received array, or tree, and what is known of it (`info=True`)."""
+    """A received array, or tree, and what is known of it (`info=True`).
+
+    Attributes:
+        array: as `receive` returns it without `info`.
+        metadata: the sender's own bytes.
+        sequence: 1 for the first array that was ever sent into the channel.
+        stream: the number of the stream in which it was sent.
+        sent_ns: when it was sent: nanoseconds of `time.clock_gettime_ns(time.CLOCK_BOOTTIME)`.
+        sender: the process that sent it.
+
+    Example:
+        >>> frames.send(np.ones(3), metadata=b"left")
+        >>> received = frames.receive(info=True, timeout=10)
+        >>> received.metadata, received.sequence
+        (b'left', 1)
+    """
 
     array: Any
-    metadata: bytes  # of the sender
-    sequence: int  # 1 for the first array that was ever sent into the channel
-    stream: int  # the stream in which it was sent
-    sent_ns: int  # when: as `time.clock_gettime_ns(time.CLOCK_BOOTTIME)` in the sender
+    metadata: bytes
+    sequence: int
+    stream: int
+    sent_ns: int
     sender: Sender
 
     @classmethod
     def of(cls, array: Any, share: _core.ShareInfo) -> Received:
+        """The result of a receive with what the extension knows of it."""
         sequence, stream, sent_ns, process_id, client = share.sent or (0, 0, 0, 0, "")
         return cls(array, share.metadata, sequence, stream, sent_ns, Sender(process_id, client))
 
@@ -114,12 +140,11 @@ class Channel(_core.ChannelBase):
     docs/guides/channels.md has the states.
 
     Example:
-        with broker.channel("frames") as frames:             # one process
-            for image in camera:
-                frames.send(image)
-
-        for frame in broker.channel("frames").receiver("torch"):     # another
-            ...
+        >>> with broker.channel("images") as images:    # one process
+        ...     images.send(np.ones((4, 4)))
+        >>> for image in broker.channel("images").receiver("torch"):    # another
+        ...     print(image.shape)
+        torch.Size([4, 4])
     """
 
     def __init__(self, broker: Broker, name: str, terms: Terms, on_peer_death: OnPeerDeath = "raise") -> None:

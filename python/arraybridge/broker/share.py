@@ -31,7 +31,18 @@ _SHOWN_MAX: Final = 16  # arrays in a notebook
 
 
 class ArraySpec(NamedTuple):
-    """Describes one array of a share. Strides in elements, offset in bytes from the share's start."""
+    """Describes one array of a share: what `Share.specs` has.
+
+    Attributes:
+        dtype: the logical name: "float32"; of NumPy's own dtypes "datetime64[ns]", or "struct:" and a description.
+        shape: sizes, in elements.
+        strides: in elements, not bytes.
+        offset: of the first element, in bytes from the share's start.
+
+    Example:
+        >>> broker.put(np.ones((2, 3), "float32")).specs
+        [ArraySpec(dtype='float32', shape=(2, 3), strides=(3, 1), offset=0)]
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -111,7 +122,7 @@ class Share(Held):
 
     @property
     def generation(self) -> int:
-        """The number of this share under its name: each put with `replace=True` makes the next one."""
+        """The number of this share: greater than those of all earlier shares of its name."""
         return self._record.generation
 
     @property
@@ -312,14 +323,37 @@ class Share(Held):
 
 
 class Got(NamedTuple):
-    """A result of `Broker.get`, and its Share (`info=True`)."""
+    """A result of `Broker.get`, and its Share (`info=True`).
+
+    Attributes:
+        array: the array, or tree of arrays, as `get` returns it without `info`.
+        share: the share that it was read from.
+
+    Example:
+        >>> share = broker.put(np.ones((2, 3)), "got")
+        >>> broker.get("got", info=True).share == share
+        True
+    """
 
     array: Any
     share: Share
 
 
 class Listed(NamedTuple):
-    """A share as the broker lists it, with its maker, leases, and age in milliseconds."""
+    """A share as `Broker.list` has it.
+
+    Attributes:
+        share: its name, generation, shapes and size.
+        maker: the number of the session that put it.
+        maker_process_id: of the process that put it, as the daemon sees it; 0: unknown.
+        leases: the number of acquires that are still held, over all processes.
+        age_ms: milliseconds since it was put.
+
+    Example:
+        >>> share = broker.put(np.ones(3), "listed")
+        >>> [(row.share.name, row.age_ms < 60_000) for row in broker.list("listed")]
+        [('listed', True)]
+    """
 
     share: Share
     maker: int
@@ -329,7 +363,20 @@ class Listed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a call that timed out. True if it was executed after all."""
+    """The outcome of a call that timed out: what `Broker.outcome` returns. True if it was executed after all.
+
+    Attributes:
+        done: True if it was executed.
+        share: of a put that was executed; else None.
+        error: why it was not executed; None if it was.
+
+    Example:
+        >>> try:
+        ...     share = broker.put(np.ones(3), "slow")
+        ... except arraybridge.BrokerTimeout as error:
+        ...     if not broker.outcome(error):
+        ...         share = broker.put(np.ones(3), "slow")
+    """
 
     done: bool
     share: Share | None = None  # of a put that was executed

@@ -40,8 +40,15 @@ class Event(NamedTuple):
         nbytes, device: of the share, or of the allocated memory; "cpu" or "cuda:UUID".
         code, reason, verb: of a refusal: gRPC's status code, a short word, and the requested verb. The reason of a
             withdrawal is withdrawn, replaced, orphaned, lost, expired, publisher_exit, administration or reload.
-        note: of a publish or acquire: how the bytes were written or read; of a refusal: its message; of a session: its
-            program.
+        note: of a publish or acquire: how the bytes were written or read; of a refusal: its message; of a session: the
+            name of its client.
+        namespace: of the share.
+
+    Example:
+        >>> events, share = broker.watch("publish"), broker.put(np.ones(3), "cup")    # usually in another process
+        >>> event = events.next(timeout=10)
+        >>> event.kind, event.name, event.generation == share.generation
+        ('publish', 'cup', True)
     """
 
     kind: str
@@ -67,9 +74,10 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
     Other calls of the Broker are not delayed. In a forked child it starts again with the first event that is requested.
 
     Example:
-        with broker.watch(kinds=["publish"]) as published:
-            for event in published:
-                print(event.name, event.nbytes)
+        >>> with broker.watch(["publish", "withdraw"]) as changes:
+        ...     share = broker.put(np.ones(3), "lamp")    # usually in another process
+        ...     print(next(changes).name)
+        lamp
     """
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,6 +2,10 @@
 """Cleanup of the caches of frameworks, and retries of functions that ran out of memory.
 
 This module imports no framework: a framework that is not imported caches nothing. Live arrays are never touched.
+
+    >>> arraybridge.cleanup_all_gpu_frameworks()
+    >>> arraybridge.cleanup_torch_gpu(0)    # of GPU 0; also cleanup_cupy_gpu, cleanup_jax_gpu, cleanup_tensorflow_gpu,
+    >>> arraybridge.MEMORY_TYPE_CLEANUP_REGISTRY["torch"]()    # cleanup_pyclesperanto_gpu, cleanup_numpy_gpu
 """
 
 from __future__ import annotations
@@ -42,6 +46,9 @@ def clear_cache(memory_type: str, device_id: int | None = None) -> None:
 
     Raises:
         InvalidMemoryType: there is no such memory type.
+
+    Example:
+        >>> arraybridge.clear_cache("torch", device_id=0)
     """
     adapter = adapters.of_memory_type(memory_type)
     if memory_type == MemoryType.NUMPY or memory_type not in sys.modules:
@@ -55,7 +62,7 @@ def _cleanup(memory_type: MemoryType) -> Callable[..., None]:
         clear_cache(memory_type, device_id)
 
     cleanup.__name__ = cleanup.__qualname__ = f"cleanup_{memory_type}_gpu"
-    cleanup.__doc__ = f"clear_cache({memory_type.value!r}, device_id)."
+    cleanup.__doc__ = f"Frees the memory that {memory_type.value} caches: `clear_cache({memory_type.value!r}, device_id)`."
     return cleanup
 
 
@@ -88,6 +95,10 @@ def is_oom_error(error: BaseException, memory_type: str) -> bool:
 
     Raises:
         InvalidMemoryType: there is no such memory type.
+
+    Example:
+        >>> arraybridge.is_oom_error(MemoryError(), "torch"), arraybridge.is_oom_error(ValueError(), "torch")
+        (True, False)
     """
     adapter = adapters.of_memory_type(memory_type)
     imported = memory_type in sys.modules
@@ -109,6 +120,10 @@ def execute_with_oom_recovery(func: Callable[[], _T], memory_type: str, max_retr
 
     Raises:
         Exceptions of func: any other error after one run; out of memory as the first run raised it.
+
+    Example:
+        >>> arraybridge.execute_with_oom_recovery(lambda: np.ones(3).sum().item(), "numpy")
+        3.0
     """
     tries = _Tries(memory_type, max_retries)
     while tries.another():

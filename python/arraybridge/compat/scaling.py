@@ -3,6 +3,9 @@
 
 NumPy computes the result: it shares an array of another framework on the host if possible; an array on a GPU is copied
 to the host and back.
+
+    >>> arraybridge.SCALING_FUNCTIONS["numpy"](np.array([3.6]), "uint8", scaling="clip")
+    array([4], dtype=uint8)
 """
 
 from __future__ import annotations
@@ -43,6 +46,12 @@ def scale_dtype(array: Any, target_dtype: object, *, scaling: Scaling = "auto") 
     Raises:
         UnsupportedDtype: not a dtype, not one of this framework, or complex numbers to real ones.
         InvalidRequest: there is no such scaling. MemoryConversionError: the array cannot be read.
+
+    Example:
+        >>> arraybridge.scale_dtype(np.array([0.0, 0.5, 1.0]), "uint8")
+        array([  0, 127, 255], dtype=uint8)
+        >>> arraybridge.SCALING_FUNCTIONS["numpy"](np.array([3.6]), "uint8", scaling="clip")
+        array([4], dtype=uint8)
     """
     check_word(scaling, "scaling", _SCALINGS)
     memory_type = detect_memory_type(array)

@@ -75,6 +75,10 @@ def unstack_slices(
 
     Raises:
         ValueError: the array is not 3-D. MemoryConversionError: as convert_memory.
+
+    Example:
+        >>> [plane.shape for plane in arraybridge.unstack_slices(np.ones((2, 4, 5)))]
+        [(4, 5), (4, 5)]
     """
     shape = tuple(getattr(array, "shape", ()))
     if detect_memory_type(array) is None or len(shape) != 3:
@@ -98,18 +102,23 @@ def process_slices(
     kwargs: Mapping[str, Any] | None = None,
     gpu_id: int | None = None,
 ) -> Any:
-    """func(slice, *args, **kwargs) for each slice of a 3-D image, stacked again as an array of the image's framework.
-    func(slice, *args, **kwargs) for each slice of a 3-D image; stacks the results as an array of the image's framework.
-        Args:
-            func: returns a 2-D array, or a tuple that starts with one.
-            gpu_id: None: the device of the image (only here it does not mean the CPU).
+    """func(slice, *args, **kwargs) for each slice of a 3-D image; stacks the results as an array of the image's framework.
 
-        Returns:
-            The stack; for tuples (stack, [second element of each slice], ...).
+    Args:
+        image: of shape (Z, Y, X), of one of the six frameworks.
+        func: returns a 2-D array, or a tuple that starts with one.
+        gpu_id: None: the device of the image (only here it does not mean the CPU).
 
-        Raises:
-            ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples mixed with plain
-                results. Exceptions of func.
+    Returns:
+        The stack; for tuples (stack, [second element of each slice], ...).
+
+    Raises:
+        ValueError: the image is not 3-D or has no slices; tuples of different lengths, or tuples mixed with plain
+            results. Exceptions of func.
+
+    Example:
+        >>> arraybridge.process_slices(np.ones((2, 4, 5)), lambda plane: plane.T).shape
+        (2, 5, 4)
     """
     planes = Planes.of(image, gpu_id)
     return planes.restacked([func(each, *args, **(kwargs or {})) for each in planes.slices])

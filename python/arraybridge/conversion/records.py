@@ -31,6 +31,13 @@ class Record(dict[str, Any]):
 
     Attributes:
         type_name: the class, as "module:qualified name". It comes from the producer.
+
+    Example:
+        >>> Point = collections.namedtuple("Point", "x y")
+        >>> share = broker.put(Point(np.zeros(2), np.ones(2)), "point")
+        >>> record = broker.get("point", types=[])
+        >>> type(record) is arraybridge.Record, list(record)
+        (True, ['x', 'y'])
     """
 
     __slots__ = ("type_name",)
@@ -39,6 +46,7 @@ class Record(dict[str, Any]):
 
     @classmethod
     def of(cls, type_name: str, fields: Mapping[str, Any]) -> Record:
+        """A Record with these fields."""
         made = cls(fields)
         made.type_name = type_name
         return made

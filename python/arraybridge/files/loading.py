@@ -81,8 +81,9 @@ def load(
         OutOfMemory: no room for all of it. Other errors of `Broker.bundle`.
 
     Example:
-        >>> bundle = arraybridge.load("model.safetensors", "llama")
-        >>> model.load_state_dict(bundle.state_dict(access="shared"), assign=True)
+        >>> arraybridge.save({"w": np.ones((2, 3))}, "net.safetensors")
+        >>> arraybridge.load("net.safetensors", "net", broker=broker).torch(access="shared")["w"].shape
+        torch.Size([2, 3])
     """
     check_word(digest, "digest", ("header", "sha256"))
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)

@@ -48,7 +48,9 @@ def save(
         InvalidRequest: names or metadata are no text. OSError: the file cannot be written.
 
     Example:
-        >>> arraybridge.save(broker.open("llama"), "llama.safetensors")
+        >>> arraybridge.save({"w": np.ones((2, 3)), "b": np.zeros(3)}, "layer.safetensors")
+        >>> list(arraybridge.load("layer.safetensors", broker=broker))
+        ['b', 'w']
     """
     entries = {name: _entry_of(name, array) for name, array in arrays.items()}
     # By falling size of their elements, so that each is aligned.

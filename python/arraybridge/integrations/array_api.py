@@ -25,6 +25,11 @@ def array_namespace(*arrays: Any) -> Any:
         FrameworkNotAvailable: array-api-compat is not installed (the extra "array-api").
         UnsupportedArray: (a TypeError) not an array, arrays of several frameworks, or of one without such a namespace
             (TensorFlow, pyclesperanto).
+
+    Example:
+        >>> arrays = np.ones(3), np.zeros(3)
+        >>> arraybridge.array_namespace(*arrays).concat(arrays).shape
+        (6,)
     """
     compat = ensure_module("array_api_compat")
     try:

@@ -20,6 +20,10 @@ def capturing() -> Iterator[None]:
     of other threads only if the default stream synchronises with them, which is not the case for PyTorch's. Inside the
     block no thread of the process makes the query: memory that is dropped there is freed afterwards, and `Broker.flush`
     does not wait for it. Blocks may nest and overlap, in any threads.
+
+    Example:
+        >>> with arraybridge.capturing():    # and torch.cuda.graph(graph)
+        ...     pass
     """
     from arraybridge import _core  # loads the extension
 

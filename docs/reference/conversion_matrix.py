@@ -28,7 +28,7 @@ SOURCE TARGET` prints the reasons, and `Broker.plan(array, target)` returns them
 download (from pyclesperanto to TensorFlow and JAX a second copy aligns it) · **–** no such device.
 A letter in parentheses is the result of `copy=False`.
 
-In the table for the host an array lies in host memory if its framework has arrays there: CuPy's and Numba's lie on a GPU,
+In the table for the host an array lies in host memory if its framework has arrays there. CuPy's and Numba's lie on a GPU,
 pyclesperanto's in OpenCL memory; TensorFlow and JAX can use no GPU. The cells for a GPU come from the planner and have run
 with fakes of the frameworks on a simulated driver, not on a card.
 TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: such sources are in host memory, and

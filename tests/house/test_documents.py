@@ -16,6 +16,7 @@ import draw
 import svg
 import tables
 from check_house import TOP_FOLDERS, files_of
+from sentences import long_sentences
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "tests").glob("*/README.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -102,3 +103,16 @@ def test_a_label_that_would_be_cut_is_refused() -> None:
     drawing.text(0, 10, "short")
     with pytest.raises(ValueError, match="needs"):
         drawing.text(0, 10, "longer than the picture is wide")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
+def test_sentences_are_short(page: Path) -> None:
+    assert list(long_sentences(page.read_text(encoding="utf-8"))) == [], "make two sentences of each"
+
+
+def test_a_long_sentence_is_found() -> None:
+    thirty = " ".join(["word"] * 30)
+    page = (
+        f"# Title\n\n{thirty}: {thirty}; {thirty}.\n- {thirty}\n  more\n\n| {thirty} | {thirty} `some code` |\n\n```\n{thirty} more\n```\n"
+    )
+    assert [number for number, _ in long_sentences(page)] == [4, 7]

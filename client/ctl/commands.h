@@ -119,9 +119,9 @@ struct ChannelArgument {
   std::string name;
   std::chrono::milliseconds interval{500};  // over which rates are measured
 };
-// Prints the channel, its ends, and how many shares pass in a second.
 // With its ends. NOT_FOUND: the namespace has no such channel.
 Result<v1::ChannelInfo> FindChannel(Connection& connection, const Options& options, const std::string& name);
+// Prints the channel, its ends, and how many shares pass in a second.
 Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
 // Drops what is queued in the channel.
 Status DrainChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);

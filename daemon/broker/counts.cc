@@ -34,7 +34,7 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
     snapshot.shares += ns->named();
     snapshot.withdrawn_shares += ns->shares().size() - ns->named();
     snapshot.channels += ns->channels.size();
-    snapshot.queued_shares += ns->queued.count;
+    snapshot.queued_shares += ns->queued_shares;
     snapshot.charged_bytes += ns->quota().used();
     snapshot.pinned_bytes += ns->hazards.pinned_bytes();
     for (const NamespaceHazards::Page& page : ns->hazards.pages()) pages->push_back(page.page);

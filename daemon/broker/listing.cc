@@ -6,6 +6,7 @@
 #include <bit>
 #include <charconv>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "daemon/broker/channels/direct_channel_record.h"
@@ -24,7 +25,7 @@ NamespaceRow RowOf(const Namespace& ns, const NamespacePolicy& policy) {
           .shares = ns.named(),
           .share_bytes = ns.share_bytes(),
           .named_bytes = ns.named_bytes(),
-          .queued_bytes = ns.queued.bytes,
+          .queued_bytes = ns.queued_bytes(),
           .unowned_bytes = ns.unowned_bytes,
           .share_lifetime = policy.share_lifetime,
           .orphan_grace = policy.orphan_grace,
@@ -91,12 +92,14 @@ ChannelRow RowOf(const Channel& channel) {
                  .totals = channel.totals(),
                  .ends = {}};
   row.terms.mode = channel.mode();
-  if (channel.queued() > 0) row.oldest = Age(channel.oldest().born, Clock::now());
+  if (channel.most_waiting() > 0) row.oldest = Age(channel.oldest().born, Clock::now());
+  row.full = !channel.CheckSend().ok();
   if (!row.direct) return row;
   const DirectChannel::Counted counted = channel.direct->pages->counted();
   row.totals.sent += counted.sent;
   row.totals.received += counted.taken;
   row.queued += counted.sent - counted.taken;
+  row.full = row.full || row.queued >= row.capacity;
   return row;
 }
 
@@ -327,7 +330,23 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   return page;
 }
 
-// Visits at most kVisitsMax shares and as many channels, those that came first.
+namespace {
+
+// The bytes that wait in the channel and have no name. Ends at `visits`.
+uint64_t UnnamedBytes(const Channel& channel, uint64_t* visits) {
+  std::set<const Share*> roots;
+  uint64_t bytes = 0;
+  for (const Share* const each : channel.queue()) {
+    if (++*visits > kVisitsMax) break;
+    const Share& root = each->root == nullptr ? *each : *each->root;
+    if (root.names == 0 && roots.insert(&root).second) bytes += root.own_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// Visits at most kVisitsMax shares, and as many in channels: the largest may be among the others.
 Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -342,12 +361,12 @@ Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const
   uint64_t visits = 0;
   for (const auto& [id, share] : space.shares()) {
     if (++visits > kVisitsMax) break;
-    if (!share->withdrawn) use.Add({share->facts->name, OwnBytes(*share), false});
+    if (!share->withdrawn) use.Add(share->facts->name, share->own_bytes, false);
   }
   visits = 0;
   for (const auto& [name, channel] : space.channels) {
     if (++visits > kVisitsMax) break;
-    use.Add({name, channel->queued_bytes(), true});
+    use.Add(name, UnnamedBytes(*channel, &visits), true);
   }
   return use;
 }

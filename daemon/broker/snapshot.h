@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -171,9 +172,9 @@ struct NamespaceRow {
   uint64_t named_bytes = 0;
   uint64_t queued_bytes = 0;
   uint64_t unowned_bytes = 0;
-  // Of shares without a name that processes still read or pass on.
+  // Of shares without a name that processes still read.
   uint64_t held_bytes() const { return share_bytes - std::min(share_bytes, named_bytes + queued_bytes); }
-  // In arenas, but of no share: for the next arrays of their process, in a direct channel, or released and being freed.
+  // In arenas, but of no share: free for the next arrays of their process, in a direct channel, or being freed.
   uint64_t unused_bytes() const { return charged_bytes - std::min(charged_bytes, share_bytes); }
   bool read_only = false;  // for the asker
   std::chrono::milliseconds share_lifetime{};
@@ -185,18 +186,17 @@ struct NamespaceUse {
   struct Part {
     std::string name;
     uint64_t bytes = 0;
-    bool is_channel = false;  // its queue; otherwise a share
+    bool is_channel = false;  // what waits in it without a name; otherwise a share
   };
   static constexpr size_t kLargest = 3;
 
   NamespaceRow row;
   std::vector<Part> largest;  // at most kLargest, the largest first
 
-  void Add(Part part) {
-    const auto smaller = [&](const Part& other) { return other.bytes < part.bytes; };
-    const auto at = std::find_if(largest.begin(), largest.end(), smaller);
-    if (part.bytes == 0 || at - largest.begin() >= static_cast<std::ptrdiff_t>(kLargest)) return;
-    largest.insert(at, std::move(part));
+  void Add(std::string_view name, uint64_t bytes, bool is_channel) {
+    const auto at = std::ranges::find_if(largest, [bytes](const Part& other) { return other.bytes < bytes; });
+    if (bytes == 0 || at - largest.begin() >= static_cast<std::ptrdiff_t>(kLargest)) return;
+    largest.insert(at, {std::string(name), bytes, is_channel});
     if (largest.size() > kLargest) largest.pop_back();
   }
 };
@@ -217,7 +217,8 @@ struct ChannelRow {
   uint64_t receivers = 0;
   bool direct = false;                 // both ends use a direct channel; its entries are not counted
   uint64_t stream = 0;                 // the number of the stream that runs, or of the last one
-  std::chrono::milliseconds oldest{};  // since the first of the waiting shares was sent
+  std::chrono::milliseconds oldest{};  // since the first of those that wait for a receiver was sent
+  bool full = false;                   // a sender would have to wait
   ChannelTerms terms;
   ChannelTotals totals;
   struct End {

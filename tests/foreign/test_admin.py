@@ -72,7 +72,7 @@ def test_quotas_are_read_and_changed(daemon: Daemon, config: Path, session: Sess
         "set": False,
     }
     assert answered(daemon, "quota", "set", "team", "--bytes", "2MiB")["quota_bytes"] == str(2 * MiB)
-    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "1.0 MiB of its quota of 2.0 MiB are in use"):
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MiB} are left of its quota of 2.0 MiB"):
         session.call("Allocate", namespace="team", size=2 * MiB)
     # A reload does not change a quota that was set; resetting it does.
     config.write_text(CONFIG.format(quota="16MiB"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import threading
@@ -92,20 +93,30 @@ def test_two_different_signals_at_once_count_as_one(tmp_path: Path, daemon: subp
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
 
 
-def test_the_log_tells_which_process_died(start: Callable[..., Daemon], tmp_path: Path) -> None:
-    """Killed processes are told with name and number; those that end in order are not."""
+@pytest.mark.parametrize("waited_for", [False, True])
+def test_the_log_tells_which_process_died(start: Callable[..., Daemon], tmp_path: Path, waited_for: bool) -> None:
+    """Killed processes are told with name and number; those that end by themselves, or are asked to, are not."""
+    if waited_for and tuple(map(int, platform.release().split(".")[:2])) < (6, 15):
+        pytest.skip("before Linux 6.15 the kernel does not tell how a process ended that its parent has waited for")
     daemon = start("--log-format", "json")
     numpy.save(tmp_path / "frame.npy", numpy.zeros(10))
     holding = subprocess.Popen([CTL, "-H", daemon.directory, "put", tmp_path / "frame.npy", "--hold"], stdout=subprocess.PIPE)
     assert holding.stdout is not None and holding.stdout.readline()
     assert subprocess.run([CTL, "-H", daemon.directory, "get", "frame", tmp_path / "out.npy"]).returncode == 0
+    assert subprocess.run([CTL, "-H", daemon.directory, "get", "nothing", tmp_path / "out2.npy"]).returncode != 0
+    watching = subprocess.Popen([CTL, "-H", daemon.directory, "watch"])
+    time.sleep(0.5)
+    watching.send_signal(signal.SIGINT)
+    watching.wait()
     holding.kill()
-    holding.wait()
+    if waited_for:
+        holding.wait()
 
     def died() -> list[dict[str, str]]:
         return [line for line in map(json.loads, daemon.log.read_text().splitlines()) if line.get("event") == "session_died"]
 
     eventually("it is told", died)
+    holding.wait()
     (line,) = died()
     assert (line["level"], line["process_id"], line["client"]) == ("info", str(holding.pid), "arraybridgectl")
-    assert f"arraybridgectl (process {holding.pid})" in line["message"]
+    assert f"arraybridgectl (process {holding.pid}) of uid {os.getuid()} was killed by signal 9" in line["message"]

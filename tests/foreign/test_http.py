@@ -442,8 +442,8 @@ def test_a_full_quota_names_the_largest_holders(start: Callable[..., Daemon], op
         session.publish(name, bytes(1000))
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as refusal:
         session.call("Allocate", namespace="default", size=4 << 20)
-    for words in ("no room for 4.0 MiB", "of its quota of 8.0 MiB", "share 'weights' has 3.0 MiB (arraybridgectl withdraw)",
-                  "the queue of channel 'frames' has 2.0 MiB (arraybridgectl channel drain)", "lie unused in arenas"):  # fmt: skip
+    for words in ("no room for 4194304 bytes (4.0 MiB)", "left of its quota of 8.0 MiB", "share 'weights' has 3.0 MiB (arraybridgectl withdraw)",
+                  "in channel 'frames' wait 2.0 MiB (arraybridgectl channel drain)", "are free in arenas"):  # fmt: skip
         assert words in refusal["text"]
     line = next(line for line in map(json.loads, daemon.log.read_text().splitlines()) if line.get("event") == "quota_refused")
     assert (line["client"], line["level"]) == ("prep", "info") and "share 'weights'" in line["message"]

@@ -333,7 +333,7 @@ ROWS = [
         "can never fit", "namespace 'small': .*the quota is 8388608", "put less at once, or raise this limit", "QUOTA_TOO_SMALL"),
     Row("more than is left of the quota", errors.OutOfMemory,
         lambda s: fill(s.at("small", timeout_s=1)),
-        r"no room for 3\.0 MiB", r"namespace 'small' .*of its quota of 8\.0 MiB are in use\..*has 3\.0 MiB", "withdraw shares", "QUOTA_EXCEEDED"),
+        r"no room for 3145728 bytes", r"namespace 'small' .*left of its quota of 8\.0 MiB\..*has 3\.0 MiB", "withdraw shares", "QUOTA_EXCEEDED"),
     # Arrays
     Row("a dtype of objects", errors.UnsupportedDtype, lambda s: s.broker.put(np.array([object()]), "x"),
         "cannot be shared.*Python objects", "numpy to share.*dtype object", r"astype\(float\).*as a list or dict"),

@@ -192,14 +192,17 @@ Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   return ToReceiver(*next, name_, next->number <= member->late);
 }
 
-Status Channel::CheckSend(bool from_direct) const {
+uint64_t Channel::most_waiting() const {
+  if (!broadcasts()) return queue_.size();
   uint64_t most = 0;
-  if (!broadcasts()) {
-    // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
-    most = queue_.size() / (from_direct ? 2 : 1);
-  } else if (!past_.terms.drops()) {
-    for (const Member& each : members_) most = std::max(most, each.role == ChannelRole::kReceiver ? waiting(each) : 0);
-  }
+  for (const Member& each : members_) most = std::max(most, each.role == ChannelRole::kReceiver ? waiting(each) : 0);
+  return most;
+}
+
+Status Channel::CheckSend(bool from_direct) const {
+  uint64_t most = broadcasts() && past_.terms.drops() ? 0 : most_waiting();
+  // The queue and the direct channel together hold at most twice the capacity, even if a session miscounts.
+  if (!broadcasts() && from_direct) most /= 2;
   if (most < capacity()) return Ok();
   return ResourceExhausted("channel '", name_, "' is full: ", most, " shares of ", capacity())
       .Because("CHANNEL_FULL")
@@ -287,24 +290,21 @@ void Channel::PushFront(Share& share) {
 
 void Channel::CountIn(Share& share) {
   ++share.queued;
-  ++queued_in_namespace_.count;
-  queued_in_namespace_.bytes += OwnBytes(share);
+  ++queued_in_namespace_;
   queued_bytes_ += share.size;
+  ns_->CountQueued(share, true);
 }
 
-void Channel::CountOut(const Share& share) {
-  --queued_in_namespace_.count;
-  queued_in_namespace_.bytes -= OwnBytes(share);
+void Channel::CountOut(Share& share) {
+  --queued_in_namespace_;
   queued_bytes_ -= share.size;
+  ns_->CountQueued(share, false);
 }
 
 std::deque<Share*> Channel::TakePassed() {
   std::deque<Share*> passed;
   if (!broadcasts()) return passed;
-  uint64_t keep = std::min<uint64_t>(past_.terms.replayed(), queue_.size());
-  for (const Member& each : members_) {
-    if (each.role == ChannelRole::kReceiver) keep = std::max(keep, waiting(each));
-  }
+  const uint64_t keep = std::max(std::min<uint64_t>(past_.terms.replayed(), queue_.size()), most_waiting());
   while (queue_.size() > keep) {
     CountOut(*queue_.front());
     passed.push_back(queue_.front());
@@ -323,7 +323,7 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
   }
   past_.taken = past_.sent;
   past_.drained = past_.drained || (drained && senders_ == 0);
-  for (const Share* const each : queue_) CountOut(*each);
+  for (Share* const each : queue_) CountOut(*each);
   return std::exchange(queue_, {});
 }
 

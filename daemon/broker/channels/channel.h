@@ -41,7 +41,7 @@ class Channel {
  public:
   // `queued_in_namespace` counts the queued shares of all channels of `ns`, `of_all` what passed through any; all of
   // them outlive the channel.
-  Channel(ChannelId id, Namespace& ns, QueuedShares& queued_in_namespace, ChannelTotals& of_all, std::string name)
+  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, ChannelTotals& of_all, std::string name)
       : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), of_all_(of_all), name_(std::move(name)) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -59,6 +59,9 @@ class Channel {
   // Shares that it keeps: those that wait, and those for new receivers.
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
+  const std::deque<Share*>& queue() const { return queue_; }
+  // The shares that wait for a receiver: all of a queue's, in a broadcast those of its slowest receiver.
+  uint64_t most_waiting() const;
   struct Member {
     SessionId session{};
     ChannelEndId end{};
@@ -136,8 +139,8 @@ class Channel {
   Result<Share*> Next(ChannelEndId receiver) const;
   // Shares that wait for it.
   uint64_t waiting(const Member& receiver) const { return past_.sent - Passed(receiver); }
-  // The oldest of all that wait. REQUIRES: queued() > 0.
-  const Share& oldest() const { return *queue_.front(); }
+  // The oldest of those. REQUIRES: most_waiting() > 0.
+  const Share& oldest() const { return *queue_[queue_.size() - most_waiting()]; }
 
   // The sequence of the next share.
   uint64_t next_sequence() const { return past_.sent + 1; }
@@ -172,13 +175,13 @@ class Channel {
   uint64_t Passed(const Member& receiver) const { return broadcasts() ? receiver.passed : past_.sent - queue_.size(); }
   void Drop(uint64_t more);
   void PushFront(Share& share);
-  // A share begins to wait, or stops. The caller changes queue_.
+  // The share begins to wait, or stops. The caller changes queue_.
   void CountIn(Share& share);
-  void CountOut(const Share& share);
+  void CountOut(Share& share);
 
   const ChannelId id_;
   Namespace* const ns_;
-  QueuedShares& queued_in_namespace_;
+  uint64_t& queued_in_namespace_;
   ChannelTotals& of_all_;
   const std::string name_;
   std::vector<Member> members_;

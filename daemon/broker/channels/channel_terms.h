@@ -21,12 +21,6 @@ struct ChannelTerms {
   uint64_t replayed() const { return replay.value_or(0); }
 };
 
-// The shares that wait in the channels of a namespace.
-struct QueuedShares {
-  uint64_t count = 0;
-  uint64_t bytes = 0;  // of their own: bytes that belong to another share count there
-};
-
 // Shares since the start, of one channel or of all.
 struct ChannelTotals {
   uint64_t sent = 0;

@@ -58,6 +58,12 @@ void KeptRanges::RemoveRoot(uint64_t bit, Share* root) {
   ReleaseSourcesIfUnused();
 }
 
+bool KeptRanges::HasOtherRoot(uint64_t bit, const Share& root) const {
+  auto at = roots_.lower_bound({bit, nullptr});
+  if (at != roots_.end() && at->second == &root) ++at;
+  return at != roots_.end() && at->first == bit;
+}
+
 Share* KeptRanges::RootOf(uint64_t bit) const {
   const auto first = roots_.lower_bound({bit, nullptr});
   return first != roots_.end() && first->first == bit ? first->second : nullptr;

@@ -44,6 +44,7 @@ class KeptRanges {
   void RemoveRoot(uint64_t bit, Share* root);
   // One of the roots with this bit; null: there is none.
   Share* RootOf(uint64_t bit) const;
+  bool HasOtherRoot(uint64_t bit, const Share& root) const;
   // Its sender waits for ranges that its receiver does not return any more.
   bool in_use() const { return !roots_.empty() || orphans_ > 0; }
   // Says in the control block what is kept, of one that the previous daemon made.

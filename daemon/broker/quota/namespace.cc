@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "daemon/broker/channels/kept_ranges.h"
 #include "proto/boundary/text.h"
 
 namespace arraybridge {
@@ -123,22 +124,37 @@ Share* Namespace::Add(std::unique_ptr<Share> share) {
 Share* Namespace::TryAdd(std::unique_ptr<Share>& share) {
   Share* const added = share.get();
   if (!share->withdrawn && !by_name_.emplace(added->facts->name, added).second) return nullptr;
-  share_bytes_ += OwnBytes(*share);
-  if (!share->withdrawn) named_bytes_ += OwnBytes(*share);
+  // Several shares may use parts of one entry of a direct channel: only the first counts.
+  const bool is_first = share->kept_in == nullptr || !share->kept_in->HasOtherRoot(share->kept_bit, *share);
+  added->own_bytes = share->root == nullptr && is_first ? share->size : 0;
+  share_bytes_ += added->own_bytes;
+  if (!added->withdrawn) CountUse(*added, &Share::names, true);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
+}
+
+uint64_t* Namespace::SumOf(const Share& root) {
+  if (root.names > 0) return &named_bytes_;
+  return root.places > 0 ? &queued_bytes_ : nullptr;
+}
+
+void Namespace::CountUse(Share& share, uint64_t Share::*uses, bool begins) {
+  Share& root = share.root == nullptr ? share : *share.root;
+  if (uint64_t* const before = SumOf(root)) *before -= root.own_bytes;
+  root.*uses += begins ? 1 : -1;
+  if (uint64_t* const after = SumOf(root)) *after += root.own_bytes;
 }
 
 void Namespace::TakeName(Share& share) {
   if (share.withdrawn) return;
   share.withdrawn = true;
-  named_bytes_ -= OwnBytes(share);
+  CountUse(share, &Share::names, false);
   by_name_.erase(share.facts->name);
 }
 
 std::unique_ptr<Share> Namespace::Remove(const Share& share) {
   AB_CHECK(share.withdrawn);
-  share_bytes_ -= OwnBytes(share);
+  share_bytes_ -= share.own_bytes;
   auto node = shares_.extract(share.facts->id);
   return std::move(node.mapped());
 }

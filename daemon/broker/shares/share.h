@@ -52,6 +52,11 @@ struct Share {
   uint64_t kept_bit = 0;                // the entry's return bit
   Session* forwarded_by = nullptr;      // the maker, while `forwarded` of that session has the share
   uint64_t forwards = 0;                // shares of which this one is the root
+  // The bytes that no other share has: 0 for a forward, whose bytes belong to its root.
+  uint64_t own_bytes = 0;
+  // The names, and the places in channels, that itself and its forwards have.
+  uint64_t names = 0;
+  uint64_t places = 0;
   bool withdrawn = false;
   bool unread = false;                  // counts in Shares::unread
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
@@ -68,9 +73,6 @@ struct Share {
 
 // Its range belongs to another share, or to the sender of an entry.
 inline bool IsForward(const Share& share) { return share.root != nullptr || share.kept_in != nullptr; }
-
-// The bytes that no other share has: a forward's belong to its root.
-inline uint64_t OwnBytes(const Share& share) { return share.root == nullptr ? share.size : 0; }
 
 // The bytes that count in limits.description_bytes_per_uid of its user.
 inline uint64_t DescriptionBytes(const Share& share) {

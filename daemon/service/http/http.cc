@@ -81,12 +81,13 @@ bool IsOurs(const char* header, const std::vector<std::string>& names) {
   return NumericAddress(host).ok() || std::ranges::find(names, host.host) != names.end();
 }
 
-// A parameter that occurs twice has its last value.
-Http::Query QueryIn(const evhttp_uri* uri) {
+// A parameter that occurs twice has its last value. nullopt: the query cannot be read.
+std::optional<Http::Query> QueryIn(const evhttp_uri* uri) {
   Http::Query query;
   const char* const text = uri == nullptr ? nullptr : ::evhttp_uri_get_query(uri);
   evkeyvalq pairs{};
-  if (text == nullptr || ::evhttp_parse_query_str(text, &pairs) != 0) return query;
+  if (text == nullptr) return query;
+  if (::evhttp_parse_query_str(text, &pairs) != 0) return std::nullopt;
   for (const evkeyval* each = pairs.tqh_first; each != nullptr; each = each->next.tqe_next)
     query[each->key] = each->value;
   ::evhttp_clear_headers(&pairs);
@@ -199,7 +200,9 @@ void Http::State::Answer(evhttp_request* request) {
   if (path == "/healthz") return Send(request, HTTP_OK, kText, "ok\n");
   if (path == "/readyz" && pages.is_ready()) return Send(request, HTTP_OK, kText, "ready\n");
   if (path == "/readyz") return Send(request, HTTP_SERVUNAVAIL, kText, "draining\n");
-  if (const auto page = pages.other ? pages.other(path, QueryIn(uri)) : std::nullopt) {
+  const auto query = QueryIn(uri);
+  if (!query) return Send(request, HTTP_BADREQUEST, kText, "the parameters must have the form name=value&name=value\n");
+  if (const auto page = pages.other ? pages.other(path, *query) : std::nullopt) {
     return Send(request, page->code, page->type, page->body);
   }
   Send(request, HTTP_NOTFOUND, kText,

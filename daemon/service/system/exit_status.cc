@@ -3,8 +3,10 @@
 #include "daemon/service/system/exit_status.h"
 
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,22 +51,25 @@ unsigned long FieldOf(const char* fields, int number) {
   return std::strtoul(fields, nullptr, 10);
 }
 
-bool ProcSaysFailed(uint64_t process_id) {
-  const std::string path = "/proc/" + std::to_string(process_id) + "/stat";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
-  std::array<char, 2048> text{};
-  if (!file || std::fread(text.data(), 1, text.size() - 1, file.get()) == 0) return false;
-  const char* const name_end = std::strrchr(text.data(), ')');
-  if (name_end == nullptr || std::strlen(name_end) < 3) return false;
-  const char* const fields = name_end + 2;
-  return (FieldOf(fields, kFlags) & kExiting) != 0 && FieldOf(fields, kExitCode) != 0;
+int SignalIn(int exit_code) {
+  const int signal = WIFSIGNALED(exit_code) ? WTERMSIG(exit_code) : 0;
+  return signal == SIGHUP || signal == SIGINT || signal == SIGTERM ? 0 : signal;
 }
 
 }  // namespace
 
-bool HasFailed(int pidfd, uint64_t process_id) {
-  if (const auto code = ExitCodeOf(pidfd)) return *code != 0;
-  return process_id != 0 && ProcSaysFailed(process_id);
+std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
+  if (const auto code = ExitCodeOf(pidfd)) return SignalIn(*code);
+  const std::string path = "/proc/" + std::to_string(process_id) + "/stat";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+  std::array<char, 2048> text{};
+  if (!file || std::fread(text.data(), 1, text.size() - 1, file.get()) == 0) return 0;
+  const char* const name_end = std::strrchr(text.data(), ')');
+  if (name_end == nullptr || std::strlen(name_end) < 3) return 0;
+  const char* const fields = name_end + 2;
+  if ((FieldOf(fields, kFlags) & kExiting) == 0) return 0;
+  const unsigned long code = FieldOf(fields, kExitCode);  // 0 also if this process may not know it
+  return code == 0 ? std::nullopt : std::optional(SignalIn(static_cast<int>(code)));
 }
 
 }  // namespace arraybridge

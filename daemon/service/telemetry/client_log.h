@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "daemon/broker/broker.h"
@@ -20,16 +21,16 @@ class ClientLog {
  public:
   explicit ClientLog(const Broker& broker) : broker_(broker) {}  // which outlives it
 
-  // The process of this session was killed, or has failed.
-  void SessionDied(SessionId session, const Peer& peer);
+  // The process of this session was killed by a signal.
+  void SessionDied(SessionId session, const Peer& peer, int signal);
   void QuotaRefused(SessionId session, const Status& refusal);
   // A request of this end has waited for `seconds`.
   void ChannelAwaited(SessionId session, ChannelEndId end, uint64_t seconds);
 
  private:
   enum Kind : uint8_t { kDied, kQuota, kAwaited, kKinds };
-  void Write(Kind kind, log::Topic topic, const Peer& peer, SessionId session, const std::string& text)
-      AB_EXCLUDES(mutex_);
+  // The number of lines of this kind that were left out before this one; nullopt: this one is left out, too.
+  std::optional<uint64_t> Admit(Kind kind) AB_EXCLUDES(mutex_);
 
   const Broker& broker_;
   Mutex mutex_;

@@ -147,9 +147,9 @@ std::string LabelsOf(const Owner& owner, bool names) {
   return fmt::format("uid=\"{}\",namespace=\"{}\"", OwnerName(uid), EscapedLabel(ns));
 }
 
-void AddNamespaces(Page& page, const Config& config, const std::vector<NamespaceRow>& rows) {
-  const auto sums = SumByOwner(rows, config.http_namespaces);
-  const auto labels = [&](const auto& sum) { return LabelsOf(sum.first, config.http_namespaces); };
+void AddNamespaces(Page& page, bool names, const std::vector<NamespaceRow>& rows) {
+  const auto sums = SumByOwner(rows, names);
+  const auto labels = [names](const auto& sum) { return LabelsOf(sum.first, names); };
   const auto add = [&](std::string_view name, std::string_view help, uint64_t NamespaceRow::*number) {
     AddEach(page, name, help, sums, labels, [&](const auto& sum) { return sum.second.*number; });
   };
@@ -176,11 +176,10 @@ void AddNamespaces(Page& page, const Config& config, const std::vector<Namespace
 struct ChannelSums {
   std::map<Owner, std::pair<uint64_t, std::chrono::milliseconds>> full_and_oldest;
   std::map<std::pair<Owner, std::string>, ChannelRow> shown;  // by names that are different when Printable
-  uint64_t not_shown = 0;
 };
 
 constexpr size_t kChannelsShown = 100;
-constexpr size_t kChannelsRead = 2000;  // of the broker's, for one page
+constexpr size_t kChannelsRead = 20'000;  // of the broker's, for one page
 
 ChannelSums ReadChannels(const Broker& broker, bool names) {
   ChannelSums sums;
@@ -195,20 +194,17 @@ ChannelSums ReadChannels(const Broker& broker, bool names) {
       ++read;
       const Owner owner{row.uid, names ? Printable(row.ns) : std::string()};
       auto& [full, oldest] = sums.full_and_oldest[owner];
-      full += row.queued >= row.capacity ? 1 : 0;
+      full += row.full ? 1 : 0;
       oldest = std::max(oldest, row.oldest);
-      if (!names) continue;
-      const bool fits = sums.shown.size() < kChannelsShown;
-      std::string name = Printable(row.name);
-      if (!fits || !sums.shown.emplace(std::pair{owner, std::move(name)}, std::move(row)).second) ++sums.not_shown;
+      if (!names || sums.shown.size() >= kChannelsShown) continue;
+      sums.shown.try_emplace({owner, Printable(row.name)}, std::move(row));
     }
     filter.page_token = page->next;
   } while (!filter.page_token.empty() && read < kChannelsRead);
   return sums;
 }
 
-void AddChannels(Page& page, const Config& config, const Broker& broker) {
-  const bool names = config.http_namespaces;
+void AddChannels(Page& page, bool names, const Broker& broker, uint64_t channels) {
   const ChannelSums sums = ReadChannels(broker, names);
   const auto labels = [names](const auto& sum) { return LabelsOf(sum.first, names); };
   AddEach(page, "arraybridge_channels_full", "Channels whose queue has no room.", sums.full_and_oldest, labels,
@@ -238,7 +234,7 @@ void AddChannels(Page& page, const Config& config, const Broker& broker) {
   add("arraybridge_channel_arrays_dropped_total", "Arrays that receivers of the channel missed, or that were drained.",
       [](const ChannelRow& row) { return row.totals.dropped; });
   page.Only("arraybridge_channels_not_shown", "gauge", "Channels that are too many to have samples of their own.",
-            sums.not_shown);
+            channels - std::min<uint64_t>(channels, sums.shown.size()));
 }
 
 std::string LabelsOf(const Traffic::Row& row) {
@@ -375,8 +371,9 @@ std::string Metrics::Text() const {
   AddTickets(page, snapshot);
   AddDevices(page, broker_.Devices());
   AddFlows(page, snapshot.flows);
-  AddNamespaces(page, config_, broker_.NamespaceRows());
-  AddChannels(page, config_, broker_);
+  const bool names = config_.http_namespaces;  // a reload may change it meanwhile
+  AddNamespaces(page, names, broker_.NamespaceRows());
+  AddChannels(page, names, broker_, snapshot.channels);
   AddTraffic(page, verbs_.counts().traffic);
   AddTallies(page, verbs_.counts().tallies);
   AddLife(page, verbs_.lists.life());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,7 +82,10 @@ class ArenaVerbs::Pending {
       return;
     }
     if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
-    if (!refusal_.ok()) return reply_(refusal_.reason() == "QUOTA_EXCEEDED" ? WithHolders(refusal_) : refusal_);
+    // The quota of the namespace, and not limits.bytes_per_uid.
+    const auto is_limit = [](const auto& each) { return each.first == "limit"; };
+    const bool full = refusal_.reason() == "QUOTA_EXCEEDED" && std::ranges::none_of(refusal_.metadata(), is_limit);
+    if (!refusal_.ok()) return reply_(full ? WithHolders(refusal_) : refusal_);
     reply_(ResourceExhausted(verbs_.admission_.TimedOut(request_.timeout_ms()), "no room for ", request_.size(),
                              " bytes, behind other requests of the namespace: ", Numbers())
                .Because("WAITED_IN_VAIN"));
@@ -94,25 +98,25 @@ class ArenaVerbs::Pending {
     const auto use = verbs_.broker_.UseOf(caller_.session, NamespaceNameOf(request_.namespace_()));
     if (!use.ok()) return refusal;
     const NamespaceRow& row = use->row;
-    std::string parts;
-    const auto add = [&parts](auto... text) { parts += (parts.empty() ? "" : "; ") + Concat(text...); };
+    std::vector<std::pair<uint64_t, std::string>> parts;
     for (const NamespaceUse::Part& part : use->largest) {
-      if (part.is_channel)
-        add("the queue of channel '", part.name, "' has ", SizeText(part.bytes), " (arraybridgectl channel drain)");
-      if (!part.is_channel) add("share '", part.name, "' has ", SizeText(part.bytes), " (arraybridgectl withdraw)");
+      parts.emplace_back(part.bytes, part.is_channel ? Concat("in channel '", part.name, "' wait ",
+                                                              SizeText(part.bytes), " (arraybridgectl channel drain)")
+                                                     : Concat("share '", part.name, "' has ", SizeText(part.bytes),
+                                                              " (arraybridgectl withdraw)"));
     }
-    if (const uint64_t held = row.held_bytes(); held > 0) {
-      add("processes still read ", SizeText(held), " without a name (they must drop them)");
-    }
-    if (const uint64_t unused = row.unused_bytes(); unused > 0) {
-      add(SizeText(unused), " lie unused in arenas of processes");
-    }
-    Status full = ResourceExhausted(
-                      "namespace '", row.ns, "' has no room for ", SizeText(request_.size()), ": ",
-                      SizeText(row.charged_bytes), " of its quota of ", SizeText(row.quota_bytes), " are in use",
-                      refusal.message().find("bytes_per_uid") == std::string::npos ? std::string()
-                                                                                   : Concat(" and ", refusal.message()),
-                      ". ", parts)
+    parts.emplace_back(row.held_bytes(), Concat("processes still read ", SizeText(row.held_bytes()),
+                                                " without a name (they must drop them)"));
+    parts.emplace_back(row.unused_bytes(),
+                       Concat(SizeText(row.unused_bytes()), " are free in arenas of processes, or in direct channels"));
+    std::erase_if(parts, [](const auto& part) { return part.first == 0; });
+    std::ranges::stable_sort(parts, std::ranges::greater{}, &std::pair<uint64_t, std::string>::first);
+    std::string text;
+    for (const auto& [bytes, part] : parts) text += (text.empty() ? "" : "; ") + part;
+    const uint64_t left = row.quota_bytes - std::min(row.quota_bytes, row.charged_bytes);
+    Status full = ResourceExhausted("namespace '", row.ns, "' has no room for ", request_.size(), " bytes (",
+                                    SizeText(request_.size()), "): ", left, " are left of its quota of ",
+                                    SizeText(row.quota_bytes), ". ", text)
                       .Because(refusal.reason());
     for (const auto& [key, value] : refusal.metadata()) full = std::move(full).With(key, value);
     return full;

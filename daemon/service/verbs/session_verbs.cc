@@ -93,17 +93,28 @@ void SessionVerbs::EndAwaited(SessionId session) {
   if (broker_.StopAwaiting(session)) EndSession(session, EndCause::kKilled);
 }
 
-// A process that is killed closes its connection first, and the kernel tells a little later how it ended.
+// A connection that closes looks the same for a process that ends it and for one that is killed. What the kernel does
+// not tell at once is read a little later, for so many sessions at a time that they cannot use up the descriptors.
 void SessionVerbs::CountEnd(SessionId session, EndCause cause) {
   constexpr std::chrono::milliseconds kUntilTold{300};
-  const auto peer = broker_.PeerOf(session);
-  if (!peer.ok() || cause == EndCause::kDrain) return counts_.tallies.CountEnd(cause);
-  reclaimer_.PostAt(Clock::now() + kUntilTold, [this, session, cause, peer = *peer] {
-    const int process = peer.process == nullptr ? -1 : peer.process->get();
-    const bool failed = cause == EndCause::kKilled || HasFailed(process, peer.process_id);
-    counts_.tallies.CountEnd(failed && cause == EndCause::kClean ? EndCause::kKilled : cause);
-    if (failed) counts_.log.SessionDied(session, peer);
+  constexpr uint64_t kUntoldMost = 256;
+  auto peer = broker_.PeerOf(session);
+  if (!peer.ok() || cause != EndCause::kClean) return counts_.tallies.CountEnd(cause);
+  const auto killed_by = [](const Peer& its) {
+    return KilledBy(its.process == nullptr ? -1 : its.process->get(), its.process_id);
+  };
+  const auto signal = killed_by(*peer);
+  if (signal || untold_.load() >= kUntoldMost) return CountClosed(session, *peer, signal.value_or(0));
+  untold_.fetch_add(1);
+  reclaimer_.PostAt(Clock::now() + kUntilTold, [this, session, killed_by, peer = *std::move(peer)] {
+    untold_.fetch_sub(1);
+    CountClosed(session, peer, killed_by(peer).value_or(0));
   });
+}
+
+void SessionVerbs::CountClosed(SessionId session, const Peer& peer, int signal) {
+  counts_.tallies.CountEnd(signal == 0 ? EndCause::kClean : EndCause::kKilled);
+  if (signal != 0) counts_.log.SessionDied(session, peer, signal);
 }
 
 // The order matters: a request that begins to wait after the session's waiters were dropped must find that the session

@@ -2,6 +2,8 @@
 // SessionVerbs open, join and end sessions, including those that lose their rights.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -78,6 +80,8 @@ class SessionVerbs {
   void Introduce(const v1::OpenSessionRequest& request, Peer& peer) const;
   void EndAwaited(SessionId session);
   void CountEnd(SessionId session, EndCause cause);
+  // `signal`: as of KilledBy.
+  void CountClosed(SessionId session, const Peer& peer, int signal);
   Result<v1::OpenSessionResponse> AnswerOf(const Result<OpenedSession>& opened) const;
 
   const Config& config_;
@@ -91,6 +95,7 @@ class SessionVerbs {
   const ListVerbs& lists_;
   ServiceCounts& counts_;
   SessionCuts& cuts_;
+  std::atomic<uint64_t> untold_{0};  // ended sessions whose process is looked at once more
 };
 
 }  // namespace arraybridge

@@ -75,7 +75,7 @@ TEST_F(VerbsWaitingTest, FullMemoryIsToldWithItsNumbersAtTheDeadline) {
   ASSERT_TRUE(StartAllocate(caller, 64 * kMiB)->Get().ok());
   const auto refused = StartAllocate(caller, kMiB, 5)->Get();
   ASSERT_EQ(refused.status().code(), Code::kResourceExhausted);
-  EXPECT_THAT(refused.status().message(), HasSubstr("64.0 MiB of its quota of 64.0 MiB are in use"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("0 are left of its quota of 64.0 MiB"));
 }
 
 TEST_F(VerbsWaitingTest, TheEndOfASessionFeedsWhoWaitsInOrder) {

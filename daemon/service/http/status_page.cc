@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>arraybridged</title><link rel="stylesheet" href="status.css"><script src="status.js" defer></script>
+<title>arraybridged</title><link rel="stylesheet" href="status.css"><script src="status.js" type="module"></script>
 <noscript><meta http-equiv="refresh" content="5"></noscript></head><body><div id="live"></div><main id="tables">
 )";
 

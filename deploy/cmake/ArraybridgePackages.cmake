@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_DAEMON_DESCRIPTION
   "broker of arrays shared between processes\narraybridged owns host and GPU memory and shares it, so that\nprocesses of different frameworks use the same array without copying it.\n\nThis package has the daemon and its systemd units.")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_RECOMMENDS "arraybridge-tools (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm)
+set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm ${debian}/postrm)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME arraybridge-tools)

@@ -18,8 +18,8 @@ from test_install import BUILD
 
 PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
 DEPENDED_ON = ("libc6", "libgcc-s1", "libstdc++6", "libssl3", "zlib1g")
-# The programs that dpkg checks for before it starts, and those that process sysusers.d and tmpfiles.d.
-TOOLS = ("ldconfig", "start-stop-daemon", "update-rc.d", "systemd-sysusers", "systemd-tmpfiles")
+# The programs that dpkg checks for before it starts, those that process sysusers.d and tmpfiles.d, and coreutils' for postrm.
+TOOLS = ("ldconfig", "start-stop-daemon", "update-rc.d", "systemd-sysusers", "systemd-tmpfiles", "rm")
 INSTALLED = """Package: {0}
 Status: install ok installed
 Architecture: amd64

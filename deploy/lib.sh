@@ -23,6 +23,9 @@ mkdir -p "$logs"
 
 microseconds() { echo "${EPOCHREALTIME/[.,]/}"; }
 
+# The version's one place is CMakeLists.txt.
+project_version() { sed -nE 's/^project\(arraybridge VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
+
 # seconds_since <microseconds>: seconds with one decimal.
 seconds_since() {
   local tenths=$((($(microseconds) - $1) / 100000))

@@ -53,7 +53,7 @@ def put(name: str, start: str) -> dict[str, Any]:
 
 def get(name: str) -> dict[str, Any]:
     array = kept[name] = broker.get(name, framework, wait=30)
-    return {"start": int(array[0]), "sum": int(array.sum()), **behind(array)}
+    return {"start": int(array.reshape(-1)[0]), "sum": int(array.sum()), **behind(array)}
 
 
 def look(name: str) -> dict[str, Any]:

@@ -181,6 +181,7 @@ def test_the_composition() -> None:
     assert services["viewer"]["depends_on"] == {"broker": {"condition": "service_healthy"}} and services["broker"]["healthcheck"]
     for service in ("camera", "viewer"):
         assert (EXAMPLES / "compose" / services[service]["command"][1]).exists()
-    if engine := shutil.which("podman-compose") or shutil.which("docker-compose"):
-        done = subprocess.run([engine, "-f", str(EXAMPLES / "compose/compose.yaml"), "config"], capture_output=True, text=True, check=False)
+    if importlib.util.find_spec("podman_compose") and shutil.which("podman"):
+        words = [sys.executable, "-m", "podman_compose", "-f", str(EXAMPLES / "compose/compose.yaml"), "config"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

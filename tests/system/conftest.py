@@ -21,9 +21,14 @@ OF_DEBIAN = ("systemd", "systemd-sysv", "dbus", "libstdc++6", "libssl3", "zlib1g
 
 
 @pytest.fixture(scope="session")
-def machine(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def root() -> Path:
+    """The machine's file system."""
     debian.needs("systemd-nspawn", "nsenter", "setpriv")
-    root = debian.root(OF_DEBIAN)
+    return debian.root(OF_DEBIAN)
+
+
+@pytest.fixture(scope="session")
+def machine(root: Path, packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("machine")
     shown = folder / "packages"
     shown.mkdir()

@@ -390,3 +390,56 @@ def test_a_frame_that_was_forwarded_outlives_its_receiver_and_its_sender(broker:
     broker.withdraw("forward")
     broker.withdraw("other")
     until(lambda: broker.flush() or bytes_of(broker) == (0, 0))
+
+
+def uses_of(broker: arraybridge.Broker) -> dict[str, int]:
+    """The charged bytes of the namespace by use, as `arraybridgectl ls namespaces` adds them up."""
+    for row in told(broker, "ls", "namespaces").get("namespaces", []):
+        if row["namespace"] == broker.namespace:
+            shares, named, queued = (int(row.get(name, 0)) for name in ("share_bytes", "named_bytes", "queued_bytes"))
+            assert named + queued <= shares <= int(row["charged_bytes"])
+            return {"named": named, "queued": queued, "held": shares - named - queued}
+    return {"named": 0, "queued": 0, "held": 0}
+
+
+def test_bytes_of_forwards_count_once_and_where_they_are(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
+    """A name counts before a place in a channel, and this before readers; the first share's own name need not be left."""
+    size = ROWS.nbytes
+    ends = [
+        arraybridge.Broker(broker.address, namespace=broker.namespace, start="never", direct_channels=False) for _ in range(2)
+    ]  # fmt: skip
+    broker.put(ROWS, "source")
+    array = reader.get("source")
+    reader.put(array, "forward")
+    broker.withdraw("source")
+    assert uses_of(broker) == {"named": size, "queued": 0, "held": 0}
+    with ends[0].channel("c").open("sender") as sender, ends[1].channel("c").open("receiver") as receiver:
+        passed = ends[0].get("forward")
+        for _ in range(5):
+            sender.send(passed)
+        assert uses_of(broker) == {"named": size, "queued": 0, "held": 0}
+        broker.withdraw("forward")
+        assert uses_of(broker) == {"named": 0, "queued": size, "held": 0}
+        received = [receiver.receive() for _ in range(5)]
+        assert uses_of(broker) == {"named": 0, "queued": 0, "held": size}
+        ends[1].put(received[2], "again")
+        assert uses_of(broker) == {"named": size, "queued": 0, "held": 0}
+        broker.withdraw("again")
+        del array, passed, received
+        until(lambda: [each.flush() for each in (reader, *ends)] and not any(uses_of(broker).values()))
+    for each in ends:
+        each.close()
+
+
+def test_parts_of_an_entry_of_a_direct_channel_count_once(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
+    with broker.channel("c").open("sender") as sender, reader.channel("c").open("receiver") as receiver:
+        for number in range(40):  # the direct channel is there after the first few
+            sender.send(np.full(1 << 20, number, "u1"))
+            frame = receiver.receive()
+        for part in range(1, 20):
+            reader.put(frame[: part * 25600], f"part {part}")
+        uses = uses_of(broker)  # which checks that they are no more than is charged
+        assert 0 < uses["named"] <= 1 << 20
+        for part in range(1, 20):
+            reader.withdraw(f"part {part}")
+        assert uses_of(broker)["named"] == 0

@@ -27,7 +27,7 @@ def test_a_quota_names_itself_and_stops_only_its_namespace(tmp_path: Path, memor
             for i in range(100):
                 greedy.repeat(f"put g/{i} {MIB} 1")
         assert caught.value.code == "RESOURCE_EXHAUSTED"
-        assert "greedy" in caught.value.message and str(8 * MIB) in caught.value.message
+        assert "greedy" in caught.value.message and "its quota of 8.0 MiB" in caught.value.message
         modest.ask(f"put m {4 * MIB} 2")
         modest.ask("get m 2")
         with pytest.raises(Refused, match="RESOURCE_EXHAUSTED.*"):

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -363,3 +365,13 @@ def test_what_cannot_be_pickled_says_what_to_pass(broker: Broker) -> None:
         pickle.dumps(watch)
     with pytest.raises(TypeError, match=r"pass the Channel or its name, and call receiver\(\)"):
         pickle.dumps(broker.channel("c").receiver("numpy"))
+
+
+def test_the_tool_shows_a_bundle_as_a_model(broker: Broker) -> None:
+    broker.bundle("m", weights()).fill().publish()
+    broker.put(np.zeros(3, "u1"), "plain")
+    tool = Path(os.environ["ARRAYBRIDGE_DAEMON"]).parents[1] / "client/ctl/arraybridgectl"
+    listed = subprocess.run([tool, "-H", broker.address, "-n", broker.namespace, "ls"], capture_output=True, text=True, check=True)
+    header, *rows = listed.stdout.splitlines()
+    at = header.index("ARRAYS")
+    assert {row.split()[1]: row[at:].split()[0] for row in rows} == {"m": "model", "plain": "uint8[3]"}

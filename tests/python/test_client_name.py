@@ -37,14 +37,21 @@ COMMANDS = [
     (["-c", "x"], "python -c x"),
     (["/usr/lib/python3/gunicorn/__main__.py", "app:app"], "gunicorn app:app"),
     (["a.py", "--token=hunter2", "b"], "a.py --token=*** b"),
-    (["a.py", "--token", "hunter2", "b"], "a.py --token *** b"),
+    (["a.py", "--token", "hunter2", "b"], "a.py --token *** ***"),
     (["a.py", "-api_key", "hunter2"], "a.py -api_key ***"),
     (["a.py", "--PASSWORD", "hunter2", "--size", "4"], "a.py --PASSWORD *** --size 4"),
-    (["a.py", "--password", "-hunter2", "b"], "a.py --password *** b"),
+    (["a.py", "--password", "-hunter2", "b"], "a.py --password *** ***"),
+    (["a.py", "--tokens", "hunter2", "hunter2", "-b", "c"], "a.py --tokens *** *** -b c"),
+    (["a.py", "--define=token=hunter2"], "a.py --define=token=***"),
+    (["a.py", "-H", "Authorization: Bearer hunter2"], "a.py -H Authorization: ***"),
+    (["a.py", '{"password": "hunter2"}'], 'a.py {"password": ***'),
+    (["a.py", "--pwd", "hunter2", "--pass=hunter2"], "a.py --pwd *** --pass=***"),
+    (["a.py", "https://hunter2@github.com/x", "https://h/?a=1&sig=hunter2"], "a.py https://***@github.com/x https://h/?a=1&sig=***"),
+    (["a.py", "--api-key", "", "hunter2"], "a.py --api-key *** ***"),
     (["a.py", "--tokenize", "--password", "hunter2"], "a.py --tokenize --password ***"),
     (["a.py", "client_secret=hunter2", "tokens.npy"], "a.py client_secret=*** tokens.npy"),
     (["a.py", "--keys", "hunter2=hunter2"], "a.py --keys ***"),
-    (["a.py", "--db=postgres://me:hunter2@host/db"], "a.py --db=postgres://me:***@host/db"),
+    (["a.py", "--db=postgres://me:hunter2@host/db"], "a.py --db=postgres://***@host/db"),
     (["a.py", "http://host:8080/a@b"], "a.py http://host:8080/a@b"),
     (["a.py", "\x1b[31m\nred"], "a.py \\x1b[31m red"),
     (["a.py", os.fsdecode(b"caf\xe9")], "a.py caf\\udce9"),
@@ -211,9 +218,12 @@ def test_workers_of_gunicorn_are_told_apart(address, tmp_path, preload):
     command = [sys.executable, "-m", "gunicorn", "--workers=2", f"--bind=unix:{tmp_path}/http.sock", *preload, "app:app"]
     server = subprocess.Popen(command, cwd=tmp_path, env=environment(TELL=str(tell)), pass_fds=[tell], stderr=subprocess.DEVNULL)
     os.close(tell)
-    with os.fdopen(ready) as pipe:
-        assert [pipe.readline(), pipe.readline()] == ["ready\n"] * 2
-        names = {pid: name for pid, name in sessions(address).items() if name.startswith("gunicorn ")}
-        assert len(names) == 2 and all(name.endswith(f" ({pid})") for pid, name in names.items())
+    try:
+        with os.fdopen(ready) as pipe:
+            assert [pipe.readline(), pipe.readline()] == ["ready\n"] * 2
+            names = {pid: name for pid, name in sessions(address).items() if name.startswith("gunicorn ")}
+            assert len(names) == 2 and all(name.endswith(f" ({pid})") for pid, name in names.items())
+    finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait() == 0
+        ended = server.wait()
+    assert ended == 0

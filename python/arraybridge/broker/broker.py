@@ -59,8 +59,9 @@ class Broker(Session):
         direct_channels: channels with one sender and one receiver pass arrays without calls where possible; False: arrays
             of this Broker always go through the daemon.
         client: the name of this process in `arraybridgectl ls sessions`, in events and in errors about peers: at most 64
-            bytes of UTF-8. None: the script and its arguments, cut to 64 bytes. Values of options whose names contain
-            token, password, secret or key become ***. A worker adds the name of its multiprocessing.Process, any other
+            bytes of UTF-8. None: the script and its arguments, cut to 64 bytes. Values of options and assignments whose
+            names tell of a secret (token, password, key, auth and the like) become ***; other arguments are shown. Forked
+            children keep a name that is stated; it is not pickled. A worker adds the name of its multiprocessing.Process, any other
             forked child its PID: "prep.py --size 4 (Process-2)".
 
     Raises:

@@ -21,8 +21,10 @@ BYTES_MAX: Final = 64  # of UTF-8, as the protocol has it
 _WORKER_BYTES_MAX: Final = 32
 _CUT: Final = "…"
 _HIDDEN: Final = "***"
-_SECRET: Final = re.compile(r"token|passw|secret|key|credential", re.IGNORECASE)  # in the name of an option
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]*@")
+_SECRET: Final = re.compile(r"token|pass|pwd|secret|key|cred|auth|signature|\bsig\b", re.IGNORECASE)  # in a name
+# "token=", "token:", '"token": ', also inside a word; all that follows may be its value.
+_ASSIGNED: Final = re.compile(rf"((?:{_SECRET.pattern})[\w.\-\]\"']*\s*[=:]\s*).+", re.IGNORECASE | re.DOTALL)
+_USER_IN_URL: Final = re.compile(r"(://)[^/\s]*@")
 _LOADED_IN: Final = os.getpid()
 
 
@@ -64,23 +66,18 @@ def _program(path: str) -> str:
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
-    value_is_secret = False  # the word before is an option whose value follows
+    values = None  # of an option whose name tells of a secret: how many of its values are hidden so far
     for word in words:
-        name, equals, _ = word.partition("=")
-        secret = _SECRET.search(name) is not None
-        # After such an option a word with a single dash may be its value.
-        option = word.startswith("--" if value_is_secret else "-")
-        if secret and equals:
-            value_is_secret = False
-            yield f"{name}={_HIDDEN}"
-        elif secret and option:
-            value_is_secret = True
-            yield word
-        elif value_is_secret:
-            value_is_secret = False
+        # The first value may begin with a single dash.
+        if values is not None and not word.startswith("--" if values == 0 else "-"):
+            values += 1
             yield _HIDDEN
-        else:
-            yield _PASSWORD_IN_URL.sub(rf"\1{_HIDDEN}@", word)
+            continue
+        values = None
+        shown = _ASSIGNED.sub(rf"\1{_HIDDEN}", _USER_IN_URL.sub(rf"\1{_HIDDEN}@", word))
+        if word.startswith("-") and shown == word and _SECRET.search(word):
+            values = 0
+        yield shown
 
 
 def _worker() -> str:
@@ -88,7 +85,7 @@ def _worker() -> str:
     processes = sys.modules.get("multiprocessing.process")
     name = "MainProcess" if processes is None else str(processes.current_process().name)
     if name != "MainProcess":
-        return f" ({_first(printable(name), _WORKER_BYTES_MAX)})"
+        return f" ({_first(printable(name.replace(chr(10), ' ')), _WORKER_BYTES_MAX)})"
     return f" ({os.getpid()})" if _is_forked() else ""
 
 

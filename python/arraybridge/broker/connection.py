@@ -103,8 +103,9 @@ class Connection:
             return core
         with self._lock:
             if self.known_core is None:
-                inherited, self._inherited = self._inherited, None
+                inherited = self._inherited
                 self.known_core = self._connected() if inherited is None else inherited.with_client(self._named())
+                self._inherited = None  # last: if this is interrupted, the next call does not look for another broker
             return self.known_core
 
     def _connected(self) -> _core.Core:

@@ -8,6 +8,7 @@ import {channelText, heldBackText, isCause, standing, standingEnds, standsText, 
 import {deviceText, number, percent, plural, printable, sizeText, timeText} from './text.js';
 
 const NEARLY = 0.9;
+const SENTENCES_MAX = 20;  // of one rule
 
 // A rule's title, its grade, and the sentences that it says now.
 const RULES = [
@@ -22,6 +23,7 @@ const RULES = [
   {title: 'Store', grade: 'warn', says: nearlyFullStore},
   {title: 'Draining', grade: 'warn', says: () => seen.info.draining ? ['The daemon accepts no new work.'] : []},
   {title: 'No keeper', grade: 'note', says: missingKeeper},
+  {title: 'Not all', grade: 'note', says: cutLists},
 ];
 
 function brokenDevices() {
@@ -91,9 +93,19 @@ function missingKeeper() {
   return text === undefined ? [] : [text];
 }
 
+function cutLists() {
+  const names = ['sessions', 'namespaces', 'channels'].filter((name) => seen[name]?.more);
+  return names.map(
+      (name) => `The page reads the first ${seen[name].rows.length} ${name} only. arraybridgectl ls lists all.`);
+}
+
+const capped = (sentences) => sentences.length <= SENTENCES_MAX ?
+    sentences :
+    [...sentences.slice(0, SENTENCES_MAX), `And ${sentences.length - SENTENCES_MAX} more.`];
+
 export function alertsView() {
   const item = (grade, title, text) => html('li', {class: grade}, html('b', {}, title), text);
-  const items = RULES.flatMap(({title, grade, says}) => says().map((text) => item(grade, `${title}: `, text)));
+  const items = RULES.flatMap(({title, grade, says}) => capped(says()).map((text) => item(grade, `${title}: `, text)));
   const fine = isHidden() ? 'Nothing that can be told here needs attention.' : 'Nothing needs attention.';
   if (items.length === 0) items.push(item('fine', '', fine));
   return section('alerts', 'Alerts', html('ul', {class: 'alerts'}, ...items));

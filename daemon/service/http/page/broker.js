@@ -9,10 +9,11 @@ const ANSWER_MS = 10000;  // without an answer for so long, a request has failed
 const SHARES_MS = 8000;   // between two readings of shares, and of the daemon's tables
 const SESSION_PAGES = 4;  // a page has at most 512 rows
 const NAMESPACE_PAGES = 4;
-const CHANNEL_PAGES = 1;
+const CHANNEL_PAGES = 4;
 const SHARE_PAGES = 4;
 const FILTERED_PAGES = 64;  // the daemon looks at 1024 shares for a page
 const NAMES_ENOUGH = 200;
+const NAME_BYTES_MAX = 255;
 const HOLDERS_ASKED = 2;  // sessions whose shares are asked for, too, if there are more pages of shares
 const RESTARTS_KEPT = 5;
 
@@ -64,26 +65,28 @@ export async function read() {
   const info = await ask('info.json');
   const stats = await ask('stats.json');
   const lists = await readLists();
-  if (performance.now() - seen.sharesAt >= SHARES_MS) await readShares(lists.sessions);
   noteRestart(info);
   Object.assign(seen, {info, stats, ...lists, at: performance.now(), silentSince: 0});
+  if (performance.now() - seen.sharesAt < SHARES_MS) return;
+  await readShares(lists.sessions).catch((error) => console.warn(String(error)));  // they are read again later
+  seen.sharesAt = performance.now();
 }
 
+// The configuration may change between two requests: all lists are hidden if one is.
 async function readLists() {
+  const hidden = {sessions: null, namespaces: null, channels: null};
   const sessions = await list('SESSIONS', SESSION_PAGES);
-  if (sessions === null) return {sessions, namespaces: null, channels: null};
+  if (sessions === null) return hidden;
   const namespaces = await list('NAMESPACES', NAMESPACE_PAGES);
   const channels = await list('CHANNELS', CHANNEL_PAGES, {ends: true});
-  return {sessions, namespaces, channels};
+  return namespaces === null || channels === null ? hidden : {sessions, namespaces, channels};
 }
 
 async function readShares(sessions) {
   await readTables();
-  if (sessions !== null) {
-    seen.shares = await readLargestShares(sessions);
-    await readNames();
-  }
-  seen.sharesAt = performance.now();
+  if (sessions === null) return;
+  seen.shares = await readLargestShares(sessions);
+  await readNames();
 }
 
 // The first pages of the shares. If there are more, also some of the sessions that hold the most.
@@ -101,7 +104,9 @@ async function readLargestShares(sessions) {
 
 export async function readNames() {
   const prefix = seen.prefix;
-  const found = await list('SHARES', FILTERED_PAGES, {name_prefix: prefix}, NAMES_ENOUGH);
+  const isTooLong = new TextEncoder().encode(prefix).length > NAME_BYTES_MAX;  // the daemon would refuse it
+  const found =
+      isTooLong ? {rows: [], more: false} : await list('SHARES', FILTERED_PAGES, {name_prefix: prefix}, NAMES_ENOUGH);
   if (prefix === seen.prefix) seen.found = found;  // otherwise the reader has typed on, and a newer answer comes
 }
 

@@ -34,6 +34,9 @@ export const isFull = (channel) =>
 // By key: {samples, takenAt, endsTakenAt, fullAt}. `takenAt`: when a receiver last took something, or nothing waited.
 const histories = new Map();
 
+// Nothing is known of the time until now: the page was hidden, or the daemon did not answer.
+export const forget = () => histories.clear();
+
 // Adds the newest reading. Call it once after each.
 export function follow() {
   const channels = seen.channels?.rows ?? [];
@@ -50,15 +53,22 @@ export function follow() {
 
 const countOf = (end) => number(end.shares);
 
+// A session may have several receivers of one channel.
+function receiverKey(channel, end) {
+  const key = endKey(end);
+  const nth = receiversOf(channel).filter((each) => endKey(each) === key).indexOf(end);
+  return `${key} ${nth}`;
+}
+
 function extend(history, channel) {
   const at = seen.at;
-  const counts = new Map(receiversOf(channel).map((end) => [endKey(end), countOf(end)]));
+  const counts = new Map(receiversOf(channel).map((end) => [receiverKey(channel, end), countOf(end)]));
   const sample = {at, sent: number(channel.sent), received: number(channel.received), counts};
   if (isBehind(sample, history.samples.at(-1))) history.samples = [];
   const last = history.samples.at(-1);
   if (last?.received !== sample.received || waitingIn(channel) === 0) history.takenAt = at;
   for (const end of receiversOf(channel)) {
-    const key = endKey(end);
+    const key = receiverKey(channel, end);
     if (number(end.waiting) === 0 || last?.counts.get(key) !== counts.get(key)) history.endsTakenAt.set(key, at);
   }
   history.fullAt = isFull(channel) ? history.fullAt ?? at : null;
@@ -98,5 +108,8 @@ export function oldestMs(channel) {
 export function idleFor(channel, end) {
   const history = histories.get(keyOf(channel));
   if (history === undefined || waitingIn(channel) === 0) return 0;
-  return seen.at - ((isBroadcast(channel) ? history.endsTakenAt.get(endKey(end)) : history.takenAt) ?? seen.at);
+  const takenAt = isBroadcast(channel) ? history.endsTakenAt.get(receiverKey(channel, end)) : history.takenAt;
+  const ms = seen.at - (takenAt ?? seen.at);
+  const told = number(channel.oldest_ms);  // nothing waited before
+  return told > 0 ? Math.min(ms, told) : ms;
 }

@@ -36,7 +36,8 @@ export function namesView() {
                   numberCell(number(info.leases)), numberCell(timeText(number(info.age_ms)))));
   const all = seen.prefix === '' ? ` of ${number(seen.stats.shares)}` : '';
   const isCut = more || rows.length > ROWS_MAX;
-  const remark = isCut ? `The first ${shown.length}${all} are shown.` : `${plural(shown.length, 'name')}.`;
+  const first = shown.length > 0 ? `The first ${shown.length}${all} are shown.` : 'None among the first names of all.';
+  const remark = isCut ? first : `${plural(shown.length, 'name')}.`;
   const columns = ['name', 'namespace', 'array', '#bytes', 'maker', '#leases', '#age'];
   return html(
       'div', {}, html('p', {class: 'remark'}, remark), table('Names', columns, shown, 'no name begins with that'));

@@ -82,7 +82,8 @@ function holders() {
 function addedUp(all, charged) {
   let over = sum(all.map(bytesOf)) - charged;
   if (over < 0) {
-    const process = 'being allocated, or given up and still mapped';
+    const isCut = seen.sessions.more || seen.namespaces.more;
+    const process = isCut ? 'of sessions that are not listed' : 'being allocated, or given up and still mapped';
     all.push({user: NOBODY, process, bytes: -over, names: [], rest: process});
   }
   for (const each of all.sort(bySize)) {

@@ -13,14 +13,32 @@ export function standingEnds(channel) {
   return all.filter(({ms}) => ms >= STANDS_MS);
 }
 
-// Those of all channels: [{channel, end, ms, heldBackBy}]. One that sends into a full channel whose receivers stand
-// still is held back by that channel, and null stands for none: then the receiver is itself what stands still.
+// Those of all channels: [{channel, end, ms, heldBackBy}]. A receiver that sends into a full channel is held back by
+// that channel. null: it is itself what stands still, or it waits for processes that wait for it.
 export function standing() {
-  const all = (seen.channels?.rows ?? []).flatMap(standingEnds);
-  const blocking = [...new Set(all.map(({channel}) => channel))].filter(isFull);
-  const isSender = (channel, end) => sendersOf(channel).some((sender) => endKey(sender) === endKey(end));
-  const heldBackBy = ({channel, end}) => blocking.find((each) => each !== channel && isSender(each, end)) ?? null;
-  return all.map((each) => ({...each, heldBackBy: heldBackBy(each)}));
+  const channels = seen.channels?.rows ?? [];
+  const fullOnes = new Map();  // by a sender's key: the full channels into which it sends
+  for (const channel of channels.filter(isFull)) {
+    for (const key of new Set(sendersOf(channel).filter(isOpen).map(endKey))) {
+      fullOnes.set(key, [...(fullOnes.get(key) ?? []), channel]);
+    }
+  }
+  const heldBackBy = ({channel, end}) => (fullOnes.get(endKey(end)) ?? []).find((each) => each !== channel) ?? null;
+  const all = channels.flatMap(standingEnds).map((each) => ({...each, heldBackBy: heldBackBy(each)}));
+  return all.map((each) => isInCircle(each, all) ? {...each, heldBackBy: null} : each);
+}
+
+function isInCircle(stand, all) {
+  const passed = new Set();
+  const waiting = [stand.heldBackBy];
+  while (waiting.length > 0) {
+    const channel = waiting.pop();
+    if (channel === stand.channel) return true;
+    if (channel === null || passed.has(channel)) continue;
+    passed.add(channel);
+    waiting.push(...all.filter((each) => each.channel === channel).map((each) => each.heldBackBy));
+  }
+  return false;
 }
 
 export const isCause = (stand) => stand.heldBackBy === null;

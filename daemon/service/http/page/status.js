@@ -4,7 +4,7 @@
 
 import {alertsView} from './alerts.js';
 import {isHidden, read, readNames, seen} from './broker.js';
-import {follow} from './channels.js';
+import {follow, forget} from './channels.js';
 import {become, html, section} from './document.js';
 import {livesView, namesView, sessionsView} from './lists.js';
 import {memoryView} from './memory.js';
@@ -98,8 +98,10 @@ function draw() {
 
 // --- Again and again
 
+let shownAt = 0;  // since when the page is shown
+
 function noteSilence(error) {
-  seen.silentSince ||= seen.at || performance.now();
+  seen.silentSince ||= seen.at === 0 ? performance.now() : Math.max(seen.at, shownAt);
   console.warn(String(error));
 }
 
@@ -112,11 +114,25 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function poll() {
   for (;;) {
+    const wasHidden = document.hidden;
+    const wasAway = wasHidden || seen.silentSince !== 0;
     await shown();
     const begun = performance.now();
-    await read().then(follow, noteSilence);
-    draw();
-    await pause(Math.max(POLL_MS, PAUSE_PER_WORK * (performance.now() - begun)));
+    if (wasHidden) shownAt = begun;
+    try {
+      await read();
+      if (wasAway) forget();
+      follow();
+    } catch (error) {
+      noteSilence(error);
+    }
+    try {
+      draw();
+    } catch (error) {
+      console.error(error);  // the next answers may be other ones
+    }
+    const work = performance.now() - begun;
+    await pause(seen.silentSince !== 0 ? POLL_MS : Math.max(POLL_MS, PAUSE_PER_WORK * work));
   }
 }
 

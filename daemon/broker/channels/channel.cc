@@ -6,6 +6,7 @@
 
 #include "daemon/broker/channels/direct_channel_record.h"
 #include "daemon/broker/shares/share.h"
+#include "daemon/broker/shares/share_uses.h"
 
 namespace arraybridge {
 
@@ -292,13 +293,13 @@ void Channel::CountIn(Share& share) {
   ++share.queued;
   ++queued_in_namespace_;
   queued_bytes_ += share.size;
-  ns_->CountQueued(share, true);
+  uses_.Count(share, &Share::places, true);
 }
 
 void Channel::CountOut(Share& share) {
   --queued_in_namespace_;
   queued_bytes_ -= share.size;
-  ns_->CountQueued(share, false);
+  uses_.Count(share, &Share::places, false);
 }
 
 std::deque<Share*> Channel::TakePassed() {

@@ -31,6 +31,7 @@
 namespace arraybridge {
 
 class Namespace;
+class ShareUses;
 struct DirectChannelRecord;
 struct Share;
 
@@ -39,10 +40,16 @@ inline constexpr uint64_t kChannelCapacityDefault = 16;  // shares
 // Not thread-safe.
 class Channel {
  public:
-  // `queued_in_namespace` counts the queued shares of all channels of `ns`, `of_all` what passed through any; all of
-  // them outlive the channel.
-  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, ChannelTotals& of_all, std::string name)
-      : id_(id), ns_(&ns), queued_in_namespace_(queued_in_namespace), of_all_(of_all), name_(std::move(name)) {}
+  // `queued_in_namespace` counts the queued shares of all channels of `ns`, `uses` its bytes, `of_all` the shares that
+  // passed through any channel; all of them outlive the channel.
+  Channel(ChannelId id, Namespace& ns, uint64_t& queued_in_namespace, ShareUses& uses, ChannelTotals& of_all,
+          std::string name)
+      : id_(id),
+        ns_(&ns),
+        queued_in_namespace_(queued_in_namespace),
+        uses_(uses),
+        of_all_(of_all),
+        name_(std::move(name)) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -182,6 +189,7 @@ class Channel {
   const ChannelId id_;
   Namespace* const ns_;
   uint64_t& queued_in_namespace_;
+  ShareUses& uses_;
   ChannelTotals& of_all_;
   const std::string name_;
   std::vector<Member> members_;

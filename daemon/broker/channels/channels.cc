@@ -29,7 +29,7 @@ Result<Channel*> Channels::FindOrMake(Namespace& ns, std::string_view name) {
 }
 
 Channel& Channels::Restore(ChannelId id, Namespace& ns, std::string name) {
-  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, totals_, name);
+  auto fresh = std::make_unique<Channel>(id, ns, ns.queued_shares, ns.uses, totals_, name);
   Channel& made = *fresh;
   all_.emplace(id, &made);
   ns.channels.emplace(std::move(name), std::move(fresh));

@@ -128,27 +128,15 @@ Share* Namespace::TryAdd(std::unique_ptr<Share>& share) {
   const bool is_first = share->kept_in == nullptr || !share->kept_in->HasOtherRoot(share->kept_bit, *share);
   added->own_bytes = share->root == nullptr && is_first ? share->size : 0;
   share_bytes_ += added->own_bytes;
-  if (!added->withdrawn) CountUse(*added, &Share::names, true);
+  if (!added->withdrawn) uses.Count(*added, &Share::names, true);
   shares_.emplace_hint(shares_.end(), added->facts->id, std::move(share));
   return added;
-}
-
-uint64_t* Namespace::SumOf(const Share& root) {
-  if (root.names > 0) return &named_bytes_;
-  return root.places > 0 ? &queued_bytes_ : nullptr;
-}
-
-void Namespace::CountUse(Share& share, uint64_t Share::*uses, bool begins) {
-  Share& root = share.root == nullptr ? share : *share.root;
-  if (uint64_t* const before = SumOf(root)) *before -= root.own_bytes;
-  root.*uses += begins ? 1 : -1;
-  if (uint64_t* const after = SumOf(root)) *after += root.own_bytes;
 }
 
 void Namespace::TakeName(Share& share) {
   if (share.withdrawn) return;
   share.withdrawn = true;
-  CountUse(share, &Share::names, false);
+  uses.Count(share, &Share::names, false);
   by_name_.erase(share.facts->name);
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/broker/quota/charge.h"
 #include "daemon/broker/shares/namespace_hazards.h"
 #include "daemon/broker/shares/share.h"
+#include "daemon/broker/shares/share_uses.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
@@ -64,33 +65,23 @@ class Namespace {
   size_t named() const { return by_name_.size(); }
   // Of all shares, with and without a name. Bytes that several shares use count once.
   uint64_t share_bytes() const { return share_bytes_; }
-  // Of these: bytes under a name, also that of a forward; and, without a name, in channels.
-  uint64_t named_bytes() const { return named_bytes_; }
-  uint64_t queued_bytes() const { return queued_bytes_; }
-  // The share begins to wait in a channel, or stops.
-  void CountQueued(Share& share, bool begins) { CountUse(share, &Share::places, begins); }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
 
   // Reading of its shares without calls.
   NamespaceHazards hazards;
   uint64_t queued_shares = 0;  // in all channels, which refer to this number
+  ShareUses uses;              // of share_bytes; the channels refer to it, too
   // Charged bytes of arenas whose session has ended. Their shares live on.
   uint64_t unowned_bytes = 0;
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
 
  private:
-  void CountUse(Share& share, uint64_t Share::*uses, bool begins);
-  // The sum in which the bytes of this root count; null: neither.
-  uint64_t* SumOf(const Share& root);
-
   const uint32_t uid_;
   const std::string name_;
   const std::shared_ptr<Quota> quota_;
   uint64_t share_bytes_ = 0;
-  uint64_t named_bytes_ = 0;
-  uint64_t queued_bytes_ = 0;
   std::map<ShareId, std::unique_ptr<Share>> shares_;
   std::unordered_map<std::string_view, Share*, SecretHash> by_name_;  // keys are the shares' own names
 };

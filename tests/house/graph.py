@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+PUBLIC = "client/include/"  # the folder of the headers that programs include as arraybridge/…
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def edges(sources: Iterable[Source]) -> dict[str, set[str]]:
     for source in sources:
         unit = unit_of(source.path)
         if source.cpp:
-            graph[unit] |= {unit_of(target) for target in INCLUDE.findall(source.text)} & units
+            included = {unit_of(target) for target in INCLUDE.findall(source.text)}
+            graph[unit] |= (included | {PUBLIC + target for target in included}) & units
         elif source.path.endswith(".py"):
             graph[unit] |= set(imports(source, modules)) & units
     return {unit: targets - {unit} for unit, targets in graph.items()}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The house does not grow: no count of counts.py is above its ceiling, and no ceiling was ever raised."""
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import counts
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CEILINGS = "tests/house/ceilings.toml"
+# Names of ceilings that were raised for a reason, each with the subject of the commit that did it.
+RAISED: set[tuple[str, str]] = set()
+
+
+@pytest.fixture(scope="module")
+def counted() -> list[counts.Count]:
+    return counts.all_counts(ROOT)
+
+
+def test_no_count_is_above_its_ceiling(counted: list[counts.Count]) -> None:
+    ceilings = counts.ceilings_of(ROOT)
+    assert {count.name for count in counted} == set(ceilings), "run tests/house/counts.py --write"
+    above = [f"{count.name}: {count.value}, at most {ceilings[count.name]} ({count.where})" for count in counted
+             if count.value > ceilings[count.name]]  # fmt: skip
+    assert not above, "make room first: a number may only fall (CONTRIBUTING.md)"
+
+
+def test_the_architecture_page_has_the_ceilings() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    assert counts.table(counts.ceilings_of(ROOT)) in page, "run tests/house/counts.py --write"
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout
+
+
+def is_shallow() -> bool:
+    try:
+        return git("rev-parse", "--is-shallow-repository").strip() != "false"
+    except (OSError, subprocess.CalledProcessError):
+        return True
+
+
+@pytest.mark.skipif(is_shallow(), reason="the history is not here: no clone, or a shallow one")
+def test_no_ceiling_was_raised() -> None:
+    raised = []
+    before: dict[str, int] = {}
+    for commit in git("log", "--reverse", "--first-parent", "--format=%H", "--", CEILINGS).split():
+        ceilings = tomllib.loads(git("show", f"{commit}:{CEILINGS}"))
+        subject = git("log", "-1", "--format=%s", commit).strip()
+        raised += [f"{name} by '{subject}'" for name, most in ceilings.items()
+                   if most > before.get(name, most) and (name, subject) not in RAISED]  # fmt: skip
+        before = {**before, **ceilings}
+    assert not raised
+
+
+@pytest.mark.skipif(is_shallow(), reason="the history is not here: no clone, or a shallow one")
+def test_subjects_of_commits_are_short() -> None:
+    """Of those since the ceilings exist."""
+    first = git("log", "--reverse", "--format=%H", "--", CEILINGS).split()[:1]
+    subjects = git("log", "--no-merges", "--format=%s", f"{first[0]}..HEAD").splitlines() if first else []
+    assert [subject for subject in subjects if len(subject) > 72] == []
+
+
+def test_arrows_that_run_up_are_counted() -> None:
+    assert counts.upward({"a": {"b"}, "b": {"c"}, "c": set()}) == 0
+    assert counts.upward({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == 1
+    assert counts.upward({"a": {"b"}, "b": {"a", "c"}, "c": {"a", "b"}}) == 2
+
+
+def test_the_boxes_of_a_room_are_its_folders_and_the_units_beside_them() -> None:
+    graph = {"d/b/x/one": {"d/b/x/two", "d/b/y/one", "d/c/z"}, "d/b/x/two": {"d/b/top"}, "d/b/y/one": set(), "d/b/top": {"d/b/x/one"},
+             "d/c/z": set()}  # fmt: skip
+    assert counts.boxes(graph, "d/b") == {"x": {"y", "top"}, "y": set(), "top": {"x"}}
+
+
+def test_a_ceiling_falls_with_its_count(tmp_path: Path) -> None:
+    page = tmp_path / "docs/explanation/architecture.md"
+    for path in (page, tmp_path / CEILINGS):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(f"# A page\n\n{counts.BEGIN}old\n{counts.END}the rest\n")
+    counts.write(tmp_path, [counts.Count("lines", 90), counts.Count("files", 12)], {"lines": 100, "files": 10})
+    assert counts.ceilings_of(tmp_path) == {"lines": 90, "files": 10}
+    text = page.read_text()
+    assert "| lines | 90 |" in text and "old" not in text and text.endswith("the rest\n")

@@ -21,6 +21,14 @@ inline Status ByLimit(Status refusal, std::string_view reason, std::string_view 
       .With("value", std::to_string(value));
 }
 
+// The limit in the details of a refusal; empty: none.
+inline std::string_view LimitIn(const Status& refusal) {
+  for (const auto& [key, value] : refusal.metadata()) {
+    if (key == "limit") return value;
+  }
+  return {};
+}
+
 inline Status AtLimit(std::string_view reason, std::string_view limit, uint64_t value) {
   return ByLimit(ResourceExhausted("limit ", limit, " (", value, ") is reached"), reason, limit, value);
 }

@@ -186,6 +186,18 @@ bool Matches(const ListFilter& filter, const Share& share) {
   return share.facts->name.starts_with(filter.name_prefix);
 }
 
+// The bytes that wait in the channel and have no name. Ends at `visits`.
+uint64_t UnnamedBytes(const Channel& channel, uint64_t* visits) {
+  std::set<const Share*> roots;
+  uint64_t bytes = 0;
+  for (const Share* const each : channel.queue()) {
+    if (++*visits > kVisitsMax) break;
+    const Share& root = each->root == nullptr ? *each : *each->root;
+    if (root.names == 0 && roots.insert(&root).second) bytes += root.own_bytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilter& filter) const {
@@ -329,22 +341,6 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   }
   return page;
 }
-
-namespace {
-
-// The bytes that wait in the channel and have no name. Ends at `visits`.
-uint64_t UnnamedBytes(const Channel& channel, uint64_t* visits) {
-  std::set<const Share*> roots;
-  uint64_t bytes = 0;
-  for (const Share* const each : channel.queue()) {
-    if (++*visits > kVisitsMax) break;
-    const Share& root = each->root == nullptr ? *each : *each->root;
-    if (root.names == 0 && roots.insert(&root).second) bytes += root.own_bytes;
-  }
-  return bytes;
-}
-
-}  // namespace
 
 // Visits at most kVisitsMax shares, and as many in channels: the largest may be among the others.
 Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const {

@@ -58,7 +58,7 @@ def boxes(graph: Mapping[str, set[str]], room: str) -> dict[str, set[str]]:
     """The graph between the boxes of a room: its folders, and the units beside them."""
 
     def box(unit: str) -> str:
-        return "/".join(unit.removeprefix(f"{room}/").split("/")[:1])
+        return unit.removeprefix(f"{room}/").partition("/")[0]
 
     inside = [unit for unit in graph if unit.startswith(f"{room}/")]
     arrows: dict[str, set[str]] = {box(unit): set() for unit in inside}
@@ -74,7 +74,7 @@ def upward(arrows: Mapping[str, set[str]]) -> int:
         place = {name: number for number, name in enumerate(order)}
         return sum(place[target] < place[name] for name in order for target in arrows[name])
 
-    order = sorted(arrows, key=lambda name: (len([other for other in arrows if name in arrows[other]]) - len(arrows[name]), name))
+    order = sorted(arrows, key=lambda name: (sum(name in targets for targets in arrows.values()) - len(arrows[name]), name))
     best = against(order)
     improved = True
     while improved:

@@ -57,12 +57,16 @@ def note_of(broker: arraybridge.Broker, name: str) -> str:
     return str(told(broker, "trace", name)["maker"]["note"])
 
 
-def bytes_of(broker: arraybridge.Broker) -> tuple[int, int]:
-    """Charged to the namespace, and in its shares. A namespace that has nothing is not listed."""
-    for row in told(broker, "ls", "namespaces").get("namespaces", []):
-        if row["namespace"] == broker.namespace:
-            return int(row["charged_bytes"]), int(row["share_bytes"])
-    return 0, 0
+def sums_of(broker: arraybridge.Broker, *names: str) -> tuple[int, ...]:
+    """These numbers of the namespace. One that has nothing is not listed."""
+    rows = told(broker, "ls", "namespaces").get("namespaces", [])
+    row: dict[str, str] = next((row for row in rows if row["namespace"] == broker.namespace), {})
+    return tuple(int(row.get(name, 0)) for name in names)
+
+
+def bytes_of(broker: arraybridge.Broker) -> tuple[int, ...]:
+    """Charged to the namespace, and in its shares."""
+    return sums_of(broker, "charged_bytes", "share_bytes")
 
 
 def until(condition: Any) -> None:
@@ -394,12 +398,9 @@ def test_a_frame_that_was_forwarded_outlives_its_receiver_and_its_sender(broker:
 
 def uses_of(broker: arraybridge.Broker) -> dict[str, int]:
     """The charged bytes of the namespace by use, as `arraybridgectl ls namespaces` adds them up."""
-    for row in told(broker, "ls", "namespaces").get("namespaces", []):
-        if row["namespace"] == broker.namespace:
-            shares, named, queued = (int(row.get(name, 0)) for name in ("share_bytes", "named_bytes", "queued_bytes"))
-            assert named + queued <= shares <= int(row["charged_bytes"])
-            return {"named": named, "queued": queued, "held": shares - named - queued}
-    return {"named": 0, "queued": 0, "held": 0}
+    charged, shares, named, queued = sums_of(broker, "charged_bytes", "share_bytes", "named_bytes", "queued_bytes")
+    assert named + queued <= shares <= charged
+    return {"named": named, "queued": queued, "held": shares - named - queued}
 
 
 def test_bytes_of_forwards_count_once_and_where_they_are(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:

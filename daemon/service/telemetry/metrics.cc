@@ -160,15 +160,12 @@ void AddNamespaces(Page& page, bool names, const std::vector<NamespaceRow>& rows
       &NamespaceRow::share_bytes);
   page.Family("arraybridge_charged_bytes", "gauge",
               "The charged bytes by their use: named, queued in channels, held by readers, or unused in arenas.");
-  for (const auto& sum : sums) {
-    const NamespaceRow& row = sum.second;
-    const auto sample = [&](std::string_view use, uint64_t bytes) {
-      page.Sample(fmt::format("{},use=\"{}\"", labels(sum), use), bytes);
-    };
-    sample("named", row.named_bytes);
-    sample("queued", row.queued_bytes);
-    sample("held", row.held_bytes());
-    sample("unused", row.unused_bytes());
+  for (const auto& [owner, row] : sums) {
+    const std::string owner_labels = LabelsOf(owner, names);
+    for (const auto& [use, bytes] : {std::pair{"named", row.named_bytes}, std::pair{"queued", row.queued_bytes},
+                                     std::pair{"held", row.held_bytes()}, std::pair{"unused", row.unused_bytes()}}) {
+      page.Sample(fmt::format("{},use=\"{}\"", owner_labels, use), bytes);
+    }
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "daemon/at_limit.h"
+
 namespace arraybridge {
 namespace {
 
@@ -20,10 +22,8 @@ std::string LabelOf(std::string_view reason) {
 }
 
 std::string LimitOf(const Status& refusal) {
-  for (const auto& [key, value] : refusal.metadata()) {
-    if (key == "limit") return value;
-  }
-  return LabelOf(refusal.reason());
+  const std::string_view limit = LimitIn(refusal);
+  return limit.empty() ? LabelOf(refusal.reason()) : std::string(limit);
 }
 
 template <class Numbers, class Names>
@@ -38,8 +38,7 @@ Tallies::Counts Named(const Numbers& numbers, const Names& names) {
 Tallies::Lack Tallies::LackOf(const Status& refusal) {
   const std::string& reason = refusal.reason();
   if (refusal.code() != Code::kResourceExhausted) return Lack::kDriver;
-  if (std::ranges::any_of(refusal.metadata(), [](const auto& each) { return each.first == "limit"; }))
-    return Lack::kLimit;
+  if (!LimitIn(refusal).empty()) return Lack::kLimit;
   if (reason.starts_with("QUOTA")) return Lack::kQuota;
   // The host's memory, a device's, or memory of others for which the request waited until its timeout.
   return reason.starts_with("TOO_MANY") ? Lack::kLimit : Lack::kMemory;

@@ -27,8 +27,8 @@ class Tallies {
   void CountEnd(EndCause cause) { ends_[static_cast<size_t>(cause)].fetch_add(1, std::memory_order_relaxed); }
   void CountRefusal(Verb verb, const Status& refusal) AB_EXCLUDES(mutex_);
 
-  // The labels are clean (the client closed its connection), killed (or its process failed, as far as the daemon may
-  // know it: system/exit_status.h), protocol, limit and drain.
+  // The labels are clean (the client closed its connection), killed (by a signal, as KilledBy tells it),
+  // protocol, limit and drain.
   Counts ends() const;
   // The label is the limit if the refusal names one, otherwise its reason: bytes_per_uid, quota_exceeded, channel_full.
   Counts limit_hits() const AB_EXCLUDES(mutex_);

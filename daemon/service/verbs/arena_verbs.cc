@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/at_limit.h"
 #include "daemon/service/telemetry/size_text.h"
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
@@ -83,8 +84,7 @@ class ArenaVerbs::Pending {
     }
     if (const Status draining = verbs_.admission_.CheckNotDraining(); !draining.ok()) return reply_(draining);
     // The quota of the namespace, and not limits.bytes_per_uid.
-    const auto is_limit = [](const auto& each) { return each.first == "limit"; };
-    const bool full = refusal_.reason() == "QUOTA_EXCEEDED" && std::ranges::none_of(refusal_.metadata(), is_limit);
+    const bool full = refusal_.reason() == "QUOTA_EXCEEDED" && LimitIn(refusal_).empty();
     if (!refusal_.ok()) return reply_(full ? WithHolders(refusal_) : refusal_);
     reply_(ResourceExhausted(verbs_.admission_.TimedOut(request_.timeout_ms()), "no room for ", request_.size(),
                              " bytes, behind other requests of the namespace: ", Numbers())

@@ -53,8 +53,7 @@ def of_process() -> str:
 
 def _command() -> str:
     words = [str(each) for each in getattr(sys, "argv", None) or ()]
-    shown = [_program(words[0] if words else ""), *_without_secrets(words[1 : BYTES_MAX + 1])]
-    return printable(" ".join(shown).replace("\n", " "))
+    return " ".join([_program(words[0] if words else ""), *_without_secrets(words[1 : BYTES_MAX + 1])])
 
 
 def _program(path: str) -> str:
@@ -85,7 +84,7 @@ def _worker() -> str:
     processes = sys.modules.get("multiprocessing.process")
     name = "MainProcess" if processes is None else str(processes.current_process().name)
     if name != "MainProcess":
-        return f" ({_first(printable(name.replace(chr(10), ' ')), _WORKER_BYTES_MAX)})"
+        return f" ({_first(name, _WORKER_BYTES_MAX)})"
     return f" ({os.getpid()})" if _is_forked() else ""
 
 
@@ -107,8 +106,9 @@ def _command_line(process_id: int) -> bytes:
 
 
 def _first(text: str, bytes_max: int) -> str:
-    """The text, or its first whole characters and an ellipsis."""
-    encoded = text.encode()
+    """The text on one printable line, or its first whole characters and an ellipsis."""
+    line = printable(text.replace("\n", " "))
+    encoded = line.encode()
     if len(encoded) <= bytes_max:
-        return text
+        return line
     return encoded[: bytes_max - len(_CUT.encode())].decode(errors="ignore").rstrip() + _CUT

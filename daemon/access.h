@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access lists: the rights of users, groups, tokens and certificates on a shared resource, as the operator configured
-// them, and the functions that compare them with a peer's credentials.
+// Access lists: the rights of users, groups and tokens on a shared resource, as the operator configured them, and the
+// functions that compare them with a peer's credentials.
 #pragma once
 
 #include <algorithm>
@@ -15,25 +15,22 @@
 
 namespace arraybridge {
 
-// A local peer's credentials from the kernel and the token that it states; or the certificate of a peer over TCP.
+// A peer's credentials from the kernel, and the token that it states.
 struct Credentials {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::span<const uint32_t> groups;  // supplementary ones
   std::string_view token;            // stated by the peer; empty: none
-  // The names in the certificate; not empty exactly if the peer came over TCP. The other fields are meaningless then.
-  std::span<const std::string> subject;
 };
 
 enum class Right : uint8_t { kNone, kRead, kWrite };
 
 struct AccessEntry {
-  enum class Who : uint8_t { kAnyone, kUser, kGroup, kToken, kSubject };
+  enum class Who : uint8_t { kAnyone, kUser, kGroup, kToken };
   Who who = Who::kAnyone;
   uint32_t id = 0;     // uid or gid
   std::string secret;  // the token
   Right right = Right::kWrite;
-  std::string name{};  // the subject
   friend bool operator==(const AccessEntry&, const AccessEntry&) = default;
 };
 using AccessList = std::vector<AccessEntry>;
@@ -49,9 +46,6 @@ inline bool IsSameSecret(std::string_view one, std::string_view other) {
 }
 
 inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
-  const bool is_remote = !peer.subject.empty();
-  // "anyone", a number or a token names peers of this host only. Peers of other hosts are named by subject.
-  if (is_remote != (entry.who == AccessEntry::Who::kSubject)) return false;
   switch (entry.who) {
     case AccessEntry::Who::kAnyone:
       return true;
@@ -61,8 +55,6 @@ inline bool IsMeant(const AccessEntry& entry, const Credentials& peer) {
       return entry.id == peer.gid || std::ranges::find(peer.groups, entry.id) != peer.groups.end();
     case AccessEntry::Who::kToken:
       return IsSameSecret(entry.secret, peer.token);
-    case AccessEntry::Who::kSubject:
-      return std::ranges::find(peer.subject, entry.name) != peer.subject.end();
   }
   return false;
 }

@@ -40,7 +40,6 @@
 #include "daemon/service/grpc/grpc_log.h"
 #include "daemon/service/lifeline/local_door.h"
 #include "daemon/service/reclaim/worker.h"
-#include "daemon/service/system/certificates.h"
 #include "daemon/service/system/listener.h"
 #include "daemon/service/system/manager_store.h"
 #include "daemon/service/system/notify.h"
@@ -334,12 +333,6 @@ std::unique_ptr<Watchdog> StartWatchdog(const Broker& broker, Listener& listener
   });
 }
 
-// Null without a TCP door.
-Result<std::unique_ptr<Certificates>> LoadCertificates(const Config& config) {
-  if (config.tcp_listen.empty()) return std::unique_ptr<Certificates>();
-  return Certificates::Load(config.tls);
-}
-
 // A reload changes `request`.
 int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd signals) {
   const Config& config = request.config;
@@ -354,11 +347,6 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   auto listener = Listener::Open(config, *std::move(passed), store.get());
   if (!listener.ok()) {
     log::Error(log::Topic::kCannotStart, "cannot start: {}", listener.status().message());
-    return EXIT_FAILURE;
-  }
-  const auto certificates = LoadCertificates(config);
-  if (!certificates.ok()) {
-    log::Error(log::Topic::kCannotStart, "cannot start: {}", certificates.status().message());
     return EXIT_FAILURE;
   }
   const auto host = MakeHostBackend({config.host_capacity_bytes, config.huge_pages});
@@ -388,7 +376,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
       LifeOf(taken->recovered, store.get(), broker.is_stored()));
   const LeftToTheDriver left_to_the_driver(gpus, broker);
   LocalDoor local_door(config, verbs);
-  GrpcDoor grpc_door(config, broker, verbs, certificates->get(), taken->recovered.subjects);
+  GrpcDoor grpc_door(config, broker, verbs);
   const HealthOfGpus health(gpus, grpc_door);
   Metrics metrics(config, broker, verbs, {kRevision, gpus.driver()});
   const auto http = OpenHttp(std::move(http_sockets), store.get(), config, broker, verbs, metrics);
@@ -411,7 +399,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
        },
        [&](bool now) { main_thread.Post([&ending, now] { ending->End(now); }); },
        [&](auto reply) { main_thread.Post([&ending, reply] { reply(ending->Upgrade()); }); }});
-  reloader.emplace(argc, argv, request, verbs, admin, metrics, certificates->get(), status);
+  reloader.emplace(argc, argv, request, verbs, admin, metrics, status);
   ending.emplace(config, broker, status, *reloader, main_thread, successor, std::move(signals));
   AdminDoor admin_door(config, admin);
   for (const auto& direct : taken->recovered.revoking) verbs.channels.EndDirectChannel(direct);
@@ -421,8 +409,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
 
   (*listener)->Start([&](Connection connection) { local_door.Adopt(std::move(connection)); },
                      [&](Connection connection) { grpc_door.Adopt(std::move(connection.socket), connection.peer); },
-                     [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); },
-                     [&](Connection connection) { grpc_door.AdoptRemote(std::move(connection.socket)); });
+                     [&](Connection connection) { admin_door.Adopt(std::move(connection.socket), connection.peer); });
   if (serves_host) {
     log::Info({log::Topic::kServing, {{"device", "cpu"}, {"bytes", std::to_string(config.host_capacity_bytes)}}},
               "serving {} bytes of host memory", config.host_capacity_bytes);

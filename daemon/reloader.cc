@@ -53,7 +53,6 @@ void Reloader::Adopt(const Reloaded& reloaded) {
   log::SetLinesPerSecond(config.log_lines_per_second);
   if (!started.ok()) log::Error("the log settings are unchanged: {}", started.message());
   admin_.SetAdmins(config.admins);
-  if (certificates_ != nullptr) certificates_->Reload(config.tls);
   const Broker::Adopted adopted = verbs_.sessions.ConfigurationChanged();
   log::Info(log::Topic::kReloaded, "reloaded: {}",
             reloaded.changed.empty() ? "nothing changed" : "changed " + Listed(reloaded.changed));

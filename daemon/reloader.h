@@ -5,7 +5,6 @@
 
 #include "daemon/config/load.h"
 #include "daemon/manager_status.h"
-#include "daemon/service/system/certificates.h"
 #include "daemon/service/telemetry/metrics.h"
 #include "daemon/service/verbs/admin.h"
 #include "daemon/service/verbs/verbs.h"
@@ -15,17 +14,10 @@ namespace arraybridge {
 // For the main thread only, which alone changes `running`.
 class Reloader {
  public:
-  // All arguments outlive it. `certificates`: null without a TCP door. `argc`, `argv`: the daemon's command line.
+  // All arguments outlive it. `argc`, `argv`: the daemon's command line.
   Reloader(int argc, const char* const* argv, ConfigRequest& running, Verbs& verbs, Admin& admin, Metrics& metrics,
-           Certificates* certificates, ManagerStatus& status)
-      : argc_(argc),
-        argv_(argv),
-        running_(running),
-        verbs_(verbs),
-        admin_(admin),
-        metrics_(metrics),
-        certificates_(certificates),
-        status_(status) {}
+           ManagerStatus& status)
+      : argc_(argc), argv_(argv), running_(running), verbs_(verbs), admin_(admin), metrics_(metrics), status_(status) {}
 
   // Also reports the result to the log, the metrics and the service manager.
   Result<Reloaded> Reload();
@@ -39,7 +31,6 @@ class Reloader {
   Verbs& verbs_;
   Admin& admin_;
   Metrics& metrics_;
-  Certificates* const certificates_;
   ManagerStatus& status_;
 };
 

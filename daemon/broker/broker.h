@@ -70,10 +70,6 @@ class Broker {
   void AwaitAgain(SessionId session);
   // True: the session still waited for its client, and does not from now on; the caller ends it.
   bool StopAwaiting(SessionId session);
-  // The number of a peer over TCP is the same in all lives. RESOURCE_EXHAUSTED, SYSTEM_MEMORY.
-  Status KeepSubject(uint32_t number, std::span<const std::string> names);
-  // Forgets the first of these of which nothing is here: no session, share, or byte.
-  std::optional<uint32_t> ForgetSubject(std::span<const uint32_t> numbers);
   // Whether the next daemon takes this one's memory over.
   bool is_stored() const;
 
@@ -88,13 +84,11 @@ class Broker {
     uint64_t withdrawn = 0;
   };
   Adopted AdoptNamespaces();
-  // PERMISSION_DENIED, NO_RIGHTS: the peer came over TCP, and no access list of a namespace names it.
-  Status CheckMayCome(const Peer& peer) const;
   // The owner of the namespace that the session means by this name: the session's user, or kSharedByUsers.
   // PERMISSION_DENIED.
   Result<uint32_t> OwnerOf(SessionId session, std::string_view ns, Right right) const;
 
-  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid. PERMISSION_DENIED: see CheckMayCome.
+  // Sessions. RESOURCE_EXHAUSTED: limits.sessions, limits.sessions_per_uid.
   Result<OpenedSession> OpenSession(Peer peer);
   // The answer of OpenSession for this session. NOT_FOUND.
   Result<OpenedSession> OpenedAs(SessionId session) const;

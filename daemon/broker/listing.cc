@@ -124,7 +124,7 @@ uint64_t BytesOf(const ShareRow& row) {
 }
 
 uint64_t BytesOf(const SessionRow& row) {
-  return kRowBytes + row.client.size() + row.subject.size() + 2 * row.kinds.size() + BytesOf(row.age) +
+  return kRowBytes + row.client.size() + 2 * row.kinds.size() + BytesOf(row.age) +
          BytesOf(Number(row.session), row.uid, row.process_id, row.leases, row.arenas, row.arena_bytes);
 }
 
@@ -293,11 +293,9 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
     if (looks) {
       for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     }
-    const bool fits =
-        looks &&
-        room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door,
-                            Age(one.born, now), one.leases.size(), one.arenas.size(), arena_bytes, one.peer.kinds,
-                            one.peer.is_remote() ? one.peer.subject.front() : std::string(), one.awaited});
+    const bool fits = looks && room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id,
+                                                   one.peer.door, Age(one.born, now), one.leases.size(),
+                                                   one.arenas.size(), arena_bytes, one.peer.kinds, one.awaited});
     if (!fits) {
       page.next = Concat(Number(page.rows.back().session), ":");
       return page;

@@ -20,16 +20,11 @@
 
 namespace arraybridge {
 
-// No session has kAdmin. Calls of a kTcp session arrive over gRPC and have kGrpc, as all calls over gRPC.
-enum class Door : uint8_t { kLifeline, kGrpc, kAdmin, kTcp };
+// No session has kAdmin.
+enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };
 
 // The owner of a namespace that several users share. The kernel assigns this number to no user.
 inline constexpr uint32_t kSharedByUsers = UINT32_MAX;
-
-// A peer over TCP is no user of this host. Its certificate's subject gets a number from here on; a local peer with such
-// a uid is refused. So everything that is counted, separated or hidden by user is also by subject.
-inline constexpr uint32_t kFirstSubject = 0xFFF00000;
-constexpr bool IsSubject(uint32_t uid) { return uid >= kFirstSubject; }
 
 // How a share came into its channel.
 struct SentFacts {
@@ -140,7 +135,6 @@ struct SessionRow {
   uint64_t arenas = 0;
   uint64_t arena_bytes = 0;
   std::vector<HandleKind> kinds;  // kinds of handle that the session can open and may be offered
-  std::string subject;            // empty: the session did not come over TCP
   bool awaited = false;           // it waits for its client
 };
 struct SessionPage {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -123,7 +122,6 @@ struct Broker::State {
   // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
   // namespaces, refer to arenas; no destructor of an arena refers to them.
   Journal journal;  // guarded by the mutex, except its thread-safe methods
-  std::map<uint32_t, Journal::Place> subjects AB_GUARDED_BY(mutex);  // of its records, by the subject's number
   DeferredRelease released AB_GUARDED_BY(mutex);
   DirectChannelTable direct_channels AB_GUARDED_BY(mutex);
   Counter direct_channel_ids AB_GUARDED_BY(mutex);

@@ -14,6 +14,7 @@
 
 #include "daemon/config/files/setting_file.h"
 #include "daemon/config/quantity.h"
+#include "daemon/config/removed.h"
 
 namespace arraybridge {
 namespace {
@@ -61,8 +62,8 @@ Result<AccessEntry> UserEntry(std::string_view name) {
   passwd entry{};
   passwd* found = nullptr;
   if (::getpwnam_r(std::string(name).c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
-    return InvalidArgument(
-        "'", name, "' is neither same_uid, anyone, uid:N, gid:N, @group, token:FILE, subject:NAME nor a user's name");
+    return InvalidArgument("'", name,
+                           "' is neither same_uid, anyone, uid:N, gid:N, @group, token:FILE nor a user's name");
   }
   return AccessEntry{Who::kUser, found->pw_uid, {}, Right::kWrite};
 }
@@ -81,21 +82,13 @@ Result<AccessEntry> TokenEntry(const std::string& path) {
   return AccessEntry{Who::kToken, 0, std::string(token), Right::kWrite};
 }
 
-Result<AccessEntry> SubjectEntry(std::string_view name) {
-  const bool is_control =
-      std::ranges::any_of(name, [](char letter) { return static_cast<unsigned char>(letter) < ' '; });
-  if (name.empty() || is_control)
-    return InvalidArgument("subject:", name, ": is not a name that a certificate can hold");
-  return AccessEntry{Who::kSubject, 0, {}, Right::kWrite, std::string(name)};
-}
-
 Result<AccessEntry> NamedEntry(std::string_view text) {
   if (text == "anyone") return AccessEntry{};
   if (TakePrefix(&text, "uid:")) return NumberedEntry(Who::kUser, text);
   if (TakePrefix(&text, "gid:")) return NumberedEntry(Who::kGroup, text);
   if (TakePrefix(&text, "@")) return GroupEntry(text);
   if (TakePrefix(&text, "token:")) return TokenEntry(std::string(text));
-  if (TakePrefix(&text, "subject:")) return SubjectEntry(text);
+  if (text.starts_with("subject:")) return InvalidArgument("'", text, "': subject:NAME ", kRemovedWithTcp);
   return UserEntry(text);
 }
 
@@ -113,7 +106,6 @@ std::string Written(const AccessList& list) {
   const auto word = [](const AccessEntry& entry) {
     if (entry.who == Who::kAnyone) return std::string("anyone");
     if (entry.who == Who::kToken) return std::string("token");
-    if (entry.who == Who::kSubject) return "subject:" + entry.name;
     return (entry.who == Who::kUser ? "uid:" : "gid:") + std::to_string(entry.id);
   };
   std::string all;
@@ -158,9 +150,8 @@ Result<AccessList> ReadAdmins(std::string_view text) {
   }
   auto list = ReadAccessList(existing.empty() ? text : existing);
   if (!list.ok()) return list;
-  const auto is_other = [](const AccessEntry& entry) { return entry.who == Who::kToken || entry.who == Who::kSubject; };
-  if (!list->empty() && std::ranges::none_of(*list, is_other)) return list;
-  return InvalidArgument("an administrator is a user or a group; tokens and subjects are refused");
+  if (!list->empty() && std::ranges::find(*list, Who::kToken, &AccessEntry::who) == list->end()) return list;
+  return InvalidArgument("an administrator is a user or a group; tokens are refused");
 }
 
 }  // namespace arraybridge

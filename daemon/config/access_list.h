@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An access list as an operator writes it: "uid:1000", "gid:100", "@group", "user", "anyone", "token:FILE",
-// "subject:NAME" of a client over TCP, each with ":ro" behind it if it may only read.
+// An access list as an operator writes it: "uid:1000", "gid:100", "@group", "user", "anyone", "token:FILE", each with
+// ":ro" behind it if it may only read.
 #pragma once
 
 #include <string>

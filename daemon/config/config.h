@@ -71,26 +71,12 @@ struct Limits {
   uint64_t grpc_resets_per_second = 500;      // after a pause, twice as many at once
   uint64_t grpc_header_bytes_max = 64 << 10;  // gRPC refuses calls with more than 8 KiB
   uint64_t connections_per_uid = 512;         // includes connections that have not sent their hello
-  uint64_t tcp_connections = 512;             // a new connection replaces the oldest one that has made no call
-  uint64_t tcp_connections_per_address = 64;  // per IPv4 address, or per /64 network of IPv6
-  uint64_t tcp_connections_per_subject = 64;
-  uint64_t http_connections = 512;  // a new connection replaces the oldest one of the address with the most
+  uint64_t http_connections = 512;            // a new connection replaces the oldest one of the address with the most
   uint64_t http_connections_per_address = 256;
-  uint64_t subjects = 1024;
-  uint64_t subject_bytes_max = 4096;
-  std::chrono::milliseconds tcp_keepalive{30000};
   std::chrono::milliseconds hello_timeout{5000};
   std::chrono::milliseconds http_request_timeout{5000};  // from its connection, or the answer before it, to its end
   Reloadable<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
   Reloadable<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
-};
-
-// Files of the gRPC door over TCP, in PEM.
-struct TlsFiles {
-  std::string cert;       // the server's certificate, followed by its chain
-  std::string key;        // the private key of that certificate
-  std::string client_ca;  // authorities that sign client certificates
-  friend bool operator==(const TlsFiles&, const TlsFiles&) = default;
 };
 
 // How the memory of a GPU is shared.
@@ -113,8 +99,6 @@ struct Config {
   std::string directory;                        // holds the lock and the sockets
   std::string lifeline_path;                    // default <directory>/lifeline.sock
   std::string grpc_path;                        // default <directory>/broker.sock; empty: no Unix socket for gRPC
-  std::vector<std::string> tcp_listen;          // HOST:PORT of the gRPC door over TCP; empty: off
-  TlsFiles tls;                                 // complete unless tcp_listen is empty
   std::string admin_path;                       // default <directory>/admin.sock; empty: no admin door
   bool embedded = false;                        // started by a client library: directory 0700, no warm 64 MiB block
   std::chrono::milliseconds exit_when_idle{0};  // 0 = never

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/config/print.h"
+#include "daemon/config/removed.h"
 #include "daemon/config/resolve.h"
 #include "daemon/config/settings.h"
 #include "proto/boundary/nearest.h"
@@ -48,7 +49,7 @@ void DeclareFlag(CLI::App& app, const Setting& setting, std::map<std::string, st
   app.add_option_function<std::string>(name, take, setting.help);
 }
 
-// The flag that is nearest to the first unknown one, as the end of a message.
+// Why this version does not have the first unknown flag, or the flag that is nearest to it, as the end of a message.
 std::string GuessAtFlag(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
@@ -57,6 +58,7 @@ std::string GuessAtFlag(const CLI::App& app) {
   for (const std::string& word : app.remaining()) {
     if (!word.starts_with("--")) continue;
     const std::string flag = word.substr(0, word.find('='));
+    if (const auto why = WhyRemoved(flag); !why.empty()) return Concat(": it ", why);
     const std::string guess = Nearest(flag, flags, EditsOf(flag));
     return guess.empty() ? "" : Concat(": did you mean ", guess, "?");
   }
@@ -164,7 +166,7 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   if (!request.output.empty()) return request;
   Reading reading;
   ReadSources(*line, reading);
-  auto config = Resolve(reading, request.check_only);
+  auto config = Resolve(reading);
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
   request.said = std::move(reading.said);
@@ -180,7 +182,7 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   // Keeps the capacity in bytes: a percentage of the memory that is available now would leave out what this daemon
   // uses.
   reading.draft.host_capacity = running->config.host_capacity_bytes;
-  auto config = Resolve(reading, false);
+  auto config = Resolve(reading);
   if (!config.ok()) return config.status();
   Reloaded reloaded;
   for (const Setting& setting : Settings()) {

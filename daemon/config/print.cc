@@ -27,8 +27,7 @@ constexpr char kExampleTables[] = R"(
 
 # [namespace.default] applies to all namespaces; a table with a name applies to one. With `access` several users
 # share the namespace; without it each user has a namespace of this name. Entries: uid:N, gid:N, @group, a user's
-# name, anyone, token:FILE, and subject:NAME for the owner of a certificate, over TCP. An entry that ends in ":ro"
-# may only read.
+# name, anyone and token:FILE. An entry that ends in ":ro" may only read.
 # [namespace.images]
 # quota = "4GiB"
 # access = ["uid:1000", "gid:100", "@video", "token:/etc/arraybridge/tokens/viewer:ro"]

@@ -33,19 +33,6 @@ std::string DefaultDirectory() {
   return runtime + "/arraybridge";
 }
 
-Status ResolveListen(Draft& draft, const Reading& reading) {
-  const Status read = ReadListen(draft.listen, draft.config);
-  return read.ok() ? Ok() : InvalidArgument(reading.Where("server.listen", "--listen"), read.message());
-}
-
-Status ResolveTls(const Config& config, const Reading& reading, bool checking) {
-  const Status checked = CheckTls(config, checking);
-  if (checked.ok()) return Ok();
-  const std::string& setting = checked.metadata().front().second;
-  const char* const otherwise = setting == "server.listen" ? "--listen" : "";
-  return InvalidArgument(reading.Where(setting, otherwise), checked.message());
-}
-
 // The listener unlinks each path before it binds it, so no two sockets may have the same path. The message begins with
 // the origin of the key whose source is stronger.
 Status CheckSockets(const Config& config, const Reading& reading) {
@@ -68,7 +55,7 @@ Status ResolvePaths(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
   if (config.directory.empty()) config.directory = DefaultDirectory();
   if (config.lifeline_path.empty()) config.lifeline_path = config.directory + "/lifeline.sock";
-  AB_RETURN_IF_ERROR(ResolveListen(draft, reading));
+  config.grpc_path = draft.listen.value_or(config.directory + "/broker.sock");
   config.admin_path = draft.admin.value_or(config.embedded ? "" : config.directory + "/admin.sock");
   return CheckSockets(config, reading);
 }
@@ -177,7 +164,7 @@ Status ResolveHttp(Draft& draft, const Reading& reading) {
 
 }  // namespace
 
-Result<Config> Resolve(Reading& reading, bool checking) {
+Result<Config> Resolve(Reading& reading) {
   Draft& draft = reading.draft;
   // Makes the values of `area`, unless one of its keys, or one of those that it `needs`, is refused: errors that only
   // follow from another error are not reported.
@@ -189,7 +176,6 @@ Result<Config> Resolve(Reading& reading, bool checking) {
   };
   resolve("server.listen", {"server.directory", "server.lifeline", "server.admin", "server.embedded"},
           [&] { return ResolvePaths(draft, reading); });
-  resolve("server.tls.", {"server.listen"}, [&] { return ResolveTls(draft.config, reading, checking); });
   resolve("http.", {"server.directory"}, [&] { return ResolveHttp(draft, reading); });
   if (draft.config.admins.empty()) draft.config.admins = DefaultAdmins();
   resolve("memory.host.capacity", {"memory.devices", "memory.backend"},

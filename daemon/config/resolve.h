@@ -8,7 +8,7 @@
 namespace arraybridge {
 
 // Consumes the draft of `reading`. INVALID_ARGUMENT names the origin and the error: the first one of the
-// reading; AllErrors returns the others. `checking`: as CheckTls.
-Result<Config> Resolve(Reading& reading, bool checking);
+// reading; AllErrors returns the others.
+Result<Config> Resolve(Reading& reading);
 
 }  // namespace arraybridge

@@ -39,9 +39,9 @@ struct Draft {
   Config config;
   BytesOrPercent host_capacity = Percent{50};
   BytesOrPercent namespace_quota = Percent{100};
-  std::string listen;                // empty: the default address
-  std::optional<std::string> admin;  // a path, or empty: off
-  std::optional<std::string> http;   // HOST:PORT, or empty: off
+  std::optional<std::string> listen;  // a path, or empty: off
+  std::optional<std::string> admin;   // a path, or empty: off
+  std::optional<std::string> http;    // HOST:PORT, or empty: off
   bool http_public = false;
   std::optional<std::chrono::milliseconds> exit_when_idle;
   std::map<std::string, NamespaceDraft> namespaces;

@@ -43,13 +43,6 @@ Value Path(Field field, std::string example) {
   });
 }
 
-// The daemon reads the files again later, so a relative path would break after a change of the working directory.
-Value TlsFile(std::string TlsFiles::*field, std::string example) {
-  return Path(
-             [field](auto& config) -> auto& { return config.tls.*field; }, std::move(example))
-      .Reloads();
-}
-
 // `right`: the allowed texts, for an error.
 template <class T>
 Value Whole(T Config::*field, uint64_t least, uint64_t most, std::string fallback, std::string_view right) {
@@ -84,9 +77,8 @@ Value OfGpu(Field field, T GpuDraft::*own, Read read, std::string fallback) {
   return WithTables(In(usual, read, std::move(fallback)), &Draft::gpus, own, read);
 }
 
-std::string ShownAdmin(const Config& config) {
-  return config.admin_path.empty() ? "off" : "unix://" + config.admin_path;
-}
+std::string ShownListen(const Config& config) { return WrittenSocket(config.grpc_path); }
+std::string ShownAdmin(const Config& config) { return WrittenSocket(config.admin_path); }
 std::string ShownHttp(const Config& config) { return config.http_listen.empty() ? "off" : config.http_listen; }
 
 constexpr char kDefaultAccess[] =
@@ -106,14 +98,11 @@ std::vector<Setting> ServerSettings() {
       {"server.directory", "directory", Path(&Config::directory, "/run/arraybridge"),
        "directory of the lock and the sockets"},
       {"server.listen", "listen",
-       InDraft(&Draft::listen, ReadText).List().ShownAs("unix:///run/arraybridge/broker.sock", WrittenListen),
-       "addresses of the gRPC door: unix:///path, tcp://HOST:PORT (needs server.tls), or off; comma-separated "
-       "(default: unix://<directory>/broker.sock)",
-       "At most one address is a Unix socket. A host is a numeric address. Addresses that are given replace the "
-       "default."},
+       InDraft(&Draft::listen, ReadSocket).ShownAs("/run/arraybridge/broker.sock", ShownListen),
+       "path of the gRPC door's socket, or unix:///path, or off (default: <directory>/broker.sock)"},
       {"server.lifeline", "lifeline", Path(&Config::lifeline_path, "/run/arraybridge/lifeline.sock"),
        "path of the local door's socket (default: <directory>/lifeline.sock)"},
-      {"server.admin", "admin", InDraft(&Draft::admin, ReadAdmin).ShownAs("/run/arraybridge/admin.sock", ShownAdmin),
+      {"server.admin", "admin", InDraft(&Draft::admin, ReadSocket).ShownAs("/run/arraybridge/admin.sock", ShownAdmin),
        "path of the admin door's socket, or unix:///path, or off (default: <directory>/admin.sock, off if embedded)"},
       {"server.exit_when_idle", "exit-when-idle",
        Adopting(&Config::exit_when_idle, InDraft(&Draft::exit_when_idle, ReadDuration))
@@ -132,12 +121,6 @@ std::vector<Setting> ServerSettings() {
        "descriptor to write \"ready\" to once both doors are open", "", Sources::kFlagOnly},
       {"server.life_fd", "life-fd", Descriptor(&Config::life_fd),
        "descriptor; the daemon exits when it reads end of file from it", "", Sources::kFlagOnly},
-      {"server.tls.cert", "tls-cert", TlsFile(&TlsFiles::cert, "/etc/arraybridge/tls/cert.pem"),
-       "certificate of the TCP door, followed by its chain; PEM, needed for tcp://"},
-      {"server.tls.key", "tls-key", TlsFile(&TlsFiles::key, "/etc/arraybridge/tls/key.pem"),
-       "private key of the certificate, without a password; PEM, not readable by all users"},
-      {"server.tls.client_ca", "tls-client-ca", TlsFile(&TlsFiles::client_ca, "/etc/arraybridge/tls/ca.pem"),
-       "authorities that sign client certificates; PEM", "The daemon reads the three files again when they change."},
   };
 }
 
@@ -204,7 +187,7 @@ std::vector<Setting> OtherSettings() {
            .List()
            .Reloads()
            .ShownAs("root,@arraybridge-admin", [](const Config& c) { return Written(c.admins); }),
-       "administrators: entries as in access, without tokens and subjects; :ro may only look (default: root, the "
+       "administrators: entries as in access, without tokens; :ro may only look (default: root, the "
        "daemon's user, @arraybridge-admin if that group exists)",
        "The group arraybridge-admin may be missing if there is another entry; any other missing name is an "
        "error."},

@@ -8,6 +8,7 @@
 
 #include "daemon/config/devices.h"
 #include "daemon/config/files/toml_file.h"
+#include "daemon/config/removed.h"
 #include "daemon/config/settings.h"
 #include "proto/boundary/nearest.h"
 
@@ -66,6 +67,7 @@ std::string GuessAt(const std::string& name, const std::vector<std::string>& nam
 Status CheckEntry(const ConfigEntry& entry, const Setting* setting, const std::optional<TableKey>& split) {
   if (!entry.text) return InvalidArgument(entry.key, " is neither a text nor a number nor a boolean");
   if (setting == nullptr || (split && !setting->value.has_tables)) {
+    if (const auto why = WhyRemoved(entry.key); !why.empty()) return InvalidArgument(entry.key, " ", why);
     return InvalidArgument(entry.key, " is unknown", GuessAtKey(entry.key));
   }
   if (entry.is_list && !setting->value.is_list) return InvalidArgument(entry.key, " takes one value, not a list");
@@ -101,6 +103,17 @@ std::string VariableOf(const Setting& setting) {
     name += letter == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   }
   return name;
+}
+
+// The inverse of VariableOf.
+std::string KeyOf(std::string_view variable) {
+  std::string key;
+  for (const char letter : variable.substr(kPrefix.size())) {
+    const bool is_dot = letter == '_' && key.ends_with('_');
+    if (is_dot) key.pop_back();
+    key += is_dot ? '.' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return key;
 }
 
 }  // namespace
@@ -172,7 +185,10 @@ void ReadEnvironment(Reading& reading) {
     texts.erase(found);
   }
   for (const auto& [name, text] : texts) {
-    reading.Refuse(name, InvalidArgument("the environment variable ", name, " is unknown", GuessAt(name, names)));
+    const std::string_view why = WhyRemoved(KeyOf(name));
+    if (!why.empty()) reading.Refuse(name, InvalidArgument(name, " ", why));
+    if (why.empty())
+      reading.Refuse(name, InvalidArgument("the environment variable ", name, " is unknown", GuessAt(name, names)));
   }
 }
 
@@ -186,6 +202,9 @@ void ReadLimitFlag(std::string_view text, Reading& reading) {
   const std::string key = Concat(kLimits, name);
   if (const Setting* const setting = FindSetting(key); setting != nullptr) {
     return reading.Take(*setting, key, "", text.substr(equals + 1), "--limit " + name);
+  }
+  if (const auto why = WhyRemoved(key); !why.empty()) {
+    return reading.Refuse(key, InvalidArgument("--limit ", name, " ", why));
   }
   std::vector<std::string> names;
   for (const Setting& each : Settings()) {

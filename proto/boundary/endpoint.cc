@@ -9,8 +9,6 @@
 
 namespace arraybridge {
 
-std::string Endpoint::text() const { return bracketed ? Concat('[', host, "]:", port) : Concat(host, ':', port); }
-
 Result<Endpoint> ReadEndpoint(std::string_view text) {
   const auto refused = [text] { return InvalidArgument("'", text, "' is not HOST:PORT, such as 127.0.0.1:9443"); };
   const size_t colon = text.rfind(':');

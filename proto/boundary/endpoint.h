@@ -16,8 +16,6 @@ struct Endpoint {
   std::string host;  // without brackets
   uint16_t port = 0;
   bool bracketed = false;  // it is an IPv6 address
-
-  std::string text() const;
 };
 
 // INVALID_ARGUMENT: the text is not HOST:PORT, an IPv6 address has no brackets, or brackets surround something else.

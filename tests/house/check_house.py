@@ -37,14 +37,11 @@ MAY_INCLUDE = {
     ],
     "daemon/config/config.h": ["daemon/access.h", "daemon/config/reloadable.h", "proto/boundary/"],
     "daemon/config/files/setting_file": ["daemon/config/files/setting_file.h", "proto/boundary/"],
-    "daemon/config/files/tls_files": [
-        "daemon/config/files/tls_files.h", "daemon/config/config.h", "daemon/config/files/setting_file.h", "proto/boundary/", "openssl/",
-    ],
     "daemon/memory/": ["daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
-        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/config/files/tls_files.h",
-        "daemon/memory/descriptor_store.h", "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+        "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/memory/descriptor_store.h",
+        "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
     "daemon/keeper/": ["daemon/keeper/", "daemon/service/system/notify.h", "proto/boundary/"],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],

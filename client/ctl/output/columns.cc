@@ -122,9 +122,7 @@ Kind<SessionInfo> SessionKind() {
       [](ListResponse* answer) { return answer->mutable_sessions(); },
       {Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
        Shown<Row>("CLIENT", [](const Row& row) { return Cell::Text(row.client()); }),
-       Shown<Row>(
-           "UID",
-           [](const Row& row) { return row.subject().empty() ? Cell::Number(row.uid()) : Cell::Text(row.subject()); }),
+       Shown<Row>("UID", [](const Row& row) { return Cell::Number(row.uid()); }),
        Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
        Shown<Row>("DOOR",
                   [](const Row& row) { return Cell::Text(row.awaited() ? row.door() + ", away" : row.door()); }),

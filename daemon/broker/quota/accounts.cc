@@ -54,11 +54,6 @@ const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
   return account;
 }
 
-bool Accounts::InUse(uint32_t uid) const {
-  const auto found = accounts_.find(uid);
-  return found != accounts_.end() && !IsUnused(found->second);
-}
-
 void Accounts::DropUnused() {
   std::erase_if(accounts_, [](const auto& entry) { return IsUnused(entry.second); });
 }

@@ -43,8 +43,6 @@ class Accounts {
   // request. RESOURCE_EXHAUSTED: its user keeps shares that were withdrawn, and would have more than
   // limits.pinned_bytes_per_uid.
   Status CheckPinned(const Session& session, const Share& share, uint64_t asked) const;
-  // Whether anything is counted for the user.
-  bool InUse(uint32_t uid) const;
   void DropUnused();
 
  private:

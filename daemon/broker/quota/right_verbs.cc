@@ -6,7 +6,6 @@ namespace arraybridge {
 
 bool Broker::State::UsesOnlyWhatItMay(const Session& session, Right without_calls) const {
   const Peer& peer = session.peer;
-  if (!rights.MayCome(peer)) return false;
   const auto key_of = [](const Namespace& ns) { return NamespaceKey{ns.uid(), ns.name()}; };
   for (const OpenQueue& open : sessions.queues()) {
     if (open.session == session.id && open.owner && !rights.MayUse(peer, {*open.owner, open.ns}, Right::kWrite))
@@ -52,11 +51,6 @@ Broker::Adopted Broker::AdoptNamespaces() {
     if (!session->awaited && !state.UsesOnlyWhatItMay(*session, kReadWithoutCalls)) adopted.without_right.push_back(id);
   }
   return adopted;
-}
-
-Status Broker::CheckMayCome(const Peer& peer) const {
-  const MutexLock lock(state_->mutex);
-  return state_->rights.CheckMayCome(peer);
 }
 
 Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right right) const {

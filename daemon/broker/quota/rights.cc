@@ -10,8 +10,7 @@ namespace {
 // The same text whether the namespace exists or not.
 Status Denied(const Peer& peer, std::string_view ns, Right has) {
   const std::string_view may = has == Right::kRead ? " may only read namespace '" : " may not use namespace '";
-  const bool by_token = !peer.token.empty() && !peer.is_remote();
-  return PermissionDenied(peer.who(), by_token ? ", with its token," : "", may, ns, "'")
+  return PermissionDenied(peer.who(), !peer.token.empty() ? ", with its token," : "", may, ns, "'")
       .Because(has == Right::kRead ? "NAMESPACE_READ_ONLY" : "NAMESPACE_DENIED")
       .With("namespace", std::string(ns))
       .With("uid", std::to_string(peer.uid));
@@ -35,8 +34,6 @@ Rights::Place Rights::PlaceOf(const Peer& peer, std::string_view name) const {
   if (found != policies_.end() && found->second.shared()) {
     return {kSharedByUsers, RightOf(found->second.access, peer.credentials())};
   }
-  // A peer over TCP has no namespace of its own. It uses those whose access list names its certificate.
-  if (peer.is_remote()) return {kSharedByUsers, Right::kNone};
   const bool listed = found != policies_.end() || name == kDefaultNamespace;
   return {peer.uid, listed || config_.unlisted_namespaces ? Right::kWrite : Right::kNone};
 }
@@ -48,20 +45,6 @@ Result<NamespaceKey> Rights::KeyOf(const Peer& peer, std::string_view ns, Right 
   // checked because a refusal echoes the name
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", name, config_.limits.name_bytes_max));
   return Denied(peer, name, place.right);
-}
-
-bool Rights::MayCome(const Peer& peer) const {
-  if (!peer.is_remote()) return true;
-  return std::ranges::any_of(policies_, [&](const auto& named) {
-    return named.second.shared() && RightOf(named.second.access, peer.credentials()) != Right::kNone;
-  });
-}
-
-Status Rights::CheckMayCome(const Peer& peer) const {
-  if (MayCome(peer)) return Ok();
-  return PermissionDenied("no access list of a namespace names ", peer.who())
-      .Because("NO_RIGHTS")
-      .With("subject", peer.subject.front());
 }
 
 bool Rights::MayList(const Peer& peer, const NamespaceKey& key) const {

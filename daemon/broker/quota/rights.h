@@ -31,9 +31,6 @@ class Rights {
   Place PlaceOf(const Peer& peer, std::string_view name) const;
   // PERMISSION_DENIED, the same whether the namespace exists or not. The key views `ns`.
   Result<NamespaceKey> KeyOf(const Peer& peer, std::string_view ns, Right right) const;
-  // PERMISSION_DENIED, NO_RIGHTS: the peer came over TCP, and no access list of a namespace names it.
-  Status CheckMayCome(const Peer& peer) const;
-  bool MayCome(const Peer& peer) const;
   bool MayList(const Peer& peer, const NamespaceKey& key) const;
   bool MayUse(const Peer& peer, const NamespaceKey& key, Right right) const;
   // No peer can name the namespace any more: it was a user's own and its name is shared now, or the reverse.

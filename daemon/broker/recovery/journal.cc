@@ -303,16 +303,6 @@ Journal::Place Journal::PutTicket(SessionId session, const Ticket& ticket) {
   return file_->Put(record::kTicket, {BytesOf(fixed)});
 }
 
-Journal::Place Journal::PutSubject(uint32_t number, std::span<const std::string> names) {
-  if (!keeps()) return 0;
-  std::string lines;
-  for (const std::string& name : names) lines.append(name).append("\n");
-  record::Subject fixed{};
-  fixed.number = number;
-  const std::string_view all = Fit(lines, fixed.names_bytes);
-  return file_->Put(record::kSubject, {BytesOf(fixed), all});
-}
-
 Journal::Place Journal::PutQuota(uint32_t uid, std::string_view ns, uint64_t bytes) {
   if (!keeps()) return 0;
   record::Quota fixed{};

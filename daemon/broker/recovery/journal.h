@@ -70,7 +70,6 @@ class Journal {
   Place PutPage(record::Kind kind, uint64_t page, const Session* session, const Namespace& ns);
   Place PutQueue(uint64_t page, SessionId session, const std::optional<uint32_t>& owner, std::string_view ns);
   Place PutTicket(SessionId session, const Ticket& ticket);
-  Place PutSubject(uint32_t number, std::span<const std::string> names);
   Place PutQuota(uint32_t uid, std::string_view ns, uint64_t bytes);
 
   uint64_t NextPage() { return pages_.Next(); }

@@ -26,8 +26,8 @@ enum Kind : uint8_t {
   kChannel,
   kChannelEnd,
   kDirectChannel,
-  kTicket,
-  kSubject
+  kTicket
+  // 14 is reserved: a peer over TCP, in 0.1.
 };
 
 // The words of the journal.
@@ -46,7 +46,7 @@ enum Word : size_t {
   kLastDirectChannel,
   kLastPage,    // numbers in the names of stored pages
   kLostShares,  // of all lives
-  kLastSubject,
+  // 14 is reserved: the last peer over TCP, in 0.1.
 };
 
 struct Arena {
@@ -130,12 +130,6 @@ struct Ticket {
   uint64_t arena;
   int64_t deadline;
   uint64_t access;
-};
-
-// A peer over TCP: the number that stands for the names in its certificate.
-struct Subject {
-  uint64_t number;
-  uint32_t names_bytes;  // each with a '\n' at its end
 };
 
 struct Lease {

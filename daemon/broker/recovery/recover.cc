@@ -9,19 +9,9 @@
 
 namespace arraybridge {
 
-std::vector<std::string> LinesOf(std::string_view text) {
-  std::vector<std::string> lines;
-  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
-
 Recovered Broker::Recovery::Run(const std::vector<LiveClient>& clients) {
   const MutexLock lock(state_.mutex);
   Quotas();
-  Subjects();
   Sessions(clients);
   channels_.DirectChannels(state_);
   Arenas();
@@ -42,19 +32,6 @@ void Broker::Recovery::Quotas() {
   for (const Records::Entry& entry : Of(record::kQuota)) {
     Reading<record::Quota> quota(entry.content);
     state_.namespaces.RestoreQuota(quota->ns_uid, quota.Text(quota->ns_bytes), quota->bytes, entry.place);
-  }
-}
-
-void Broker::Recovery::Subjects() {
-  for (const Records::Entry& entry : Of(record::kSubject)) {
-    Reading<record::Subject> its(entry.content);
-    recovered_.subjects.push_back({static_cast<uint32_t>(entry.id), LinesOf(its.Text(its->names_bytes))});
-    state_.subjects.emplace(static_cast<uint32_t>(entry.id), entry.place);
-  }
-  // A number whose record was damaged is not given to another subject.
-  const auto last = static_cast<uint32_t>(journal().word(record::kLastSubject));
-  if (last != 0 && std::ranges::find(recovered_.subjects, last, &Subject::number) == recovered_.subjects.end()) {
-    recovered_.subjects.push_back({last, {}});
   }
 }
 
@@ -208,25 +185,6 @@ std::optional<PublishedShare> Broker::TakeBackUnanswered(SessionId session, uint
   }
   for (Arena* const arena : arenas) state.arenas.GiveBack(*arena);
   return std::nullopt;
-}
-
-Status Broker::KeepSubject(uint32_t number, std::span<const std::string> names) {
-  const MutexLock lock(state_->mutex);
-  uint64_t bytes = 0;
-  for (const std::string& name : names) bytes += name.size() + 1;
-  AB_RETURN_IF_ERROR(state_->journal.CheckRoom(bytes));
-  state_->subjects[number] = state_->journal.PutSubject(number, names);
-  if (state_->journal.keeps()) state_->journal.word(record::kLastSubject) = number;
-  return Ok();
-}
-
-std::optional<uint32_t> Broker::ForgetSubject(std::span<const uint32_t> numbers) {
-  const MutexLock lock(state_->mutex);
-  const auto unused = std::ranges::find_if(
-      numbers, [this](uint32_t number) AB_REQUIRES(state_->mutex) { return !state_->accounts.InUse(number); });
-  if (unused == numbers.end()) return std::nullopt;
-  if (const auto record = state_->subjects.extract(*unused)) state_->journal.Erase(record.mapped());
-  return *unused;
 }
 
 void Broker::Resumed(SessionId session) {

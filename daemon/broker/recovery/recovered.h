@@ -14,12 +14,6 @@ namespace arraybridge {
 
 struct DirectChannelRecord;
 
-// A peer over TCP: the names in its certificate, and the number that stands for them.
-struct Subject {
-  uint32_t number = 0;
-  std::vector<std::string> names;
-};
-
 // A session whose client still has its connection.
 struct LiveClient {
   SessionId session{};
@@ -45,7 +39,6 @@ struct Recovered {
   // Sessions over gRPC: the caller ends those that are not continued in time (Broker::ContinueSession, StopAwaiting).
   std::vector<SessionId> awaited;
   uint64_t session_count() const { return sessions.size() + awaited.size(); }
-  std::vector<Subject> subjects;  // the peers over TCP that have a number
   // Before it serves any: the caller ends the first direct channels, then these sessions, whose clients are gone and
   // which have ends of channels.
   std::vector<std::shared_ptr<const DirectChannelRecord>> revoking;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recovery builds the broker's tables from the journal and the stored descriptors of the previous daemon. The order is:
-// quotas, subjects, sessions, direct channels, arenas with their charges, channels, shares with their names,
-// catalogues, hazard pages, leases, tickets, queues; then what the previous daemon would have done by now.
+// quotas, sessions, direct channels, arenas with their charges, channels, shares with their names, catalogues, hazard
+// pages, leases, tickets, queues; then what the previous daemon would have done by now.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,6 @@ class Broker::Recovery {
   LostArena WhyLost(uint64_t arena) const;
 
   void Quotas() AB_REQUIRES(state_.mutex);
-  void Subjects() AB_REQUIRES(state_.mutex);
   void Sessions(const std::vector<LiveClient>& clients) AB_REQUIRES(state_.mutex);
   void Arenas() AB_REQUIRES(state_.mutex);
   Status RestoreArena(const Records::Entry& entry) AB_REQUIRES(state_.mutex);
@@ -66,8 +65,5 @@ class Broker::Recovery {
   std::unordered_map<uint64_t, LostArena> arenas_lost_;  // by id
   std::shared_ptr<const std::string> client_;            // of the last share: most have the same one
 };
-
-// The lines of a text, each of which ends with a '\n'.
-std::vector<std::string> LinesOf(std::string_view text);
 
 }  // namespace arraybridge

@@ -9,6 +9,19 @@
 #include "daemon/broker/recovery/recovery.h"
 
 namespace arraybridge {
+namespace {
+
+// The lines of a text, each of which ends with a '\n'.
+std::vector<std::string> LinesOf(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+}  // namespace
 
 void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
   std::unordered_map<uint64_t, const LiveClient*> live;
@@ -19,7 +32,7 @@ void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
     const bool lives = client != live.end() && client->second->peer.uid == its->uid;
     its.Text(size_t{its->client_bytes} + its->refused_bytes + its->events_bytes + its->secret_bytes + its->gpus_bytes);
     const Door door{static_cast<uint8_t>(its.Rest<record::ByDoor>().door)};
-    const bool awaited = door != Door::kLifeline;
+    const bool awaited = door == Door::kGrpc;  // a client over TCP, which 0.1 had, cannot come back
     its = Reading<record::Session>(entry.content);
     if (!lives && !awaited && !channels_.Needs(entry.id)) {
       journal().Erase(entry.place);
@@ -34,10 +47,6 @@ void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
     session->peer.process_id = its->process_id;
     session->peer.door = door;
     session->awaited = awaited;
-    if (const auto subject = std::ranges::find(recovered_.subjects, its->uid, &Subject::number);
-        door == Door::kTcp && subject != recovered_.subjects.end()) {
-      session->peer.subject = subject->names;
-    }
     session->peer.client = its.Text(its->client_bytes);
     session->peer.refused = its.Text(its->refused_bytes);
     session->peer.events = its.Text(its->events_bytes);

@@ -13,7 +13,7 @@ void AppendName(std::string& list, std::string_view name) {
 
 }  // namespace
 
-std::string Peer::who() const { return is_remote() ? Concat("subject '", subject.front(), "'") : Concat("user ", uid); }
+std::string Peer::who() const { return Concat("user ", uid); }
 
 bool Peer::Opens(HandleKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 

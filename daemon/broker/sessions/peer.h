@@ -31,12 +31,8 @@ struct Peer {
   std::vector<uint32_t> groups;  // supplementary groups
   std::string token;             // a secret that may give access to namespaces; empty: none
 
-  // The names in the certificate of a peer that came over TCP; `uid` is then the number that stands for these names.
-  std::vector<std::string> subject;
-
-  Credentials credentials() const { return {uid, gid, groups, token, subject}; }
-  bool is_remote() const { return !subject.empty(); }
-  // For messages: "user 1000", "subject 'worker-7'".
+  Credentials credentials() const { return {uid, gid, groups, token}; }
+  // For messages: "user 1000".
   std::string who() const;
   bool Opens(HandleKind kind) const;
   bool Sees(const Device& device) const;

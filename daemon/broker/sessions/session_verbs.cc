@@ -22,7 +22,6 @@ Result<OpenedSession> Broker::OpenSession(Peer peer) {
   session->born = Clock::now();
 
   const MutexLock lock(state.mutex);
-  AB_RETURN_IF_ERROR(state.rights.CheckMayCome(session->peer));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom());
   session->account = state.accounts.Of(session->peer.uid);
   if (session->account->sessions >= limits.sessions_per_uid) {

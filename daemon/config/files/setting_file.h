@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A setting file is a file that a setting names: a token, a certificate, or the configuration itself. Its content is
-// used only if its mode keeps other users from reading or writing it where they must not.
+// A setting file is a token's file, or the configuration itself. Its content is used only if its mode keeps other users
+// from reading or writing it where they must not.
 #pragma once
 
 #include <sys/types.h>

@@ -15,16 +15,12 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "arraybridge/v1/broker.grpc.pb.h"
-#include "daemon/service/grpc/grpc_door_callers.h"
 #include "daemon/service/grpc/grpc_door_calls.h"
 #include "daemon/service/grpc/grpc_door_connections.h"
-#include "daemon/service/grpc/grpc_door_remote.h"
 #include "daemon/service/grpc/grpc_door_server.h"
 #include "daemon/service/grpc/grpc_door_watch.h"
 #include "daemon/service/grpc/status_grpc.h"
@@ -68,8 +64,8 @@ uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_poin
 
 class Service final : public v1::Broker::CallbackService {
  public:
-  Service(Broker& broker, Verbs& verbs, GrpcCallers& callers, SessionStreams& streams)
-      : broker_(broker), verbs_(verbs), callers_(callers), streams_(streams) {}
+  Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)
+      : broker_(broker), verbs_(verbs), connections_(connections), streams_(streams) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -84,7 +80,6 @@ class Service final : public v1::Broker::CallbackService {
 
   Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
     const Asked asked{Verb::kGetServerInfo};
-    if (const Status may = callers_.CheckMayAsk(*context); !may.ok()) return Finished(context, asked, may);
     *answer = Serving(asked, [&] { return verbs_.lists.GetServerInfo(); });
     return Finished(context, asked, Ok());
   }
@@ -206,8 +201,8 @@ class Service final : public v1::Broker::CallbackService {
   // A caller without a session is identified by its connection, if that is still open.
   void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
     if (session != SessionId{}) return verbs_.counts().CountRefusal(session, asked.verb, status);
-    const auto peer = callers_.PeerOf(context);
-    if (peer.ok()) return verbs_.counts().CountRefusal(*peer, asked.verb, status);
+    const auto peer = connections_.PeerOf(context.peer());
+    if (peer) return verbs_.counts().CountRefusal(*peer, asked.verb, status);
     verbs_.counts().CountRefusal();
   }
 
@@ -216,9 +211,8 @@ class Service final : public v1::Broker::CallbackService {
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
-    AB_RETURN_IF_ERROR(callers_.CheckMayAsk(context));
-    auto peer = callers_.PeerOf(context);
-    if (!peer.ok()) return peer.status();
+    auto peer = connections_.PeerOf(context.peer());
+    if (!peer) return Unavailable("the connection has ended");
     if (!request.join().empty()) {
       // Its caller calls again, and must find the session.
       if (context.IsCancelled()) return Status(Code::kCancelled, "the call ended before the broker executed it");
@@ -249,8 +243,8 @@ class Service final : public v1::Broker::CallbackService {
     if (!session.ok()) return UnknownSession();
     // Another user's token is refused as an unknown token.
     const auto uid = broker_.UidOf(*session);
-    const auto user = callers_.UserOf(context);
-    if (!uid.ok() || !user.ok() || *user != *uid) return UnknownSession();
+    const auto user = connections_.UidOf(context.peer());
+    if (!uid.ok() || user != *uid) return UnknownSession();
     return Caller{*session, Door::kGrpc};
   }
 
@@ -261,61 +255,31 @@ class Service final : public v1::Broker::CallbackService {
 
   Broker& broker_;
   Verbs& verbs_;
-  GrpcCallers& callers_;
+  GrpcDoorConnections& connections_;
   SessionStreams& streams_;
-};
-
-// The part of the door that serves TCP.
-struct Remote {
-  Remote(const Config& config, Broker& broker, Verbs& verbs, SessionStreams& streams, Certificates& certificates,
-         const std::vector<Subject>& known)
-      : connections(config.limits),
-        callers(config.limits, broker, connections, known),
-        service(broker, verbs, callers, streams),
-        server(config, certificates, connections, service, reflection, kServiceName) {}
-
-  RemoteConnections connections;
-  RemoteCallers callers;
-  Service service;
-  GrpcReflection reflection{{kServiceName}};
-  RemoteServer server;  // destroyed first: its calls use all of the above
 };
 
 }  // namespace
 
 struct GrpcDoor::State {
-  State(const Config& config, Broker& broker, Verbs& all_verbs, Certificates* certificates,
-        const std::vector<Subject>& known)
+  State(const Config& config, Broker& broker, Verbs& all_verbs)
       : verbs(all_verbs),
         connections(config.limits),
-        callers(connections),
-        service(broker, verbs, callers, streams),
-        server(StartServer(config, service, reflection, kServiceName)) {
-    if (certificates != nullptr) remote.emplace(config, broker, verbs, streams, *certificates, known);
-  }
-
-  // REQUIRES: the lock is held, or the servers are shutting down.
-  std::vector<grpc::Server*> servers() {
-    std::vector<grpc::Server*> all{server.get()};
-    if (remote) all.push_back(&remote->server.server());
-    return all;
-  }
+        service(broker, verbs, connections, streams),
+        server(StartServer(config, service, reflection, kServiceName)) {}
 
   Verbs& verbs;
   GrpcDoorConnections connections;
-  LocalCallers callers;
   SessionStreams streams;
   Service service;
   GrpcReflection reflection{{kServiceName}};
-  std::unique_ptr<grpc::Server> server;  // it and what follows are destroyed first: their calls use all of the above
-  std::optional<Remote> remote;
+  std::unique_ptr<grpc::Server> server;  // destroyed first: its calls use all of the above
   Mutex mutex;
   bool draining AB_GUARDED_BY(mutex) = false;
 };
 
-GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates,
-                   const std::vector<Subject>& known)
-    : state_(std::make_unique<State>(config, broker, verbs, certificates, known)) {
+GrpcDoor::GrpcDoor(const Config& config, Broker& broker, Verbs& verbs)
+    : state_(std::make_unique<State>(config, broker, verbs)) {
   verbs.cuts().Set(Door::kGrpc, [this](SessionId session, std::string_view why) {
     if (state_->streams.Cancel(session)) {
       log::Warn("session ended: session={} {}", Number(session), why);
@@ -336,21 +300,15 @@ void GrpcDoor::Adopt(UniqueFd connection, const Peer& peer) {
   grpc::AddInsecureChannelFromFd(state_->server.get(), connection.release());
 }
 
-void GrpcDoor::AdoptRemote(UniqueFd connection) {
-  MutexLock lock(state_->mutex);  // as above
-  if (!state_->draining) state_->remote->server.Adopt(std::move(connection));
-}
-
 void GrpcDoor::SetServing(const std::string& service, bool serving) {
   MutexLock lock(state_->mutex);
   if (state_->draining) return;
-  for (auto* const server : state_->servers()) server->GetHealthCheckService()->SetServingStatus(service, serving);
+  state_->server->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void GrpcDoor::SayDraining() {
   MutexLock lock(state_->mutex);
-  if (state_->draining) return;
-  for (auto* const server : state_->servers()) server->GetHealthCheckService()->SetServingStatus(false);
+  if (!state_->draining) state_->server->GetHealthCheckService()->SetServingStatus(false);
 }
 
 void GrpcDoor::Drain(Clock::time_point deadline) {
@@ -358,22 +316,9 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
     MutexLock lock(state_->mutex);
     if (std::exchange(state_->draining, true)) return;
   }
-  const auto servers = state_->servers();
-  for (auto* const server : servers) server->GetHealthCheckService()->SetServingStatus(false);
+  state_->server->GetHealthCheckService()->SetServingStatus(false);
   state_->streams.Drain();
-  // The servers shut down in parallel, so that a slow client of one does not use up the time of the other's clients.
-  const auto shut_down = [deadline](auto* server) {
-    server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
-  };
-  std::vector<std::jthread> ending;
-  for (auto* const server : servers) {
-    try {
-      if (server != servers.back()) ending.emplace_back(shut_down, server);
-    } catch (const std::system_error&) {  // without room for a thread: one after the other
-      shut_down(server);
-    }
-  }
-  if (!servers.empty()) shut_down(servers.back());
+  state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
 }
 
 }  // namespace arraybridge

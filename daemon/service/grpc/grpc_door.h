@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GrpcDoor is the public gRPC door: every verb except Redeem, health and reflection, for clients in any language.
-// gRPC does not listen: the listener passes each accepted connection in, from a Unix socket or TCP. An answer that
-// would carry a descriptor carries a Ticket instead.
+// gRPC does not listen: the listener passes each accepted connection in. An answer that would carry a descriptor
+// carries a Ticket instead.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,6 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/system/certificates.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
@@ -20,10 +19,7 @@ namespace arraybridge {
 // it.
 class GrpcDoor {
  public:
-  // `certificates`: the certificates of the TCP door, or null if the TCP door is closed. `known`: the subjects that
-  // have a number.
-  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs, Certificates* certificates = nullptr,
-           const std::vector<Subject>& known = {});
+  GrpcDoor(const Config& config, Broker& broker, Verbs& verbs);
   // Drains with a deadline of now.
   ~GrpcDoor();
   GrpcDoor(const GrpcDoor&) = delete;
@@ -33,9 +29,6 @@ class GrpcDoor {
   // limits.connections_per_uid connections here, or while draining. Closes a connection without a call for
   // limits.hello_timeout; gRPC clients reconnect automatically.
   void Adopt(UniqueFd connection, const Peer& peer);
-
-  // Takes over an accepted, non-blocking TCP socket: RemoteServer::Adopt. REQUIRES: certificates were given.
-  void AdoptRemote(UniqueFd connection);
 
   // Sets the health of a service other than the broker: "arraybridge.v1.Broker/<GPU's UUID>". No effect after draining
   // has begun.

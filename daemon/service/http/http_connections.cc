@@ -26,7 +26,7 @@ void HttpConnections::Add(std::span<const int> descriptors, TimePoint now) {
 void HttpConnections::Add(int descriptor, TimePoint now) {
   const auto peer = PeerAddressOf(descriptor);
   if (!peer) return;  // it has ended
-  const IpAddress group = GroupOf(peer->first);
+  const IpAddress group = GroupOf(*peer);
   const uint64_t most = std::min(limits_.http_connections, QuarterOfDescriptors());
   if (CountOf(group) >= limits_.http_connections_per_address) ShutOldestOf(group);
   if (connections_.size() >= most) ShutOldestOf(GroupWithMost());

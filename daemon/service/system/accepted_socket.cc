@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/system/accepted_socket.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -19,24 +18,19 @@ uint64_t InodeOf(int descriptor) {
   return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
 }
 
-AddressAndPort AddressIn(const sockaddr_storage& from) {
-  IpAddress address{};
-  if (from.ss_family == AF_INET6) {
-    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&from);
-    std::memcpy(address.data(), &v6->sin6_addr, address.size());
-    return {address, ntohs(v6->sin6_port)};
-  }
-  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&from);
-  address[10] = address[11] = 0xff;  // IPv4-mapped IPv6 form
-  std::memcpy(address.data() + 12, &v4->sin_addr, sizeof v4->sin_addr);
-  return {address, ntohs(v4->sin_port)};
-}
-
-std::optional<AddressAndPort> PeerAddressOf(int descriptor) {
+std::optional<IpAddress> PeerAddressOf(int descriptor) {
   sockaddr_storage from{};
   socklen_t size = sizeof from;
   if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&from), &size) != 0) return std::nullopt;
-  return AddressIn(from);
+  IpAddress address{};
+  if (from.ss_family == AF_INET6) {
+    std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in6&>(from).sin6_addr, address.size());
+    return address;
+  }
+  const in_addr v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
+  address[10] = address[11] = 0xff;  // IPv4-mapped IPv6 form
+  std::memcpy(address.data() + 12, &v4, sizeof v4);
+  return address;
 }
 
 IpAddress GroupOf(IpAddress address) {

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// An accepted socket that a library closes without notice: a door remembers its identity, and for TCP the address of
+// An accepted socket that a library closes without notice: a door remembers its identity, and for HTTP the address of
 // its peer.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <utility>
-
-struct sockaddr_storage;
 
 namespace arraybridge {
 
 using IpAddress = std::array<uint8_t, 16>;  // in IPv6 form
-using AddressAndPort = std::pair<IpAddress, uint16_t>;
 
 // The socket's inode, which no other socket has while it is open, and which a later one with the same number does not
 // have either: the kernel numbers sockets in the order of their creation. 0: `descriptor` is not open.
 uint64_t InodeOf(int descriptor);
 
 // Nullopt: the socket is not connected. REQUIRES: it is a TCP socket.
-std::optional<AddressAndPort> PeerAddressOf(int descriptor);
-AddressAndPort AddressIn(const sockaddr_storage& from);
+std::optional<IpAddress> PeerAddressOf(int descriptor);
 
 // The clients that count as one: a client that has one IPv6 address usually has the whole /64 network.
 IpAddress GroupOf(IpAddress address);

@@ -2,8 +2,6 @@
 #include "daemon/service/system/listener.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -17,7 +15,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -25,7 +22,6 @@
 #include "daemon/service/system/closer.h"
 #include "daemon/service/system/manager_store.h"
 #include "daemon/service/telemetry/log.h"
-#include "proto/boundary/endpoint.h"
 #include "proto/boundary/frame.h"
 
 #ifndef SO_PEERPIDFD
@@ -128,29 +124,11 @@ std::vector<uint32_t> GroupsOf(int socket) {
   return {groups.begin(), groups.end()};
 }
 
-// The endpoint with the port that the kernel chose, if the configured port is 0.
-std::string BoundTo(int socket, Endpoint endpoint) {
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
-    // The port has the same offset in both kinds of address.
-    endpoint.port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
-  }
-  return endpoint.text();
-}
-
 Connection Identify(UniqueFd socket, Door kind) {
   Connection connection;
-  if (kind == Door::kTcp) {
-    connection.peer.uid = kSharedByUsers;  // no user, until the peer has presented its certificate
-    connection.peer.door = kind;
-    connection.socket = std::move(socket);
-    return connection;
-  }
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return connection;
-  if (IsSubject(credentials.uid)) return connection;  // these uids stand for certificate subjects
   connection.peer.uid = credentials.uid;
   connection.peer.gid = credentials.gid;
   connection.peer.process_id = static_cast<uint64_t>(credentials.pid);
@@ -219,7 +197,10 @@ Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSoc
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kLifeline, Door::kLifeline, config.lifeline_path, mode));
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kGrpc, Door::kGrpc, config.grpc_path, mode));
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kAdmin, Door::kAdmin, config.admin_path, mode));
-  AB_RETURN_IF_ERROR(listener->OpenTcp(passed, config.tcp_listen));
+  // 0.1 also listened on TCP.
+  for (const StoredDescriptor& unwanted : passed.TakeOwn(PassedSockets::kTcp)) {
+    if (store != nullptr) store->Remove(unwanted.name);
+  }
   return listener;
 }
 
@@ -255,64 +236,6 @@ bool Listener::TakeOwn(std::vector<StoredDescriptor> own, std::string_view name,
     if (store_ != nullptr) store_->Remove(each.name);
   }
   return took;
-}
-
-// Sockets that no endpoint fits are closed first, because a new one may need their port.
-Status Listener::OpenTcp(PassedSockets& passed, const std::vector<std::string>& endpoints) {
-  std::vector<StoredDescriptor> own = passed.TakeOwn(PassedSockets::kTcp);
-  std::vector<UniqueFd> sockets(endpoints.size());
-  std::set<std::string> names;                 // in use
-  for (const bool any_port : {false, true}) {  // one of a fixed port fits an endpoint without a port, too
-    for (size_t i = 0; i < endpoints.size(); ++i) {
-      const auto endpoint = ReadEndpoint(endpoints[i]);
-      if (!endpoint.ok() || (endpoint->port == 0) != any_port) continue;
-      const auto fits = [&](const StoredDescriptor& each) { return IsListeningOn(each.fd.get(), endpoints[i]); };
-      const auto found = std::ranges::find_if(own, fits);
-      if (found == own.end()) continue;
-      sockets[i] = std::move(found->fd);
-      names.insert(found->name);
-      own.erase(found);
-    }
-  }
-  const bool drops = !own.empty();
-  for (const StoredDescriptor& unfit : own) {
-    if (store_ != nullptr) store_->Remove(unfit.name);
-  }
-  own.clear();
-  if (drops && store_ != nullptr) static_cast<void>(store_->Store({}));  // now the holder has closed them
-  for (size_t i = 0; i < endpoints.size(); ++i) {
-    if (!sockets[i].valid()) {
-      auto bound = BindTcp(endpoints[i]);
-      if (!bound.ok()) return bound.status();
-      sockets[i] = *std::move(bound);
-      std::string name;
-      for (ino_t number = 0; name.empty() || !names.insert(name).second; ++number) {
-        name = PassedSockets::OwnName(PassedSockets::kTcp, {0, number});
-      }
-      StoreOrWarn(store_, name, sockets[i].get(), Concat("the socket at tcp://", endpoints[i]));
-    }
-    log::Info("listening at tcp://{}", BoundTo(sockets[i].get(), *ReadEndpoint(endpoints[i])));
-    doors_.push_back(
-        std::make_unique<DoorSocket>(DoorSocket{Door::kTcp, {}, {}, std::move(sockets[i]), true, nullptr}));
-  }
-  return Ok();
-}
-
-Result<UniqueFd> Listener::BindTcp(const std::string& text) const {
-  const auto endpoint = ReadEndpoint(text);
-  const auto address = endpoint.ok() ? NumericAddress(*endpoint) : endpoint.status();
-  if (!address.ok()) return address.status();
-  UniqueFd socket(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return FailedPrecondition("cannot make a socket: ", Why());
-  const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // accepted sockets inherit it
-  // [::] does not include 0.0.0.0, so that the log shows only addresses that the operator configured.
-  if (endpoint->bracketed) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-  if (::bind(socket.get(), address->generic(), address->size) != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    return FailedPrecondition("cannot listen at tcp://", text, ": ", Why());
-  }
-  return socket;
 }
 
 void Listener::Adopt(UniqueFd socket, Door kind) {
@@ -356,11 +279,10 @@ Listener::~Listener() {
   ::rmdir(directory_.c_str());
 }
 
-void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp) {
+void Listener::Start(const Handler& lifeline, const Handler& grpc, const Handler& admin) {
   const auto handler_of = [&](Door kind) -> const Handler& {
     if (kind == Door::kLifeline) return lifeline;
-    if (kind == Door::kGrpc) return grpc;
-    return kind == Door::kAdmin ? admin : tcp;
+    return kind == Door::kGrpc ? grpc : admin;
   };
   for (const auto& door : doors_) door->handler = handler_of(door->kind);
   thread_ = std::thread([this] { Run(); });

@@ -2,8 +2,7 @@
 // The Listener owns the doors' sockets: the directory and its lock, binding (or the sockets that systemd passes),
 // accepting, and identifying the peer. Unix sockets that it binds itself are kept in the DescriptorStore, so that
 // clients that connect between two daemons wait for the next one; it takes a stored socket only while the socket's file
-// is still in place. gRPC does not listen, because it would unlink a running daemon's socket and hide
-// the peer, and would accept any number of TCP connections.
+// is still in place. gRPC does not listen, because it would unlink a running daemon's socket and hide the peer.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +26,7 @@ namespace arraybridge {
 // An accepted connection and its peer.
 struct Connection {
   UniqueFd socket;  // non-blocking
-  Peer peer;        // uid, gid, process_id, door; for a lifeline also process; for TCP only door
+  Peer peer;        // uid, gid, process_id, door; for a lifeline also process
   // The kernel refuses descriptors that the peer sends. Without this, closing the socket with unread messages can block
   // for as long as the peer likes: use CloseAside.
   bool takes_no_descriptors = false;
@@ -56,7 +55,7 @@ class Listener {
 
   // Accepts connections on its own thread and calls the handlers there. The handlers must not block. REQUIRES: called
   // once.
-  void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin, const Handler& tcp = {});
+  void Start(const Handler& lifeline, const Handler& grpc, const Handler& admin);
   // Stops accepting connections. Connecting is then refused or, if the service manager keeps the socket, waits for the
   // next daemon. Idempotent.
   void Stop();
@@ -76,9 +75,6 @@ class Listener {
   Status OpenDoor(PassedSockets& passed, std::string_view name, Door kind, const std::string& path, mode_t mode);
   bool TakeOwn(std::vector<StoredDescriptor> own, std::string_view name, Door kind, const std::string& path);
   Status Bind(const std::string& path, std::string_view name, Door kind, mode_t mode);
-  // As OpenDoor, for the sockets over TCP, which have no file.
-  Status OpenTcp(PassedSockets& passed, const std::vector<std::string>& endpoints);
-  Result<UniqueFd> BindTcp(const std::string& endpoint) const;
   void Adopt(UniqueFd socket, Door kind);
   // False: Stop was called.
   bool RunPosted() AB_EXCLUDES(mutex_);

@@ -41,7 +41,7 @@ Status CheckKind(std::string_view name, int socket) {
   if ((name == PassedSockets::kGrpc || name == PassedSockets::kAdmin) && !(local && type == SOCK_STREAM)) {
     return refused("a Unix socket of type stream (ListenStream=)");
   }
-  if ((name == PassedSockets::kHttp || name == PassedSockets::kTcp) && !(internet && type == SOCK_STREAM))
+  if (name == PassedSockets::kHttp && !(internet && type == SOCK_STREAM))
     return refused("a TCP socket (ListenStream=)");
   return Option(socket, SO_ACCEPTCONN) == 1 ? Ok() : refused("listening (Accept=no)");
 }

@@ -32,7 +32,7 @@ class PassedSockets {
   static constexpr std::string_view kGrpc = "broker";
   static constexpr std::string_view kAdmin = "admin";
   static constexpr std::string_view kHttp = "http";
-  static constexpr std::string_view kTcp = "tcp";  // stored by a daemon only; no service manager passes it
+  static constexpr std::string_view kTcp = "tcp";  // in the store of 0.1 only
 
   // Holds no socket.
   PassedSockets() = default;
@@ -44,9 +44,9 @@ class PassedSockets {
   // Whether a name is that of memory or a connection in a DescriptorStore: one of the letters of the kinds (arenas,
   // catalogues, journals, lifelines, hazard pages, queues, direct channels, GPUs), then hexadecimal digits.
   static bool IsStoredName(std::string_view name);
-  // The name under which a daemon stores a socket that it has bound itself: "lifeline.1a.2f03". A TCP socket has no
-  // file. An inode is cut to 32 bits, so that the name stays short: no inode that is in use is given out twice, and a
-  // directory does not contain two that differ only above.
+  // The name under which a daemon stores a socket that it has bound itself: "lifeline.1a.2f03". The socket of HTTP has
+  // no file. An inode is cut to 32 bits, so that the name stays short: no inode that is in use is given out twice, and
+  // a directory does not contain two that differ only above.
   static std::string OwnName(std::string_view door, const FileIdentity& file);
 
   // The names of all received descriptors, in their order.

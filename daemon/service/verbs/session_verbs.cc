@@ -30,8 +30,7 @@ void SessionVerbs::Introduce(const v1::OpenSessionRequest& request, Peer& peer) 
   peer.token = request.token();
   OfferHandles(request.capabilities(), here_, peer);
   if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
-  // A pid of another host would look like a local one.
-  if (peer.process_id == 0 && !peer.is_remote()) peer.process_id = request.process_id();
+  if (peer.process_id == 0) peer.process_id = request.process_id();
 }
 
 Result<v1::OpenSessionResponse> SessionVerbs::AnswerAgain(SessionId session) const {

@@ -11,7 +11,6 @@ namespace {
 
 // The reason why the client cannot get a cudaIpcMemHandle of this process; empty if it can.
 std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
-  if (peer.is_remote()) return "it is connected over TCP, which carries no memory handles";
   // A client that falsely reports that it has closed the handle could read data of the memory's next owner.
   if (peer.uid != here.uid) return "it runs as another user, and such a handle cannot be revoked";
   if (peer.process == nullptr || !peer.process->valid()) {
@@ -81,7 +80,6 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
 }
 
 void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer) {
-  if (peer.is_remote()) return;
   const bool said =
       !capabilities.boot_id().empty() && capabilities.pid_namespace() != 0 && capabilities.shm_device() != 0;
   if (!said) return;

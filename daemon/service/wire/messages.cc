@@ -133,8 +133,7 @@ void Fill(v1::SessionInfo* message, const SessionRow& row) {
   message->set_arenas(row.arenas);
   message->set_arena_bytes(row.arena_bytes);
   message->set_awaited(row.awaited);
-  message->set_door(row.door == Door::kLifeline ? "lifeline" : row.door == Door::kTcp ? "tcp" : "grpc");
-  message->set_subject(row.subject);
+  message->set_door(row.door == Door::kLifeline ? "lifeline" : "grpc");
   for (const HandleKind kind : row.kinds) message->add_kinds(static_cast<v1::HandleKind>(kind));
 }
 

@@ -224,27 +224,10 @@ TEST_F(RecoveryTest, ASessionOverGrpcWithoutItsClientEnds) {
   EXPECT_FALSE(broker().ContinueSession(opened->token, {.uid = 1000}).ok());
 }
 
-TEST_F(RecoveryTest, APeerOverTcpKeepsItsNumber) {
-  const std::vector<std::string> names{"worker", "spiffe://worker"};
-  ASSERT_TRUE(broker().KeepSubject(kFirstSubject + 3, names).ok());
-  const Recovered recovered = Start();
-  ASSERT_THAT(recovered.subjects, SizeIs(1));
-  EXPECT_EQ(recovered.subjects[0].number, kFirstSubject + 3);
-  EXPECT_EQ(recovered.subjects[0].names, names);
-}
-
-TEST_F(RecoveryTest, ASubjectOfWhichNothingIsHereIsForgotten) {
-  for (const uint32_t number : {kFirstSubject, kFirstSubject + 1, kFirstSubject + 2}) {
-    ASSERT_TRUE(broker().KeepSubject(number, std::vector<std::string>{std::to_string(number)}).ok());
-  }
-  Start();
-  ASSERT_TRUE(broker().OpenSession({.uid = kFirstSubject, .client = "test"}).ok());
-  const std::vector<uint32_t> numbers{kFirstSubject, kFirstSubject + 1, kFirstSubject + 2};
-  EXPECT_EQ(broker().ForgetSubject(numbers), kFirstSubject + 1);
-  EXPECT_EQ(broker().ForgetSubject(std::span(numbers).first(1)), std::nullopt);
-  const Recovered recovered = Start();
-  EXPECT_THAT(recovered.subjects, testing::UnorderedElementsAre(testing::Field(&Subject::number, kFirstSubject),
-                                                                testing::Field(&Subject::number, kFirstSubject + 2)));
+TEST_F(RecoveryTest, ASessionThatCameByAFormerDoorEnds) {
+  const auto opened = broker().OpenSession({.uid = 1000, .client = "remote", .door = Door{3}});  // TCP, in 0.1
+  EXPECT_THAT(Start().awaited, testing::IsEmpty());
+  EXPECT_EQ(broker().SessionOf(opened->token).status().code(), Code::kNotFound);
 }
 
 TEST_F(RecoveryTest, TheLastPublishOfANameKeepsIt) {

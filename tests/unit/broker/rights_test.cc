@@ -293,57 +293,5 @@ TEST_F(RightsTest, QuotasAreAdopted) {
   EXPECT_TRUE(broker().Allocate(writer, {"default", kHost, 2 * kPage}).ok());
 }
 
-// ---- peers over TCP ----
-
-Peer Remote(std::vector<std::string> names) {
-  Peer peer;
-  peer.uid = kFirstSubject;
-  peer.door = Door::kTcp;
-  peer.subject = std::move(names);
-  return peer;
-}
-
-TEST_F(RightsTest, OverTcpItIsTheSubjectThatCounts) {
-  config_.namespaces["team"].access.push_back({Who::kSubject, 0, {}, Right::kWrite, "worker"});
-  config_.namespaces["view"].access = {{Who::kSubject, 0, {}, Right::kRead, "spiffe://lab/worker"}};
-  const SessionId worker = With(Remote({"worker", "spiffe://lab/worker"}));
-  Put(worker, "frame");
-  EXPECT_THAT(Listed(worker), ::testing::ElementsAre("team/frame"));
-  EXPECT_TRUE(broker().OwnerOf(worker, "view", Right::kRead).ok());
-  const Status denied = broker().OwnerOf(worker, "view", Right::kWrite).status();
-  EXPECT_THAT(denied.message(), HasSubstr("subject 'worker' may only read namespace 'view'"));
-  // The peer has no namespace of its own, and cannot use one that is open to anyone.
-  for (const char* const name : {"", "default", "own"}) {
-    EXPECT_EQ(broker().OwnerOf(worker, name, Right::kRead).status().code(), Code::kPermissionDenied) << name;
-  }
-}
-
-TEST_F(RightsTest, WhatIsMeantForThisHostMeansNobodyElse) {
-  config_.namespaces["hall"].access = {
-      {}, User(0), User(kFirstSubject), {Who::kGroup, 0, {}}, {Who::kToken, 0, "0123456789abcdef"}};
-  config_.namespaces["lab"].access = {{Who::kSubject, 0, {}, Right::kWrite, "known"}};
-  Peer stranger = Remote({"stranger"});
-  stranger.gid = 0;
-  stranger.groups = {0};
-  stranger.token = "0123456789abcdef";
-  EXPECT_EQ(broker().CheckMayCome(stranger).reason(), "NO_RIGHTS");
-  EXPECT_EQ(broker().OpenSession(stranger).status().reason(), "NO_RIGHTS");
-  Peer known = Remote({"known"});
-  known.token = stranger.token;
-  const SessionId session = With(known);
-  EXPECT_EQ(broker().OwnerOf(session, "hall", Right::kRead).status().code(), Code::kPermissionDenied);
-  // A user of this host is no subject.
-  EXPECT_EQ(broker().OwnerOf(With({.uid = 1003}), "lab", Right::kRead).status().code(), Code::kPermissionDenied);
-  EXPECT_TRUE(broker().CheckMayCome({.uid = 1003}).ok());
-}
-
-TEST_F(RightsTest, ASubjectThatIsNamedNoMoreIsToGo) {
-  config_.namespaces["lab"].access = {{Who::kSubject, 0, {}, Right::kWrite, "worker"}};
-  const SessionId worker = With(Remote({"worker"}));
-  EXPECT_THAT(broker().AdoptNamespaces().without_right, ::testing::IsEmpty());
-  config_.namespaces["lab"].access = {{Who::kSubject, 0, {}, Right::kWrite, "another"}};
-  EXPECT_THAT(broker().AdoptNamespaces().without_right, ::testing::ElementsAre(worker));
-}
-
 }  // namespace
 }  // namespace arraybridge

@@ -166,7 +166,7 @@ TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {
 TEST(ConfigTest, TheGrpcDoorCanBeElsewhereOrOff) {
   EXPECT_EQ(Good({"--listen", "unix:///elsewhere/b.sock"}).grpc_path, "/elsewhere/b.sock");
   EXPECT_EQ(Good({"--listen", "off"}).grpc_path, "");
-  EXPECT_THAT(Refusal({"--listen", "tcp://0.0.0.0:1"}), HasSubstr("tcp://0.0.0.0:1 needs server.tls.cert"));
+  EXPECT_THAT(Refusal({"--listen", "tcp://0.0.0.0:1"}), HasSubstr("'tcp://0.0.0.0:1': TCP was removed"));
   EXPECT_EQ(Refusal({"--lifeline", "/a", "--listen", "unix:///a"}),
             "--lifeline: server.lifeline names the same socket '/a' as server.listen (--listen)");
 }

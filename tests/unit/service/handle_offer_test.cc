@@ -52,18 +52,6 @@ TEST(HandleOffer, KindsOfTheFutureArePassedOver) {
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kCudaVmm));
 }
 
-TEST(HandleOffer, OverTcpNoMemoryGoes) {
-  Peer peer = Neighbour();
-  peer.subject = {"worker"};
-  OfferHandles(All(), kHere, peer);
-  EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaVmm));
-  EXPECT_THAT(peer.refused, HasSubstr("over TCP"));
-  v1::ClientCapabilities capabilities = All();
-  capabilities.set_shm_device(3);
-  OfferEvents(capabilities, peer);
-  EXPECT_EQ(peer.events, "");
-}
-
 TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
   struct Case {
     std::function<void(v1::ClientCapabilities&, Peer&)> change;

@@ -280,33 +280,16 @@ TEST_F(OutageTest, ADoorThatIsOffIsNoLongerStored) {
   EXPECT_EQ(store_.held.size(), 1u);
 }
 
-TEST_F(OutageTest, SocketsOverTcpKeepTheirPortsAndGoWithTheirEndpoint) {
-  config_.tcp_listen = {"127.0.0.1:0", "127.0.0.2:0"};
-  ASSERT_NE(Next(config_), nullptr);
-  ASSERT_EQ(store_.held.size(), 4u);
-  const auto names = store_.names();
-  ASSERT_NE(Next(config_), nullptr);
-  EXPECT_EQ(store_.names(), names) << "none is bound anew";
-  config_.tcp_listen = {"127.0.0.2:0", "127.0.0.3:0"};
-  ASSERT_NE(Next(config_), nullptr);
-  EXPECT_EQ(store_.held.size(), 4u);
-  EXPECT_THAT(store_.names(), ::testing::Contains(names[3]));
-  config_.tcp_listen.clear();
+TEST_F(OutageTest, ASocketOverTcpLeavesTheStore) {
+  UniqueFd socket = Aside(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback), 0);
+  ASSERT_EQ(::listen(socket.get(), 1), 0);
+  store_.held.emplace_back("tcp.0.0", std::move(socket));
   ASSERT_NE(Next(config_), nullptr);
   EXPECT_EQ(store_.held.size(), 2u);
-}
-
-TEST_F(OutageTest, AnEndpointWithoutAPortTakesNoSocketThatAnotherEndpointNames) {
-  config_.tcp_listen = {"127.0.0.1:0"};
-  ASSERT_NE(Next(config_), nullptr);
-  sockaddr_in bound{};
-  socklen_t size = sizeof bound;
-  for (const auto& [name, fd] : store_.held) {
-    if (name.starts_with("tcp")) ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size);
-  }
-  config_.tcp_listen.push_back(Concat("127.0.0.1:", ntohs(bound.sin_port)));
-  ASSERT_NE(Next(config_), nullptr);
-  EXPECT_EQ(store_.held.size(), 4u);
 }
 
 TEST_F(OutageTest, AnotherDaemonOfTheDirectoryDoesNotStart) {

@@ -48,7 +48,7 @@ export function namesView() {
 const heldBy = (session) => number(session.arena_bytes);
 
 const sessionRow = (each) => row(
-    longCell(printable(each.client || each.subject) || '–'), numberCell(number(each.process_id) || '–'),
+    longCell(printable(each.client) || '–'), numberCell(number(each.process_id) || '–'),
     numberCell(number(each.uid)), cell(printable(each.door)), bytesCell(heldBy(each)), numberCell(number(each.leases)),
     numberCell(timeText(number(each.age_ms))), cell(each.awaited ? 'awaited' : ''));
 

@@ -61,7 +61,7 @@ export function processText(client, process) {
   return number(process) === 0 ? name : `${name} (process ${number(process)})`;
 }
 
-export const sessionText = (session) => processText(session.client || session.subject, session.process_id);
+export const sessionText = (session) => processText(session.client, session.process_id);
 
 export const deviceText = ({device}) =>
     number(device?.type) <= 1 ? 'host' : `cuda:${number(device.id)} ${printable(device.uuid)}`;

@@ -173,17 +173,9 @@ CLI::App* CommandLine::AddLocal(CLI::App& to, const char* name, const char* help
 }
 
 void CommandLine::DeclareOptions() {
-  app_.add_option(
-      "-H,--address", options_.address,
-      "directory of the broker's sockets, unix:///path of its gRPC socket, or tcp://HOST:PORT of one on another host; "
-      "default $ARRAYBRIDGE_ADDRESS, the user's own daemon, /run/arraybridge");
-  app_.add_option("--tls-cert", options_.tls.cert,
-                  "for tcp://: file of the certificate to show, PEM; default $ARRAYBRIDGE_TLS_CERT");
-  app_.add_option("--tls-key", options_.tls.key, "file of its private key, PEM; default $ARRAYBRIDGE_TLS_KEY");
-  app_.add_option("--tls-ca", options_.tls.ca,
-                  "file of the authorities of the broker's certificate, PEM; default $ARRAYBRIDGE_TLS_CA");
-  app_.add_option("--tls-name", options_.tls.name,
-                  "expected name in the broker's certificate; default $ARRAYBRIDGE_TLS_NAME, the host of the address");
+  app_.add_option("-H,--address", options_.address,
+                  "directory of the broker's sockets, or unix:///path of its gRPC socket; "
+                  "default $ARRAYBRIDGE_ADDRESS, the user's own daemon, /run/arraybridge");
   app_.add_option("-n,--namespace", options_.ns, "only this namespace");
   app_.add_option("--token-file", token_file_,
                   "file of the token that opens namespaces; default $ARRAYBRIDGE_TOKEN, $ARRAYBRIDGE_TOKEN_FILE");

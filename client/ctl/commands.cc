@@ -76,10 +76,7 @@ Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostr
 Result<std::unique_ptr<Connection>> Connect(const Options& options) {
   const auto path = FindBroker(options.address);
   if (!path.ok()) return Status(path.status()).Because(kUsageReason);
-  if (!IsRemote(*path)) return Connection::To(*path, {}, options.timeout, options.token);
-  const auto identity = ReadTlsIdentity(WithEnvironment(options.tls));
-  if (!identity.ok()) return Status(identity.status()).Because(kUsageReason);
-  return Connection::To(*path, *identity, options.timeout, options.token);
+  return Connection::To(*path, options.timeout, options.token);
 }
 
 Status Version(const Options& options, std::ostream& out) {
@@ -127,7 +124,7 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
 
 Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out) {
   const auto socket = FindBroker(options.address);
-  std::vector<Finding> findings = ExamineHost(socket.ok() && !IsRemote(*socket) ? *socket : "");
+  std::vector<Finding> findings = ExamineHost(socket.ok() ? *socket : "");
   const auto connection = Connect(options);
   const auto info =
       connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());

@@ -24,7 +24,6 @@ struct Options {
   std::string address;
   std::string ns;     // empty: every namespace
   std::string token;  // stated by sessions; a secret
-  TlsOptions tls;     // for a broker on another host
   Output output = Output::kTable;
   bool header = true;
   Unit unit = Unit::kFitting;  // of sizes in tables

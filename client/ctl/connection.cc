@@ -30,13 +30,11 @@ std::string SocketIn(std::string directory, const std::string& socket) {
 Result<std::string> SocketOf(const std::string& address, const std::string& socket) {
   constexpr std::string_view scheme = "unix://";
   if (address.starts_with(scheme)) return address.substr(scheme.size());
-  if (IsRemote(address)) {
-    const auto endpoint = ReadEndpoint(std::string_view(address).substr(std::strlen(kTcpScheme)));
-    if (!endpoint.ok()) return InvalidArgument("address '", address, "': ", endpoint.status().message());
-    return address;
-  }
-  if (address.find("://") != std::string::npos) {
-    return InvalidArgument("address '", address, "': expected a directory, unix:///path or tcp://HOST:PORT");
+  const bool is_endpoint = address.starts_with("tcp://") || ReadEndpoint(address).ok();
+  if (is_endpoint || address.find("://") != std::string::npos) {
+    const char* const instead =
+        "; TCP was removed in 0.2.0: run `ssh HOST arraybridgectl`, or forward a socket with `ssh -L`";
+    return InvalidArgument("address '", address, "': expected a directory or unix:///path", is_endpoint ? instead : "");
   }
   return SocketIn(address, socket);
 }
@@ -74,10 +72,10 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
   return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
 }
 
-Result<std::unique_ptr<Connection>> Connection::To(const std::string& address, const TlsIdentity& identity,
-                                                   std::chrono::milliseconds timeout, std::string token) {
+Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
+                                                   std::string token) {
   const auto deadline = std::chrono::system_clock::now() + timeout;
-  auto channel = IsRemote(address) ? ChannelOverTls(address, identity, deadline) : ChannelTo(address);
+  auto channel = ChannelTo(path);
   if (!channel.ok()) return channel.status();
   return std::unique_ptr<Connection>{new Connection{*std::move(channel), deadline, std::move(token)}};
 }

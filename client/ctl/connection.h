@@ -13,7 +13,6 @@
 #include <string>
 
 #include "arraybridge/v1/broker.grpc.pb.h"
-#include "client/ctl/tls.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -21,9 +20,8 @@ namespace arraybridge::ctl {
 // The reason of an error to connect to a socket of this host.
 inline constexpr char kNoConnectionReason[] = "NO_CONNECTION";
 
-// Finds the broker that `address` (empty: not given) names: a directory with sockets, or a unix:// or tcp:// URI.
-// Without an address: FindAddress. Returns the path of the socket, or tcp://HOST:PORT. `socket`: the name of the socket
-// in such a directory.
+// Finds the broker that `address` (empty: not given) names: a directory with sockets, or a unix:// URI. Without an
+// address: FindAddress. Returns the path of the socket. `socket`: the name of the socket in such a directory.
 Result<std::string> FindBroker(const std::string& address, const std::string& socket = "broker.sock");
 
 // Returns a channel over a connected socket. UNAVAILABLE: no process listens there. PERMISSION_DENIED: this user must
@@ -32,10 +30,9 @@ Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path);
 
 class Connection {
  public:
-  // UNAVAILABLE: no process listens there. PERMISSION_DENIED: this user must not connect. `address`: as returned by
-  // FindBroker. `identity`: used for tcp:// only.
-  static Result<std::unique_ptr<Connection>> To(const std::string& address, const TlsIdentity& identity,
-                                                std::chrono::milliseconds timeout, std::string token);
+  // As ChannelTo.
+  static Result<std::unique_ptr<Connection>> To(const std::string& path, std::chrono::milliseconds timeout,
+                                                std::string token);
   // Ends the session.
   ~Connection();
   Connection(const Connection&) = delete;

@@ -34,8 +34,8 @@ Result<sockaddr_un> AddressOf(const std::string& address) {
   const std::string path = is_directory ? address + "/lifeline.sock" : address;
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof name.sun_path) {
-    return InvalidArgument("the address has ", path.size(), " bytes; a socket's has 1 to ", sizeof name.sun_path - 1);
+  if (path.empty() || path.size() >= sizeof name.sun_path || path.find("://") != std::string::npos) {
+    return InvalidArgument("'", address, "' is no directory or path of 1 to ", sizeof name.sun_path - 1, " bytes");
   }
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   return name;

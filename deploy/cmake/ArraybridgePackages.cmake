@@ -36,7 +36,7 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME arraybridge-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION
-  "command line of arraybridged\narraybridgectl inspects and administers a running arraybridged, on this host\nor over TLS: shares, their holders, diagnosis of problems. For operators, and\nfor containers that have no broker of their own.")
+  "command line of arraybridged\narraybridgectl inspects and administers a running arraybridged: shares,\ntheir holders, diagnosis of problems. For operators, and for containers that\nhave no broker of their own.")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libarraybridge1)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)

@@ -129,11 +129,19 @@ def test_its_session_ends_with_it(address: Path, session: Session) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["bogus"], ["ls", "everything"], ["-o", "xml", "ping"], ["--timeout", "5", "ping"], ["-H", "tcp://h:1", "ping"]],
+    [[], ["bogus"], ["ls", "everything"], ["-o", "xml", "ping"], ["--timeout", "5", "ping"], ["-H", "http://h", "ping"]],
     ids=" ".join,
 )
 def test_usage(arguments: list[str]) -> None:
     assert ctl(*arguments).returncode == USAGE
+
+
+@pytest.mark.parametrize("command", ["ping", "reload", "cdi generate"])
+def test_an_address_of_another_host_is_refused(command: str) -> None:
+    for named in ("tcp://192.0.2.7:9443", "[::1]:9443"):
+        done = ctl("-H", named, *command.split())
+        assert done.stderr.startswith(f"arraybridgectl: address '{named}': expected a directory or unix:///path; TCP was removed"), done
+        assert done.returncode == USAGE
 
 
 @pytest.mark.parametrize(

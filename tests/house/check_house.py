@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "daemon/keeper/": ["daemon/keeper/", "daemon/service/system/notify.h", "proto/boundary/"],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],
     "client/": ["client/", "proto/boundary/", "proto/wire/", "arraybridge/", "dlpack/"],
-    "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/", "openssl/"],
+    "client/ctl/": ["client/ctl/", "arraybridge/", "proto/", "grpc", "google/protobuf/", "CLI/", "fmt/"],
     "python/bindings/": ["python/bindings/", "arraybridge/", "proto/boundary/", "pybind11/", "Python.h", "dlpack/"],
 }  # fmt: skip
 # Exceptions inside a room: includes that a prefix above would allow and that are forbidden.

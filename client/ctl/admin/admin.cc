@@ -66,11 +66,6 @@ Result<std::unique_ptr<AdminConnection>> AdminConnection::To(const std::string& 
 Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
   const auto path = FindBroker(options.address, "admin.sock");
   if (!path.ok()) return Status(path.status()).Because(kUsageReason);
-  if (IsRemote(*path)) {
-    return InvalidArgument("address '", *path,
-                           "': administration is not served over TCP; use admin.sock on the broker's host")
-        .Because(kUsageReason);
-  }
   auto connection = AdminConnection::To(*path, options.timeout);
   if (connection.ok() || connection.status().code() != Code::kUnavailable) return connection;
   const auto serves = FindBroker(options.address);

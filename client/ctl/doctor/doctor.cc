@@ -38,10 +38,6 @@ struct Remedy {
 Remedy RemedyOf(const std::string& address) {
   const std::string restart = "sudo systemctl restart arraybridged";
   const std::string journal = "sudo journalctl --unit arraybridged --lines 50";
-  if (IsRemote(address)) {
-    const std::string there = " (on the host of " + address + ")";
-    return {restart + there, restart + there, restart + there, journal + there};
-  }
   const std::filesystem::path socket(address);
   if (address.empty() || socket.parent_path() == kSystemDirectory) return {restart, restart, restart, journal};
   if (const std::string runtime = RuntimeDirectory();
@@ -114,8 +110,7 @@ Finding NoAnswer(const Status& why, const Remedy& remedy) {
         return remedy.freed;
       case Code::kPermissionDenied:
       case Code::kUnauthenticated:
-        return "id; the group of the socket and of its directory may connect (ls -l), over TCP the subjects of access "
-               "lists";
+        return "id; the group of the socket and of its directory may connect (ls -l)";
       case Code::kInvalidArgument:
         return "arraybridgectl -H /run/arraybridge doctor, or another valid address";
       default:

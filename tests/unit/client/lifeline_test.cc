@@ -365,6 +365,7 @@ TEST_F(LifelineTest, MemoryWantedIsHeardOnce) {
 TEST(LifelineAddressTest, NobodyThereIsUnavailable) {
   EXPECT_EQ(Lifeline::Connect("/nonexistent/of/this/test", steady_clock::now()).status().code(), Code::kUnavailable);
   EXPECT_EQ(Lifeline::Connect(std::string(200, 'a'), steady_clock::now()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Lifeline::Connect("tcp://h:1", steady_clock::now()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(Lifeline::Connect("", steady_clock::now()).status().code(), Code::kInvalidArgument);
 }
 

@@ -30,8 +30,6 @@ void Append(codec::Release& to, codec::Release from) {
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
   to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
-  to.received_direct_channels.insert(to.received_direct_channels.end(), from.received_direct_channels.begin(),
-                                     from.received_direct_channels.end());
   std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
   if (from.capabilities) to.capabilities = std::move(from.capabilities);
 }
@@ -51,7 +49,6 @@ codec::Release TakeMessage(codec::Release& release) {
   message.arenas = take(release.arenas);
   message.unmapped = take(release.unmapped);
   message.direct_channels = take(release.direct_channels);
-  message.received_direct_channels = take(release.received_direct_channels);
   message.hazards_cleared = std::exchange(release.hazards_cleared, false);
   message.capabilities = std::exchange(release.capabilities, std::nullopt);
   const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));

@@ -114,8 +114,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
       return Unavailable("the memory of this placement went with an earlier connection; place it again")
           .Because("PLACEMENT_LOST");
     }
-    auto direct =
-        placement.forward() ? ForwardDirect(placement, options, until) : SendDirect(placement, options, until);
+    auto direct = placement.forward() ? std::nullopt : SendDirect(placement, options, until);
     if (direct) return Explain(*std::move(direct));
     const milliseconds slice = Slice(until);
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count()), seen};

@@ -97,10 +97,6 @@ class Channel::End : public std::enable_shared_from_this<End> {
   DirectWait WaitOf(const Until& until) const;
   // Nothing: the share goes, or comes, by a call.
   std::optional<Status> SendDirect(const Placement& placement, const SendOptions& options, const Until& until);
-  // The placement is a forward.
-  std::optional<Status> ForwardDirect(const Placement& placement, const SendOptions& options, const Until& until);
-  // Whether entries of this direct channel may go on in that of the producer. Asks the broker once.
-  bool MayForward(DirectProducer& producer, uint64_t source);
   std::optional<Status> PutDirect(DirectProducer& producer, const std::function<DirectProducer::Outcome()>& put,
                                   const Until& until);
   // `received`: shares by calls, when there was no other to take.

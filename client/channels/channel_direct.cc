@@ -9,7 +9,6 @@
 
 #include "client/arenas/placement_range.h"
 #include "client/channels/channel.h"
-#include "client/process/coarse_clock.h"
 #include "client/shares/acquire.h"
 #include "client/shares/forward.h"
 #include "client/shares/placement.h"
@@ -83,9 +82,6 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
     consumer_ = std::make_shared<DirectConsumer>(std::move(mapped), std::move(sender));
     consumer_->NoteCalls(received_);
     session_->direct_consumers().Add(consumer_);
-    // The idle work says when this process has nothing of it any more; without a thread, the end of the session does.
-    static_cast<void>(session_->reclaimer().Start());
-    session_->reclaimer().Nudge();
   }
   if (producer_) session_->direct_producers().Add(producer_);
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_, number)));
@@ -185,36 +181,6 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
   session_->direct_producers().Count();
   LetReceiverRun(session_->lifeline(), *size);
   return true;
-}
-
-bool Channel::End::MayForward(DirectProducer& producer, uint64_t source) {
-  if (const auto known = producer.MayForward(source)) return *known;
-  const std::string request = codec::EncodeDirectMapped(id_, producer.number(), source);
-  const Deadline deadline = steady_clock::now() + options_.timeout;
-  const Status asked = session_->Call(Verb::kMapped, request, deadline).status();
-  const bool refused = asked.reason() == "NOT_FORWARDED" || asked.reason() == "NO_DIRECT_CHANNEL";
-  if (asked.ok() || refused) producer.NoteSource(source, asked.ok());
-  return asked.ok();
-}
-
-// Polls first, because a process that only forwards carves nothing.
-std::optional<Status> Channel::End::ForwardDirect(const Placement& placement, const SendOptions& options,
-                                                  const Until& until) {
-  Sending sending = FindSending();
-  if (!sending.producer) return PrefetchDirect(), std::nullopt;
-  const Placement::Forward& forward = *placement.forward();
-  if (!forward.direct || forward.releases.get() != &session_->releases()) return std::nullopt;
-  const Handle& arena = forward.arena->handle;
-  const Offsets offsets(forward.arena->shared->data() + forward.offset);
-  const auto described = DescriptionOf(placement.described(), offsets, options, std::move(sending.described));
-  if (!described || !MayForward(*sending.producer, forward.source.direct_channel)) return std::nullopt;
-  session_->PollDirectChannels();
-  const DirectProducer::Forwarded bytes{arena.arena,  arena.generation, forward.offset,
-                                        forward.size, forward.direct,   forward.source.bit};
-  const auto put = [&] { return sending.producer->Put(bytes, described->encoded); };
-  auto sent = PutDirect(*sending.producer, put, until);
-  if (sent && sent->ok() && session_->direct_producers().NoteForward(CoarseNow())) session_->reclaimer().Nudge();
-  return sent;
 }
 
 std::optional<Status> Channel::End::PutDirect(DirectProducer& producer,

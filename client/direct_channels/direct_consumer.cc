@@ -82,16 +82,6 @@ std::optional<DirectConsumer::Held> DirectConsumer::FindAndHold(uint64_t arena, 
   return std::nullopt;
 }
 
-bool DirectConsumer::finished() const {
-  const MutexLock lock(mutex_);
-  if (Load(pages_->control().revoked, std::memory_order_acquire) != direct_channel::kRevoked) return false;
-  const uint64_t bits = bits_.load(std::memory_order_relaxed);
-  for (uint64_t bit = 0; bit < bits; ++bit) {
-    if (held_[bit].users.load(std::memory_order_acquire) != 0) return false;
-  }
-  return true;
-}
-
 std::shared_ptr<const KnownShare> DirectConsumer::Known(std::string_view description, uint64_t size) const {
   const MutexLock lock(mutex_);
   return known_ && known_->share.size == size && known_->description == description ? known_ : nullptr;

@@ -56,14 +56,10 @@ class DirectConsumer {
   Status AwaitEntry(uint64_t received, const DirectWait& how) {
     return pages_->Wait([this, received] { return MayTake(received); }, how);
   }
-  // One forward more of an entry that has arrays or forwards. Each forward calls Leave.
-  void Hold(uint64_t bit) noexcept { held_[bit].users.fetch_add(kForward, std::memory_order_relaxed); }
   // The arrays of the entry with this bit have gone, or one of its forwards. On any thread, without a lock and without
   // a system call.
   void Return(uint64_t bit) noexcept { Leave(bit, kArrays); }
   void Leave(uint64_t bit) noexcept { Leave(bit, kForward); }
-  // It has ended, and this process has no entry of it any more.
-  bool finished() const AB_EXCLUDES(mutex_);
 
   // The broker's name for the direct channel.
   uint64_t number() const { return pages_->control().number; }

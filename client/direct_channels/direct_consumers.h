@@ -21,23 +21,12 @@ class DirectConsumers {
     std::shared_ptr<DirectConsumer> consumer;
     DirectConsumer::Held entry;
   };
-  // As DirectConsumer::FindAndHold. Nothing, too, if the arrays of two direct channels have these bytes: a relay may
-  // name any range that it reads, so that nobody knows which of the two entries keeps them.
+  // As DirectConsumer::FindAndHold.
   std::optional<Found> FindAndHold(uint64_t arena, uint64_t offset, uint64_t bytes) const AB_EXCLUDES(mutex_);
-  bool empty() const AB_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return consumers_.empty();
-  }
-  // The numbers of direct channels that have ended and of which this process has no entry any more, each once.
-  std::vector<uint64_t> TakeFinished() AB_EXCLUDES(mutex_);
 
  private:
-  struct Entry {
-    uint64_t number = 0;
-    std::weak_ptr<DirectConsumer> consumer;  // ends, leases and forwards own it
-  };
   mutable Mutex mutex_;
-  std::vector<Entry> consumers_ AB_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<DirectConsumer>> consumers_ AB_GUARDED_BY(mutex_);  // ends, leases and forwards own them
 };
 
 }  // namespace arraybridge

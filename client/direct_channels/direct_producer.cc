@@ -9,7 +9,11 @@
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t MaskOf(uint32_t bit) { return uint64_t{1} << bit % 64; }
+constexpr uint64_t MaskOf(uint64_t bit) { return uint64_t{1} << bit % 64; }
+
+direct_channel::Header HeaderOf(const WrittenArena& arena, uint64_t offset, uint64_t size) {
+  return {.arena = arena.id, .generation = arena.generation, .offset = offset, .size = size};
+}
 
 }  // namespace
 
@@ -20,16 +24,14 @@ uint32_t DirectProducer::FreeBit() const {
   return kNone;
 }
 
-void DirectProducer::Occupy(uint32_t bit, const Forwarded& bytes, Placement::Range* range) {
+void DirectProducer::Occupy(const direct_channel::Header& header, bool has_views) {
+  const uint64_t bit = header.bit;
   Sent& its = sent_[bit];
-  its.arena = bytes.arena;
-  its.offset = bytes.offset;
+  its.arena = header.arena;
+  its.offset = header.offset;
   its.index = writer_.filled();
-  its.has_views = range != nullptr;
-  its.left.store(range == nullptr, std::memory_order_relaxed);
-  its.source = bytes.source;
-  its.source_bit = bytes.bit;
-  if (its.source != nullptr) its.source->Hold(its.source_bit);
+  its.has_views = has_views;
+  its.left.store(!has_views, std::memory_order_relaxed);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
   // Whatever the bit is now, its opposite will say that this range came back.
@@ -38,17 +40,12 @@ void DirectProducer::Occupy(uint32_t bit, const Forwarded& bytes, Placement::Ran
   outstanding_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void DirectProducer::Vacate(uint32_t bit) {
-  used_[bit / 64] &= ~MaskOf(bit);
-  Sent& its = sent_[bit];
-  if (const auto source = std::exchange(its.source, nullptr)) source->Leave(its.source_bit);
-}
+void DirectProducer::Vacate(uint32_t bit) { used_[bit / 64] &= ~MaskOf(bit); }
 
 void DirectProducer::Done(uint32_t bit, bool return_it) {
   Sent& its = sent_[bit];
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
-  if (its.source != nullptr) return Vacate(bit);
   if (!its.left.load(std::memory_order_acquire)) {
     if (return_it) written_.DropForBroker(its.arena, its.offset);
     return lingering_.push_back(bit);
@@ -68,34 +65,16 @@ bool DirectProducer::See(uint64_t taken) {
 
 DirectProducer::Outcome DirectProducer::Put(Placement::Range& range, std::string_view description) {
   const MutexLock lock(mutex_);
-  return Put({range.arena->id, range.arena->generation, range.offset, range.size, nullptr, 0}, description, &range);
+  return Put(HeaderOf(*range.arena, range.offset, range.size), description, &range);
 }
 
 DirectProducer::Outcome DirectProducer::Put(const WrittenArenas::Carving& carving, uint64_t size,
                                             std::string_view description) {
   const MutexLock lock(mutex_);
-  return Put({carving.arena->id, carving.arena->generation, carving.offset, size, nullptr, 0}, description, nullptr);
+  return Put(HeaderOf(*carving.arena, carving.offset, size), description, nullptr);
 }
 
-DirectProducer::Outcome DirectProducer::Put(const Forwarded& forwarded, std::string_view description) {
-  const MutexLock lock(mutex_);
-  return Put(forwarded, description, nullptr);
-}
-
-std::optional<bool> DirectProducer::MayForward(uint64_t source) const {
-  const MutexLock lock(mutex_);
-  const auto found = sources_.find(source);
-  return found == sources_.end() ? std::nullopt : std::optional(found->second);
-}
-
-void DirectProducer::NoteSource(uint64_t source, bool may_forward) {
-  constexpr size_t kSourcesMost = 64;  // beyond this number all are asked about anew
-  const MutexLock lock(mutex_);
-  if (sources_.size() >= kSourcesMost) sources_.clear();
-  sources_.insert_or_assign(source, may_forward);
-}
-
-DirectProducer::Outcome DirectProducer::Put(const Forwarded& bytes, std::string_view description,
+DirectProducer::Outcome DirectProducer::Put(direct_channel::Header header, std::string_view description,
                                             Placement::Range* range) {
   if (!pages_->stands()) return Outcome::kEnded;
   uint64_t queued_calls = QueuedCalls(received_);
@@ -105,23 +84,21 @@ DirectProducer::Outcome DirectProducer::Put(const Forwarded& bytes, std::string_
   if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;
-  Occupy(bit, bytes, range);
+  header.bit = bit;
+  Occupy(header, range != nullptr);
   if (range != nullptr) {
     written_.HoldForBroker(*range->arena, range->offset);
     range->left_direct.store(&sent_[bit].left, std::memory_order_release);
   }
   direct_channel::Entry entry;
-  const direct_channel::Header header{
-      0,          bytes.arena, bytes.generation, bytes.offset,
-      bytes.size, bit,         BootTime(),       bytes.source == nullptr ? 0 : bytes.source->number(),
-      bytes.bit};
+  header.time_ns = BootTime();
   writer_.Write({entry.data(), direct_channel::Encode(header, description, entry)});
   if (pages_->Pass()) return Outcome::kSent;
   if (!pages_->AwaitRevoked(lifeline_)) return Outcome::kLost;
   if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
   if (range != nullptr) {
     range->left_direct.store(nullptr, std::memory_order_release);
-    written_.DropForBroker(bytes.arena, bytes.offset);
+    written_.DropForBroker(header.arena, header.offset);
   }
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);

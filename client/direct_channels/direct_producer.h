@@ -8,9 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,7 +16,6 @@
 #include <arraybridge/array.h>
 
 #include "client/arenas/arena.h"
-#include "client/direct_channels/direct_consumer.h"
 #include "client/direct_channels/direct_pages.h"
 #include "proto/boundary/mutex.h"
 
@@ -57,21 +54,6 @@ class DirectProducer {
   // The same for `size` bytes that were carved for the broker, and of which this process has no views. They are the
   // caller's again unless the result is kSent or kLost.
   Outcome Put(const WrittenArenas::Carving& carving, uint64_t size, std::string_view description) AB_EXCLUDES(mutex_);
-  // A part of an entry of another direct channel, of which this process has arrays.
-  struct Forwarded {
-    uint64_t arena = 0;
-    uint64_t generation = 0;
-    uint64_t offset = 0;
-    uint64_t size = 0;
-    std::shared_ptr<DirectConsumer> source;
-    uint64_t bit = 0;
-  };
-  // The entry is held until the consumer here has read it. REQUIRES: the broker knows that entries of its direct
-  // channel are forwarded here.
-  Outcome Put(const Forwarded& forwarded, std::string_view description) AB_EXCLUDES(mutex_);
-  // As NoteSource has said; nothing: it has not.
-  std::optional<bool> MayForward(uint64_t source) const AB_EXCLUDES(mutex_);
-  void NoteSource(uint64_t source, bool may_forward) AB_EXCLUDES(mutex_);
   // Waits until there may be room.
   Status AwaitRoom(const DirectWait& how) {
     return pages_->Wait([this] { return MayHaveRoom() || !pages_->stands(); }, how);
@@ -88,10 +70,8 @@ class DirectProducer {
   struct Sent {
     uint64_t arena = 0;
     uint64_t offset = 0;
-    uint64_t index = 0;                      // of its entry
-    bool has_views = false;                  // this process is a holder, too
-    std::shared_ptr<DirectConsumer> source;  // of a forward, which holds the entry with this bit
-    uint64_t source_bit = 0;
+    uint64_t index = 0;             // of its entry
+    bool has_views = false;         // this process is a holder, too
     std::atomic<bool> left{false};  // the views of this process have gone, if there were any
   };
   static constexpr uint32_t kNone = direct_channel::kReturnBits;
@@ -106,9 +86,9 @@ class DirectProducer {
     return calls > received ? std::min(calls - received, capacity()) : 0;
   }
   // `range`: of which this process has views, or null.
-  Outcome Put(const Forwarded& bytes, std::string_view description, Placement::Range* range) AB_REQUIRES(mutex_);
+  Outcome Put(direct_channel::Header header, std::string_view description, Placement::Range* range) AB_REQUIRES(mutex_);
   uint32_t FreeBit() const AB_REQUIRES(mutex_);
-  void Occupy(uint32_t bit, const Forwarded& bytes, Placement::Range* range) AB_REQUIRES(mutex_);
+  void Occupy(const direct_channel::Header& header, bool has_views) AB_REQUIRES(mutex_);
   void Vacate(uint32_t bit) AB_REQUIRES(mutex_);
   // The consumer says that it took so many. From now on it cannot take that back: their slots and ranges may be used
   // again. False: the direct channel ends, and the control block alone says what was taken.
@@ -124,11 +104,10 @@ class DirectProducer {
   const direct_channel::ConsumerPage& other_;
   std::atomic<uint64_t> outstanding_count_{0};
   mutable Mutex mutex_;
-  spsc::Writer<direct_channel::Format> writer_;  // under `mutex_`, but for filled
-  uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls, as the consumer last said
-  uint64_t seen_ AB_GUARDED_BY(mutex_) = 0;      // as this end's page says
-  bool settled_ AB_GUARDED_BY(mutex_) = false;   // it has ended, and what counted is known
-  std::map<uint64_t, bool> sources_ AB_GUARDED_BY(mutex_);
+  spsc::Writer<direct_channel::Format> writer_;         // under `mutex_`, but for filled
+  uint64_t received_ AB_GUARDED_BY(mutex_) = 0;         // by calls, as the consumer last said
+  uint64_t seen_ AB_GUARDED_BY(mutex_) = 0;             // as this end's page says
+  bool settled_ AB_GUARDED_BY(mutex_) = false;          // it has ended, and what counted is known
   std::array<Sent, direct_channel::kReturnBits> sent_;  // `left` is any thread's, the rest is under `mutex_`
   Bits used_ AB_GUARDED_BY(mutex_){};
   Bits outstanding_ AB_GUARDED_BY(mutex_){};               // of these: the consumer holds them

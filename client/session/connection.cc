@@ -16,7 +16,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kIdleStepMin{10};
 constexpr milliseconds kIdleStepMax{1000};
 // How long a sender may wait for memory that the receivers of a forward have read.
-constexpr milliseconds kForwardsStep{20};
 constexpr milliseconds kNothingToDo{-1};
 constexpr milliseconds kSyncTimeout{2000};
 // How often a thread that waits for another thread's connect checks whether it is interrupted.
@@ -153,7 +152,6 @@ milliseconds Connection::Idle() {
   if (!session || session->lifeline().lost()) return kNothingToDo;
   session->lifeline().ReadArrived();
   session->PollDirectChannels();
-  session->ForgetDirectChannels();
   const auto now = steady_clock::now();
   const milliseconds idle = session->arena_idle();
   const bool wanted = session->lifeline().TakeMemoryWanted();
@@ -164,9 +162,7 @@ milliseconds Connection::Idle() {
   }
   session->releases().Post(session->releases().TakeUnused(wanted ? now : now - idle));
   if (const auto next = session->fences().next_look()) return *next;
-  if (session->direct_producers().forwards_lately(now)) return kForwardsStep;
-  const bool has_direct = session->direct_producers().forwards() || !session->direct_consumers().empty();
-  if (session->written().count() == 0 && session->read().count() == 0) return has_direct ? kIdleStepMax : kNothingToDo;
+  if (session->written().count() == 0 && session->read().count() == 0) return kNothingToDo;
   return std::clamp(idle / 4, kIdleStepMin, kIdleStepMax);
 }
 

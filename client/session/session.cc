@@ -135,10 +135,4 @@ void Session::PollDirectChannels() {
   if (!release.empty()) releases_.Post(std::move(release));
 }
 
-void Session::ForgetDirectChannels() {
-  codec::Release release;
-  release.received_direct_channels = direct_consumers_.TakeFinished();
-  if (!release.empty()) releases_.Post(std::move(release));
-}
-
 }  // namespace arraybridge

@@ -69,8 +69,6 @@ class Session : public std::enable_shared_from_this<Session> {
                       const Lifeline::CompletionHandler& handler = {});
   // Frees the ranges whose receivers have finished reading without notifying the broker.
   void PollDirectChannels();
-  // Tells the broker of which direct channels that have ended this process has nothing any more.
-  void ForgetDirectChannels();
   // True if this process opens the events of other processes. Once an event could not be opened, the session asks for
   // finished bytes only.
   bool opens_events() const { return opens_events_.load(std::memory_order_relaxed); }

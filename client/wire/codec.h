@@ -174,14 +174,13 @@ struct Release {
   std::vector<uint64_t> done{};
   std::vector<uint64_t> lost{};
   std::vector<uint64_t> direct_channels{};
-  std::vector<uint64_t> received_direct_channels{};
   std::vector<std::pair<uint64_t, std::string>> notes{};  // by share id
   std::optional<Capabilities> capabilities{};             // replaces the earlier ones
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
-    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() &&
-           received_direct_channels.empty() && !hazards_cleared && !ends_fences() && notes.empty() && !capabilities;
+    return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !hazards_cleared &&
+           !ends_fences() && notes.empty() && !capabilities;
   }
 };
 
@@ -213,8 +212,8 @@ std::string EncodeOpenChannel(std::string_view ns, std::string_view name, Channe
 std::string EncodeDrainChannel(std::string_view ns, std::string_view name, bool remove);
 std::string EncodeCloseChannel(uint64_t channel, bool complete);
 std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_notice, bool revoke = false);
-// `number`: of the direct channel, from its control block. `source`: a direct channel whose entries go on in that one.
-std::string EncodeDirectMapped(uint64_t channel, uint64_t number, uint64_t source = 0);
+// `number`: of the direct channel, from its control block.
+std::string EncodeDirectMapped(uint64_t channel, uint64_t number);
 std::string EncodeBrowseDirect(uint64_t channel);
 // Encodes a publisher's description of a share, which DecodeDescription reads.
 std::string EncodeDescription(std::span<const PublishedArray> arrays, std::string_view structure,

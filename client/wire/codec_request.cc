@@ -108,8 +108,7 @@ std::string Encode(const Release& request) {
                                .hazards_cleared = request.hazards_cleared,
                                .done = request.done,
                                .lost = request.lost,
-                               .direct_channels = request.direct_channels,
-                               .received_direct_channels = request.received_direct_channels};
+                               .direct_channels = request.direct_channels};
   if (request.capabilities) message.capabilities = CapabilitiesOf(*request.capabilities);
   for (const auto& [share, note] : request.notes) message.notes.push_back({.share = share, .note = note});
   return wire::Encode(message);
@@ -163,9 +162,8 @@ std::string EncodeReceive(uint64_t channel, uint64_t timeout_ms, uint64_t seen_n
       wire::ReceiveRequest{.channel = channel, .timeout_ms = timeout_ms, .seen_notice = seen_notice, .revoke = revoke});
 }
 
-std::string EncodeDirectMapped(uint64_t channel, uint64_t number, uint64_t source) {
-  return wire::Encode(wire::MappedRequest{
-      .direct_channel_of = channel, .direct_channel_number = number, .direct_channel_source = source});
+std::string EncodeDirectMapped(uint64_t channel, uint64_t number) {
+  return wire::Encode(wire::MappedRequest{.direct_channel_of = channel, .direct_channel_number = number});
 }
 
 std::string EncodeBrowseDirect(uint64_t channel) {

@@ -225,17 +225,9 @@ class Broker {
   std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,
                                                              std::string_view channel) const;
   std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsOf(SessionId session) const;
-  // The direct channels into which entries that this session has sent are forwarded, also over others. Entries of one
-  // that has ended go into no more.
-  std::vector<std::shared_ptr<const DirectChannelRecord>> DirectChannelsWithEntriesOf(SessionId session) const;
-  // This session receives from the direct channel `source`, and forwards its entries in the one of this end from now
-  // on. NOT_FOUND, NO_DIRECT_CHANNEL; FAILED_PRECONDITION, NOT_FORWARDED: entries go by calls. RESOURCE_EXHAUSTED.
-  Status ForwardDirectly(SessionId session, ChannelEndId end, uint64_t number, uint64_t source);
   // The direct channel is being revoked: the channel is like any other from now on. `complete`: no share was lost.
   // `taken`: shares that the receiver took from it.
   void DirectChannelEnded(const DirectChannelRecord& direct, bool complete, uint64_t taken);
-  // This session, their receiver, has no range of these direct channels any more, and takes no entry.
-  void ForgetReceived(SessionId session, std::span<const uint64_t> numbers);
   // This sender waits for no range of them any more; by their numbers. One that stands is not forgotten.
   void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 

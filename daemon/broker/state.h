@@ -92,9 +92,6 @@ struct Broker::State {
   std::vector<std::shared_ptr<DirectChannelRecord>> TakeDirectChannels(SessionId session) AB_REQUIRES(mutex);
   // For the next daemon. As DescriptorStore::Store.
   Status Store(DirectChannel& direct) const AB_EXCLUDES(mutex);
-  bool StaysOrphan(const DirectChannelRecord& direct) const AB_REQUIRES(mutex);
-  // Returns those that it has looked at, which the caller drops without the lock.
-  std::vector<std::shared_ptr<DirectChannelRecord>> RemoveOrphans(size_t most) AB_REQUIRES(mutex);
   // No end uses it any more.
   void Remove(DirectChannelRecord& direct) AB_REQUIRES(mutex);
   bool IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const AB_REQUIRES(mutex);

@@ -39,12 +39,10 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   State& state = *state_;
   std::optional<ArenaSweep> arenas;
   Swept swept;
-  std::vector<std::shared_ptr<DirectChannelRecord>> orphans;  // destroyed after the lock
   {
     const MutexLock lock(state.mutex);
     if (state.stopping) return swept;  // what ended sessions held ends with the process
     swept.unfinished = state.ClearSome(now);
-    orphans = state.RemoveOrphans(kStepsAtOnce);
     state.hazards.WantLooks();  // an orphan may have no reader any more
     state.shares.LookFor(kLookNs);
     for (const auto& [id, session] : state.sessions.all()) state.sessions.DropLateTickets(*session, now);
@@ -62,8 +60,7 @@ Broker::Swept Broker::Sweep(Clock::time_point now) {
   state.accounts.DropUnused();
   released = state.released.Take();
   swept.next = state.shares.NextDue();
-  swept.more_later = state.arenas.has_unfinished() || state.shares.has_orphans() || state.channels.has_lingering() ||
-                     state.direct_channels.has_orphans();
+  swept.more_later = state.arenas.has_unfinished() || state.shares.has_orphans() || state.channels.has_lingering();
   return swept;
 }
 

@@ -2,8 +2,8 @@
 """Generates C++ structs, readers and writers from the .proto files: ``generate.py OUTPUT.h OUTPUT.cc SOURCE.proto...``.
 
 This program parses the sources itself, so that the client needs no protobuf library and its build no protoc. The sources may use
-proto3 messages, enums, oneof, optional, repeated, maps of texts and ``[lazy = true]``; anything else is an error. Services are
-skipped. A lazy field is kept as the bytes of its message. tests/unit/wire compares the generated code with libprotobuf.
+proto3 messages, enums, oneof, optional, repeated, maps of texts and ``[lazy = true]``; anything else is an error. Services and
+reserved numbers are skipped. A lazy field is kept as the bytes of its message. tests/unit/wire compares the generated code with libprotobuf.
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ class Parser:
                 self.body(message, name)
             elif word == "map":
                 self.map(message)
+            elif word == "reserved":
+                while self.take() != ";":
+                    pass
             else:
                 self.field(message, word, oneof)
 

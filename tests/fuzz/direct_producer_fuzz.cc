@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of a hostile receiver, while a client sends to it, allocates and releases, and the broker ends the direct
 // channel. For any content of the page, no bytes are reused that a view of this process shows, that wait to be taken,
-// that the broker has put into the channel's queue, or that shares of the broker use; no entry of another direct
-// channel that was sent on is returned while it waits to be taken; and when all sides have ended, all memory is free
-// again, and all entries are returned.
+// that the broker has put into the channel's queue, or that shares of the broker use; and when all sides have ended,
+// all memory is free again.
 //
 // An input is the direct channel's capacity, then steps: a byte for the kind of step, and its operands.
 #include <algorithm>
@@ -38,51 +37,6 @@ struct Sending {
   bool carved_again = false;                // its bytes have been reused
 };
 
-// An entry of the source that was sent on.
-struct Forward {
-  uint64_t bit = 0;       // in the source
-  bool returned = false;  // that bit, before
-  std::optional<uint64_t> index;
-};
-
-// Another direct channel, through which this process receives.
-class Source {
- public:
-  explicit Source(QuietSession& session)
-      : session_(session),
-        direct_(*DirectChannel::Create(1, 2)),
-        sent_(MapDirect(*direct_, DirectEnd::kProducer)),
-        taken_(std::make_shared<DirectConsumer>(MapDirect(*direct_, DirectEnd::kConsumer))) {
-    direct_->Open(0, 0, 2);
-    taken_->NoteArena(2, 0);
-  }
-  // Each entry has a bit of its own: there are more bits than steps.
-  Forward Receive() {
-    const uint64_t bit = next_++;
-    auto& page = *static_cast<direct_channel::ProducerPage*>(sent_->own());
-    direct_channel::WriteEntry(page, 1, {.arena = 2, .offset = bit << 8, .size = 256, .bit = bit}, "");
-    uint64_t sequence = 0;
-    direct_channel::Entry entry;
-    const auto maps = [](const auto&) { return true; };
-    const bool before = Bit(bit);
-    AB_CHECK(taken_->Take(session_->lifeline(), 0, maps, &entry, &sequence) == DirectConsumer::Outcome::kTaken);
-    return {bit, before, {}};
-  }
-  bool Returned(const Forward& of) const { return Bit(of.bit) != of.returned; }
-  const std::shared_ptr<DirectConsumer>& taken() const { return taken_; }
-
- private:
-  bool Bit(uint64_t bit) const {
-    const auto& page = *static_cast<const direct_channel::ConsumerPage*>(sent_->other());
-    return (Load(page.returned[bit / 64], std::memory_order_relaxed) >> bit % 64 & 1) != 0;
-  }
-  QuietSession& session_;
-  const std::unique_ptr<DirectChannel> direct_;
-  const std::unique_ptr<DirectPages> sent_;
-  const std::shared_ptr<DirectConsumer> taken_;
-  uint64_t next_ = 0;
-};
-
 class Stream {
  public:
   Stream(QuietSession& session, uint64_t capacity)
@@ -90,8 +44,7 @@ class Stream {
         capacity_(capacity),
         direct_(*DirectChannel::Create(capacity, 1)),
         sent_(MapDirect(*direct_, DirectEnd::kProducer), session_->lifeline(), session_->written()),
-        hostile_(MapDirect(*direct_, DirectEnd::kConsumer)),
-        source_(session) {
+        hostile_(MapDirect(*direct_, DirectEnd::kConsumer)) {
     direct_->Open(0, 0, 1);
     Handle handle;
     handle.arena = 1;
@@ -109,7 +62,6 @@ class Stream {
     sent_.Poll();
     Return();
     AB_CHECK(sent_.Poll() && sent_.outstanding() == 0);
-    for (const Forward& each : forwards_) AB_CHECK(source_.Returned(each));
     arena_.reset();
     AB_CHECK(session_->written().TakeEmpty(WrittenArenas::Instant::max()) == std::vector<uint64_t>{1});
   }
@@ -117,13 +69,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void Step(Input& input) {
-    Act(input);
-    for (const Forward& each : forwards_) AB_CHECK(!IsInUse(each) || !source_.Returned(each));
-  }
-
- private:
-  void Act(Input& input) {
-    switch (input.Take<uint8_t>() % 13) {
+    switch (input.Take<uint8_t>() % 12) {
       case 0:
         return Carve(input);
       case 1:
@@ -150,13 +96,12 @@ class Stream {
       case 10:
         if (!revoked_ && input.Take<uint8_t>() % 2 == 0) return direct_->AddCall();
         return Return();
-      case 11:
-        return PutForward(input);
       default:
         return End(input);
     }
   }
 
+ private:
   direct_channel::ConsumerPage& page() { return *static_cast<direct_channel::ConsumerPage*>(hostile_->own()); }
 
   Sending* Choose(Input& input) {
@@ -166,12 +111,9 @@ class Stream {
   // Whether a process may still read the range.
   bool IsInUse(const Sending& of) const {
     if (of.views || of.queued || of.kept) return true;
-    if (!of.index) return false;
-    return IsStanding(*of.index);
+    // It is on the direct channel, and the receiver has not yet claimed that it has taken it.
+    return of.index && !revoked_ && *of.index >= taken_most_;
   }
-  bool IsInUse(const Forward& of) const { return of.index && IsStanding(*of.index); }
-  // It is on the direct channel, and the receiver has not yet claimed that it has taken it.
-  bool IsStanding(uint64_t index) const { return !revoked_ && index >= taken_most_; }
 
   // Returns the bytes that were carved.
   uint64_t CheckCarved(const WrittenArenas::Carving& carving) {
@@ -219,16 +161,6 @@ class Stream {
     sendings_.push_back({carving->offset, size, nullptr, head_ - 1, false, {}, false});
   }
 
-  // What this process received goes on, and its own arrays go.
-  void PutForward(Input& input) {
-    Forward its = source_.Receive();
-    const DirectProducer::Forwarded bytes{2, 0, its.bit << 8, 256, source_.taken(), its.bit};
-    if (Sent(sent_.Put(bytes, DescriptionOf(input)))) its.index = head_ - 1;
-    AB_CHECK(!source_.Returned(its));
-    source_.taken()->Return(its.bit);
-    forwards_.push_back(its);
-  }
-
   std::string DescriptionOf(Input& input) const {
     std::string description = std::to_string(head_) + " ";
     description.resize(std::max<size_t>(description.size(),
@@ -270,8 +202,8 @@ class Stream {
     AB_CHECK(spsc::CopyEntry<direct_channel::Format>(slots, taken, entry) != 0);
     const direct_channel::Header header = direct_channel::HeaderOf(entry);
     AB_CHECK(header.bit < direct_channel::kReturnBits);
-    AB_CHECK(header.source == 0 ? header.arena == 1 && header.generation == 7 : header.arena == 2);
-    if (forwards && header.source == 0) {
+    AB_CHECK(header.arena == 1 && header.generation == 7);
+    if (forwards) {
       const auto its = std::ranges::find(sendings_, std::optional(taken), &Sending::index);
       AB_CHECK(its != sendings_.end() && !its->carved_again);
       its->kept = header.bit;
@@ -314,11 +246,6 @@ class Stream {
       AB_CHECK(++entries <= capacity_);
       const direct_channel::Header header = direct_channel::HeaderOf(entry);
       const uint64_t index = std::stoull(std::string(direct_channel::DescriptionOf(entry)));
-      if (header.source != 0) {
-        const auto its = std::ranges::find(forwards_, std::optional(index), &Forward::index);
-        AB_CHECK(its != forwards_.end() && its->bit == header.source_bit && !source_.Returned(*its));
-        return true;
-      }
       const auto its = std::ranges::find(sendings_, std::optional(index), &Sending::index);
       AB_CHECK(its != sendings_.end() && its->offset == header.offset && its->size == header.size);
       AB_CHECK(!its->carved_again);  // its receiver would see the new bytes
@@ -349,8 +276,6 @@ class Stream {
   const std::unique_ptr<DirectPages> hostile_;
   std::shared_ptr<WrittenArena> arena_;
   std::vector<Sending> sendings_;
-  Source source_;
-  std::vector<Forward> forwards_;
   uint64_t size_ = 1;  // granules of the next allocation
   uint64_t head_ = 0;
   uint64_t taken_most_ = 0;  // highest count that the receiver has claimed

@@ -25,9 +25,7 @@ struct DirectChannelRecord {
   uint32_t receiver_uid = 0;
   std::shared_ptr<DirectChannel> pages;  // never null
   bool open = false;                     // both ends use it
-  bool ended = false;                    // only its sender may still wait for ranges, or its receiver have some
-  bool orphan = false;                   // ended, and its sender, who had forwarded, has ended, too
-  bool forgotten = false;                // its receiver has no range of it any more
+  bool ended = false;                    // only its sender may still wait for ranges
   std::shared_ptr<KeptRanges> kept;      // null: it was removed
   uint32_t record = 0;                   // in the journal
 };

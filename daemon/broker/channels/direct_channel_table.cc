@@ -35,34 +35,16 @@ void DirectChannelTable::End(DirectChannelRecord& direct) {
   if (direct.receiver_uid != direct.sender_uid) Uncharge(direct.receiver_uid);
 }
 
-void DirectChannelTable::Orphan(DirectChannelRecord& direct) {
-  End(direct);
-  if (std::exchange(direct.orphan, true)) return;
-  const auto its = sent_.find(std::pair(direct.sender, direct.pages->number()));
-  orphans_.emplace(direct.pages->number(), its->second);
-  Charge(direct.receiver_uid);
-  Uncharge(direct.sender_uid);
-}
-
 void DirectChannelTable::Remove(const DirectChannelRecord& direct) {
   // Shares may own it longer, which no limit of direct channels counts.
   direct.kept->DropPages();
-  Uncharge(direct.orphan ? direct.receiver_uid : direct.sender_uid);
+  Uncharge(direct.sender_uid);
   if (!direct.ended && direct.receiver_uid != direct.sender_uid) Uncharge(direct.receiver_uid);
   // The caller has one more: neither of these is the last.
   const auto [first, last] = received_.equal_range(direct.receiver);
   const auto its = std::find_if(first, last, [&](const auto& each) { return each.second.get() == &direct; });
   if (its != last) received_.erase(its);
-  orphans_.erase(direct.pages->number());
   sent_.erase(std::pair(direct.sender, direct.pages->number()));
-}
-
-std::vector<std::shared_ptr<DirectChannelRecord>> DirectChannelTable::NextOrphans(size_t most) {
-  std::vector<std::shared_ptr<DirectChannelRecord>> next;
-  auto at = orphans_.upper_bound(last_orphan_);
-  for (; at != orphans_.end() && next.size() < most; ++at) next.push_back(at->second);
-  last_orphan_ = at == orphans_.end() ? 0 : next.back()->pages->number();
-  return next;
 }
 
 std::shared_ptr<DirectChannelRecord> DirectChannelTable::Find(SessionId sender, uint64_t number) const {

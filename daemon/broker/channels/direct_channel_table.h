@@ -2,8 +2,7 @@
 // A DirectChannelTable has all direct channels that stand, or whose sender still waits for ranges, and the users to
 // whom they are charged. One that stands is charged to the users of both ends: each of them has opened an end, and can
 // close it. One that has ended is charged to its sender's user alone: the sender says when it waits for no range any
-// more. One whose sender has ended is charged to its receiver's. So no user is charged for a direct channel that only
-// another user can end, but for one whose entries a relay has sent on: it stays until the last receiver has none.
+// more. So no user is charged for a direct channel that only another user can end.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +25,7 @@ class DirectChannelTable {
   void Add(const std::shared_ptr<DirectChannelRecord>& direct);
   // It has ended: it is not charged to its receiver's user any more. Idempotent. REQUIRES: it is in the table.
   void End(DirectChannelRecord& direct);
-  // Its sender has ended, its receiver may have forwards: it is charged to the receiver's user alone. REQUIRES: it is
-  // in the table.
-  void Orphan(DirectChannelRecord& direct);
   void Remove(const DirectChannelRecord& direct);
-  // So many orphans at most; the next call goes on behind them.
-  std::vector<std::shared_ptr<DirectChannelRecord>> NextOrphans(size_t most);
-  bool has_orphans() const { return !orphans_.empty(); }
 
   // By its number; null: this session is the sender of no such direct channel.
   std::shared_ptr<DirectChannelRecord> Find(SessionId sender, uint64_t number) const;
@@ -50,9 +43,7 @@ class DirectChannelTable {
   // By sender and number; the same ones by receiver.
   std::map<std::pair<SessionId, uint64_t>, std::shared_ptr<DirectChannelRecord>> sent_;
   std::multimap<SessionId, std::shared_ptr<DirectChannelRecord>> received_;
-  std::unordered_map<uint32_t, uint64_t> charged_;                    // by user
-  std::map<uint64_t, std::shared_ptr<DirectChannelRecord>> orphans_;  // by number
-  uint64_t last_orphan_ = 0;                                          // that NextOrphans has returned
+  std::unordered_map<uint32_t, uint64_t> charged_;  // by user
 };
 
 }  // namespace arraybridge

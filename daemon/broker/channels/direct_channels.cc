@@ -66,7 +66,7 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
         if (!planned.ok()) return planned.status();
         if (fresh != nullptr) {
           planned->pages = std::exchange(fresh, nullptr);
-          planned->kept = std::make_shared<KeptRanges>(planned->pages, planned->sender);
+          planned->kept = std::make_shared<KeptRanges>(planned->pages);
           channel.direct = std::make_shared<DirectChannelRecord>(*std::move(planned));
           state.journal.Put(*channel.direct);
           state.direct_channels.Add(channel.direct);
@@ -154,15 +154,6 @@ std::vector<std::shared_ptr<const DirectChannelRecord>> Broker::DirectChannelsOf
   return {its.begin(), its.end()};
 }
 
-std::vector<std::shared_ptr<const DirectChannelRecord>> Broker::DirectChannelsWithEntriesOf(SessionId session) const {
-  const MutexLock lock(state_->mutex);
-  std::vector<std::shared_ptr<DirectChannelRecord>> all;
-  for (const auto& each : state_->direct_channels.Of(session)) {
-    if (each->sender == session) each->kept->AddForwarded(all);
-  }
-  return {all.begin(), all.end()};
-}
-
 void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete, uint64_t taken) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
@@ -195,79 +186,15 @@ void Broker::ForgetDirectChannels(SessionId sender, std::span<const uint64_t> nu
   }
 }
 
-void Broker::ForgetReceived(SessionId session, std::span<const uint64_t> numbers) {
-  State& state = *state_;
-  std::vector<std::shared_ptr<DirectChannelRecord>> forgotten;  // die after the lock
-  const MutexLock lock(state.mutex);
-  for (const uint64_t number : numbers) {
-    auto direct = state.direct_channels.FindReceived(session, number);
-    if (direct == nullptr || std::exchange(direct->forgotten, true)) continue;
-    if (direct->orphan && !state.StaysOrphan(*direct)) {
-      state.Remove(*direct);
-    } else if (direct->kept->forwards()) {
-      state.journal.Put(*direct);
-    }
-    forgotten.push_back(std::move(direct));
-  }
-}
-
-Status Broker::ForwardDirectly(SessionId session, ChannelEndId end, uint64_t number, uint64_t source) {
-  State& state = *state_;
-  const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
-  const auto open = found->ends.find(end);
-  const auto into = open == found->ends.end() ? nullptr : open->second.channel->direct;
-  const auto from = state.direct_channels.FindReceived(session, source);
-  const bool sends = into != nullptr && into->open && into->sending == end && into->pages->number() == number;
-  if (!sends) return NoDirectChannel("it has ended");
-  if (from == nullptr || !from->open || from->ended || from->ns != into->ns) {
-    return NoDirectChannel("the one whose entries were received has ended");
-  }
-  constexpr size_t kMost = KeptRanges::kSourcesMost * sizeof(uint64_t);
-  AB_RETURN_IF_ERROR(state.journal.CheckRoom(into->ns.size() + kMost));
-  AB_RETURN_IF_ERROR(KeptRanges::Link(into, from->kept));
-  state.journal.Put(*into);
-  return Ok();
-}
-
-// The sender of this direct channel has ended, and may have forwarded entries there: true as long as the receiver has
-// one, or shares or later receivers use one.
-bool Broker::State::StaysOrphan(const DirectChannelRecord& direct) const {
-  const bool reads = !direct.forgotten && sessions.Find(direct.receiver) != nullptr;
-  return direct.open && direct.kept->forwards() && (reads || direct.kept->in_use());
-}
-
 std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::TakeDirectChannels(SessionId session) {
   auto taken = direct_channels.Of(session);
-  // Before the sources are told that their receiver has gone.
   for (const auto& each : taken) {
-    if (each->sender == session && each->open && !stopping) each->kept->Orphan();
-  }
-  for (const auto& each : taken) {
-    if (each->sender == session) {
-      if (!stopping && StaysOrphan(*each))
-        direct_channels.Orphan(*each);
-      else
-        Remove(*each);
-      continue;
-    }
     if (each->receiver == session && !stopping) each->pages->MarkGone();
-    if (each->orphan && (stopping || StaysOrphan(*each))) continue;
     // Its sender still waits for the ranges that are in use, and says when it waits for none.
-    const bool waits = each->sender != session && !each->orphan && each->open && each->kept->in_use();
+    const bool waits = each->sender != session && each->open && each->kept->in_use();
     waits ? direct_channels.End(*each) : Remove(*each);
   }
   return taken;
-}
-
-// A few at a time. Removing one may leave its sources without a use, which the next turn finds.
-std::vector<std::shared_ptr<DirectChannelRecord>> Broker::State::RemoveOrphans(size_t most) {
-  auto orphans = direct_channels.NextOrphans(most);
-  for (const auto& each : orphans) {
-    if (!StaysOrphan(*each)) Remove(*each);
-  }
-  return orphans;
 }
 
 void Broker::State::Remove(DirectChannelRecord& direct) {
@@ -276,15 +203,15 @@ void Broker::State::Remove(DirectChannelRecord& direct) {
   direct.kept = nullptr;
 }
 
-// The consumer of a direct channel may map the arenas of its producer, and of those whose entries the producer
-// forwards, if they are host memory: other kinds do not travel in direct channels.
+// The consumer of a direct channel may map the arenas of its producer, if they are host memory: other kinds do not
+// travel in direct channels.
 bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId receiving, const Arena& arena) const {
   const auto end = session.ends.find(receiving);
   if (end == session.ends.end() || end->second.channel->direct == nullptr) return false;
   const DirectChannelRecord& direct = *end->second.channel->direct;
   const bool receives = direct.open && direct.receiving == receiving;
   const bool sends =
-      arena.writer != nullptr && direct.kept->MayComeFrom(arena.writer->id) && arena.ns() == end->second.channel->ns();
+      arena.writer != nullptr && arena.writer->id == direct.sender && arena.ns() == end->second.channel->ns();
   return receives && sends && arena.kind() == HandleKind::kMemfd && session.peer.Opens(arena.kind()) &&
          arena.immutability.has_value();
 }

@@ -63,24 +63,6 @@ Broker::ChannelRecovery::ChannelRecovery(Records& records, StoredFiles& files) :
 
 void Broker::ChannelRecovery::DirectChannels(State& state) {
   for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) RestoreDirect(state, entry);
-  for (unsigned turn = 0; turn < KeptRanges::kRankMost; ++turn) {
-    for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) RestoreSources(entry);
-  }
-}
-
-void Broker::ChannelRecovery::RestoreSources(const Records::Entry& entry) {
-  Reading<record::DirectChannel> its(entry.content);
-  const auto direct = direct_.find(its->number);
-  if (direct == direct_.end()) return;
-  static_cast<void>(its.Text(its->ns_bytes));
-  std::string_view numbers = its.rest();
-  for (unsigned left = its->sources; left > 0 && numbers.size() >= sizeof(uint64_t); --left) {
-    uint64_t number = 0;
-    std::memcpy(&number, numbers.data(), sizeof number);
-    numbers.remove_prefix(sizeof number);
-    const auto source = direct_.find(number);
-    if (source != direct_.end()) KeptRanges::RestoreLink(direct->second, source->second->kept);
-  }
 }
 
 void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& entry) {
@@ -105,8 +87,7 @@ void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& 
   direct->receiver_uid = its->receiver_uid;
   direct->pages = pages;
   direct->open = pages->opened();
-  direct->forgotten = its->forgotten != 0;
-  direct->kept = std::make_shared<KeptRanges>(pages, direct->sender);
+  direct->kept = std::make_shared<KeptRanges>(pages);
   direct->record = entry.place;
   state.direct_channels.Add(direct);
   direct_.emplace(its->number, std::move(direct));
@@ -198,10 +179,6 @@ void Broker::ChannelRecovery::Finish(State& state, Recovered* recovered) {
       FillQueue(state, *channel);
   }
   for (const auto& [number, direct] : direct_) {
-    const bool sender_ended = state.sessions.Find(direct->sender) == nullptr || direct->kept->MissesReceiver();
-    if (direct->open && sender_ended) direct->kept->Orphan();
-  }
-  for (const auto& [number, direct] : direct_) {
     direct->kept->Restore();
     if (state.sessions.Find(direct->receiver) == nullptr) direct->pages->MarkGone();
     const bool goes_on = Connect(state, direct);
@@ -210,11 +187,7 @@ void Broker::ChannelRecovery::Finish(State& state, Recovered* recovered) {
     state.direct_channels.End(*direct);
     // Its sender may wait for ranges.
     const bool waits = direct->open && state.sessions.Find(direct->sender) != nullptr;
-    if (waits) continue;
-    if (state.StaysOrphan(*direct))
-      state.direct_channels.Orphan(*direct);
-    else
-      state.Remove(*direct);
+    if (!waits) state.Remove(*direct);
   }
 }
 

@@ -45,7 +45,6 @@ class Broker::ChannelRecovery {
  private:
   void RestoreChannel(State& state, const Records::Entry& entry) AB_REQUIRES(state.mutex);
   void RestoreEnd(State& state, const Records::Entry& entry) AB_REQUIRES(state.mutex);
-  void RestoreSources(const Records::Entry& entry);
   void RestoreDirect(State& state, const Records::Entry& entry) AB_REQUIRES(state.mutex);
   void FillQueue(State& state, Channel& channel) AB_REQUIRES(state.mutex);
   // Whether both ends go on with it.

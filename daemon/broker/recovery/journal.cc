@@ -254,12 +254,8 @@ void Journal::Put(DirectChannelRecord& direct) {
   fixed.born = NsOf(direct.pages->born());
   fixed.sender_uid = direct.sender_uid;
   fixed.receiver_uid = direct.receiver_uid;
-  const std::vector<uint64_t> sources = direct.kept->sources();
-  fixed.sources = static_cast<uint16_t>(sources.size());
-  fixed.forgotten = direct.forgotten ? 1 : 0;
   const std::string_view ns = Fit(direct.ns, fixed.ns_bytes);
-  const std::string_view numbers(reinterpret_cast<const char*>(sources.data()), sources.size() * sizeof(uint64_t));
-  direct.record = file_->Replace(direct.record, record::kDirectChannel, {BytesOf(fixed), ns, numbers});
+  direct.record = file_->Replace(direct.record, record::kDirectChannel, {BytesOf(fixed), ns});
 }
 
 void Journal::Erase(DirectChannelRecord& direct) { Erase(std::exchange(direct.record, 0)); }

@@ -249,8 +249,6 @@ struct DirectChannel {
   uint32_t sender_uid;
   uint32_t receiver_uid;
   uint16_t ns_bytes;
-  uint16_t sources;  // the numbers of these direct channels follow the namespace
-  uint32_t forgotten;
 };
 
 }  // namespace arraybridge::record

@@ -44,9 +44,7 @@ Result<Forwards::Origin> Forwards::FindReceived(const Session& session, const Pu
   const auto direct = direct_channels_.FindReceived(session.id, call.source->direct_channel);
   if (direct == nullptr) return NotForwarded("their direct channel is gone");
   if (call.source->bit >= direct_channel::kReturnBits) return NotForwarded("no range has such a return bit");
-  if (arena.writer == nullptr || !direct->kept->MayComeFrom(arena.writer->id)) {
-    return NotForwarded("their sender is gone");
-  }
+  if (arena.writer == nullptr || arena.writer->id != direct->sender) return NotForwarded("their sender is gone");
   AB_RETURN_IF_ERROR(arena.CheckInside(call.offset, call.size));
   // One look: the forwards of an entry may be many. Mostly all are of the whole entry.
   Share* const root = direct->kept->RootOf(call.source->bit);

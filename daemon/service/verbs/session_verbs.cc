@@ -122,14 +122,6 @@ void SessionVerbs::CountClosed(SessionId session, const Peer& peer, int signal) 
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   CountEnd(session, cause);
   for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
-  // The other direct channels into which entries of these were forwarded: what stands there becomes shares, which keep
-  // this session's arenas. Meanwhile entries may have gone on into more.
-  while (true) {
-    auto standing = broker_.DirectChannelsWithEntriesOf(session);
-    std::erase_if(standing, [](const auto& each) { return each->pages->revoked(); });
-    if (standing.empty()) break;
-    for (const auto& direct : standing) channels_.EndDirectChannel(direct);
-  }
   const std::vector<ChannelId> channels = broker_.EndSession(session);
   reclaimer_.sweeper().WatchHazards();
   line_.DropSession(session);

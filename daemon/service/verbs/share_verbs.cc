@@ -145,7 +145,6 @@ Result<Answer<v1::ReleaseResponse>> ShareVerbs::Release(const Caller& caller, co
                                   Numbers(request.unmapped()));
   if (!released.ok()) return released.status();
   broker_.ForgetDirectChannels(caller.session, Numbers(request.direct_channels()));
-  broker_.ForgetReceived(caller.session, Numbers(request.received_direct_channels()));
   // Drops a note that cannot be kept: the caller may want no answer, and the leases in the request come first.
   uint64_t notes = 0;
   for (const v1::ShareNote& note : request.notes()) {

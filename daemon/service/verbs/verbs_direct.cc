@@ -24,8 +24,6 @@ Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel
   asked->offset = header.offset;
   asked->size = header.size;
   asked->channel = Number(of.sending);
-  asked->source_direct_channel = header.source;
-  asked->source_bit = header.source_bit;
   return asked;
 }
 
@@ -50,7 +48,6 @@ bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_chan
                         Clock::now() - begun);
   if (published.ok()) return true;
   counts_.CountRefusal();
-  if (asked->source_direct_channel != 0) return false;  // another's range
   const RangeOfArena range{ArenaId{asked->arena}, asked->offset, asked->size};
   broker_.KeepReturned(of.sender, {&range, 1});
   return false;
@@ -75,11 +72,6 @@ Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const Pub
 
 Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Caller& caller,
                                                                      const v1::MappedRequest& request) {
-  if (request.direct_channel_source() != 0) {
-    AB_RETURN_IF_ERROR(broker_.ForwardDirectly(caller.session, ChannelEndId{request.direct_channel_of()},
-                                               request.direct_channel_number(), request.direct_channel_source()));
-    return Answer<v1::MappedResponse>{};
-  }
   const auto channel = broker_.DirectChannelMapped(caller.session, ChannelEndId{request.direct_channel_of()},
                                                    request.direct_channel_number());
   if (!channel.ok()) return channel.status();

@@ -240,9 +240,8 @@ Status CheckSend(const PublishAsked& asked) {
 
 Status CheckRelease(const v1::ReleaseRequest& request) {
   uint64_t numbers = 0;
-  for (const int size :
-       {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(), request.lost_size(),
-        request.direct_channels_size(), request.received_direct_channels_size()}) {
+  for (const int size : {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(),
+                         request.lost_size(), request.direct_channels_size()}) {
     numbers += static_cast<uint64_t>(size);
   }
   if (numbers <= kReleaseNumbersMax) return Ok();

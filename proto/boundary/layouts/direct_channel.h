@@ -32,10 +32,6 @@
 // broker, which sets the bit in `kept` of the control block before it answers. The producer uses a range again when its
 // bit was flipped and is not kept; it loads `kept` after it has seen the flip, or that the consumer has gone. The
 // broker clears the bit when no share uses the bytes any more.
-//
-// A consumer may also send what it received on in a direct channel of its own. It flips the bit then when the next
-// consumer does not read the range any more either. If it ends before, the broker sets all of `kept` until the next
-// consumer has no range any more.
 #pragma once
 
 #include <array>
@@ -51,7 +47,7 @@
 
 namespace arraybridge::direct_channel {
 
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 inline constexpr uint64_t kCapacityMax = 1024;  // shares; a channel of more has no direct channel
 inline constexpr uint32_t kReturnBits = 1024;   // ranges that the consumer has, or is to have, at a time
 inline constexpr uint32_t kReturnWords = kReturnBits / 64;
@@ -65,9 +61,6 @@ struct Header {
   uint64_t size = 0;
   uint64_t bit = 0;      // of the return bitmap
   uint64_t time_ns = 0;  // when it was sent: CLOCK_BOOTTIME
-  // Of a forward: the number of the direct channel through which its sender has received the range, and the bit there.
-  uint64_t source = 0;  // 0: the range is its sender's own
-  uint64_t source_bit = 0;
 };
 
 // An entry is one slot, so that the broker and the channel's capacity count entries.
@@ -137,7 +130,7 @@ inline spsc::ReadSlots<Format> SlotsOf(const ProducerPage& page, uint64_t capaci
 }
 
 inline Header HeaderOf(const Entry& entry) {
-  return {entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7], entry[8]};
+  return {entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6]};
 }
 // REQUIRES: the entry was copied from a queue, which checks its length.
 inline std::string_view DescriptionOf(const Entry& entry) {

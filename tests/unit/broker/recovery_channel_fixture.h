@@ -249,7 +249,6 @@ class RecoveryDirectTest : public RecoveryChannelTest {
   void EndSession(SessionId session) {
     Die(session);
     for (const auto& each : broker_->DirectChannelsOf(session)) Revoke(each);
-    for (const auto& each : broker_->DirectChannelsWithEntriesOf(session)) Revoke(each);
     broker_->EndSession(session);
   }
 

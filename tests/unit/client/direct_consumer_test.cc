@@ -117,32 +117,6 @@ TEST_F(DirectConsumerTest, KnowsTheRangesOfWhatItTookUntilTheyAreReturned) {
   EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt);
 }
 
-TEST_F(DirectConsumerTest, BytesThatCameThroughTwoDirectChannelsAreFoundInNone) {
-  DirectConsumers both;
-  const auto entry_in = [&](DirectChannel& direct, const direct_channel::Header& header) {
-    const auto sent = MapDirect(direct, DirectEnd::kProducer);
-    auto taken = std::make_shared<DirectConsumer>(MapDirect(direct, DirectEnd::kConsumer));
-    direct.Open(0, 0, 1);
-    both.Add(taken);
-    taken->NoteArena(1, 0);
-    direct_channel::WriteEntry(*static_cast<direct_channel::ProducerPage*>(sent->own()), 4, header, "");
-    const auto maps = [](const auto&) { return true; };
-    EXPECT_EQ(taken->Take(lifeline_, 0, maps, &entry_, &sequence_), Outcome::kTaken);
-    return taken;
-  };
-  const std::unique_ptr<DirectChannel> one_direct = *DirectChannel::Create(4, 2);
-  const std::unique_ptr<DirectChannel> other_direct = *DirectChannel::Create(4, 3);
-  const auto one = entry_in(*one_direct, {.arena = 1, .offset = 256, .size = 512, .bit = 5});
-  const auto found = both.FindAndHold(1, 256, 256);
-  ASSERT_TRUE(found && found->consumer == one);
-  one->Leave(5);
-  const auto other = entry_in(*other_direct, {.arena = 1, .offset = 0, .size = 512, .bit = 2});
-  EXPECT_FALSE(both.FindAndHold(1, 256, 256));
-  one->Return(5);
-  EXPECT_FALSE(one->FindAndHold(1, 256, 256)) << "who has found it in both uses neither";
-  EXPECT_TRUE(both.FindAndHold(1, 256, 256));
-}
-
 TEST_F(DirectConsumerTest, ABitThatIsNotReturnedIsNoOthers) {
   direct_channel::WriteEntry(page(), 4, {.arena = 1, .bit = 5}, "");
   direct_channel::WriteEntry(page(), 4, {.arena = 2, .bit = 5}, "");

@@ -59,10 +59,18 @@ struct Memory {
   uint64_t generation = 0;
   std::string ticket;
 
-  void Learn(const v1::Handle& handle, const v1::Ticket& told) {
+  void Learn(Verb verb, const std::string& answer) {
     const std::lock_guard lock(mutex);
-    if (handle.arena() != 0) arena = handle.arena(), generation = handle.generation();
-    if (!told.token().empty()) ticket = told.token();
+    if (verb == Verb::kAllocate) {
+      v1::AllocateResponse allocated;
+      AB_CHECK(allocated.ParseFromString(answer));
+      if (allocated.has_handle()) arena = allocated.handle().arena(), generation = allocated.handle().generation();
+      if (allocated.has_ticket()) ticket = allocated.ticket().token();
+    } else if (verb == Verb::kAcquire) {
+      v1::AcquireResponse acquired;
+      AB_CHECK(acquired.ParseFromString(answer));
+      if (acquired.tickets_size() > 0) ticket = acquired.tickets(0).token();
+    }
   }
 };
 
@@ -113,63 +121,56 @@ class Stranger {
     caller_.door = door;
     switch (verb) {
       case 0:
-        return Ask<v1::OpenSessionRequest>(payload, [&](auto& request) { Open(request); });
+        return Open(payload);
       case 1:
-        return (void)verbs_.lists.GetServerInfo();
+        return Serve(Verb::kGetServerInfo, payload);
       case 2:
-        return Ask<v1::AllocateRequest>(payload, [&](auto& request) { Allocate(request); });
+        Serve(Verb::kAllocate, payload);
+        // Memory is allocated on the slow thread, and the next step may use it.
+        return verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
       case 3:
-        return Ask<v1::MappedRequest>(payload, [&](auto& request) { (void)verbs_.arenas.Mapped(caller_, request); });
+        return Serve(Verb::kMapped, payload);
       case 4:
-        return Ask<v1::PublishRequest>(payload, [&](auto& request) {
-          if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
-          Publish(request);
-        });
+        return Serve(Verb::kPublish, Known<v1::PublishRequest>(payload));
       case 5:
-        return Ask<v1::AcquireRequest>(payload, [&](auto& request) { Acquire(request); });
+        return Serve(Verb::kAcquire, payload);
       case 6:
-        return Ask<v1::ExportRequest>(payload, [&](auto& request) {
-          if (request.arena_generation() == 0) request.set_arena_generation(Generation(request.arena()));
-          (void)verbs_.arenas.Export(caller_, request);
-        });
+        return Serve(Verb::kExport, Known<v1::ExportRequest>(payload));
       case 7:
-        return Ask<v1::ReleaseRequest>(payload, [&](auto& request) { (void)verbs_.shares.Release(caller_, request); });
+        return Serve(Verb::kRelease, payload);
       case 8:
-        return Ask<v1::WithdrawRequest>(payload,
-                                        [&](auto& request) { (void)verbs_.shares.Withdraw(caller_, request); });
+        return Serve(Verb::kWithdraw, payload);
       case 9:
-        return Ask<v1::ListRequest>(payload, [&](auto& request) { (void)verbs_.lists.List(caller_, request); });
+        return Serve(Verb::kList, payload);
       case 10:
-        return Ask<v1::GetStatsRequest>(payload, [&](auto& request) { (void)verbs_.lists.GetStats(caller_, request); });
-      case 11:
-        return Ask<v1::RedeemRequest>(payload, [&](auto& request) {
-          if (request.token().empty()) request.set_token(Ticket());
-          (void)verbs_.arenas.Redeem(caller_, request);
-        });
+        return Serve(Verb::kGetStats, payload);
+      case 11: {
+        v1::RedeemRequest request;
+        request.set_token(Ticket());
+        return Serve(Verb::kRedeem, payload.empty() ? request.SerializeAsString() : payload);
+      }
       case 12:
         return verbs_.Cancel(last_waiter_);
       case 14:
-        return Ask<v1::OpenChannelRequest>(payload, [&](auto& request) { OpenChannel(request); });
+        return Serve(Verb::kOpenChannel, payload);
       case 15:
-        return Ask<v1::CloseChannelRequest>(
-            payload, [&](auto& request) { (void)verbs_.channels.CloseChannel(caller_, request); });
+        return Serve(Verb::kCloseChannel, payload);
       case 16:
-        return Ask<v1::ReceiveRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.channels.Receive(caller_, request, [](auto) {}); });
+        return Serve(Verb::kReceive, payload);
       case 17:
         return Queue(payload);
       case 20:
         return DirectChannel(payload);
       case 18:
-        return Ask<v1::WatchRequest>(
-            payload, [&](auto& request) { last_waiter_ = verbs_.watches.Watch(caller_, request, [](auto) {}); });
+        return Serve(Verb::kWatch, payload);
       case 19:
-        return Ask<v1::InspectRequest>(payload, [&](auto& request) { (void)verbs_.lists.Inspect(caller_, request); });
-      case 13:
-        return Ask<v1::BrowseRequest>(payload, [&](auto& request) {
-          // The one queue of a session is for verb 17.
-          if (request.part() != v1::BrowseRequest::QUEUE) (void)verbs_.arenas.Browse(caller_, request);
-        });
+        return Serve(Verb::kInspect, payload);
+      case 13: {
+        const auto request = wire::Decode<wire::BrowseRequest>(payload);
+        // The one queue of a session is for verb 17.
+        if (request.ok() && request->part != wire::BrowseRequest::Part::kQueue) Serve(Verb::kBrowse, payload);
+        return;
+      }
       default:
         End();
         Open({});
@@ -177,20 +178,38 @@ class Stranger {
   }
 
  private:
-  template <class Request, class Use>
-  void Ask(std::string_view payload, Use use) {
-    Request request;
-    if (request.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) use(request);
+  // As a door does.
+  void Serve(Verb verb, std::string_view request) {
+    const auto later = [&]() -> Reply {
+      return [memory = memory_, verb](Result<Answer> answer) {
+        if (answer.ok()) memory->Learn(verb, answer->message);
+      };
+    };
+    const auto served = verbs_.Serve(caller_, verb, request, later);
+    if (!served.ok()) return;
+    last_waiter_ = served->waiter;
+    if (served->now && served->now->ok()) memory_->Learn(verb, (**served->now).message);
   }
 
-  void Open(v1::OpenSessionRequest request) {
-    if (request.protocol_max() == 0)
-      request.set_protocol_min(kProtocolVersion), request.set_protocol_max(kProtocolVersion);
+  // With the generation of an arena that the session knows.
+  template <class Request>
+  std::string Known(std::string_view payload) {
+    Request request;
+    const bool parsed = request.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+    if (!parsed || request.arena_generation() != 0) return std::string(payload);
+    request.set_arena_generation(Generation(request.arena()));
+    return request.SerializeAsString();
+  }
+
+  void Open(std::string_view payload) {
+    auto request = wire::Decode<wire::OpenSessionRequest>(payload);
+    if (!request.ok()) return;
+    if (request->protocol_max == 0) request->protocol_min = request->protocol_max = kProtocolVersion;
     Peer peer;
-    peer.client = request.client();
+    peer.client = request->client;
     peer.door = caller_.door;
     const auto opened =
-        request.join().empty() ? verbs_.sessions.OpenSession(request, peer) : verbs_.sessions.Join(request, peer);
+        request->join.empty() ? verbs_.sessions.OpenSession(*request, peer) : verbs_.sessions.Join(*request, peer);
     if (!opened.ok()) return;
     End();
     caller_.session = SessionId{opened->session()};
@@ -228,14 +247,12 @@ class Stranger {
     }
     v1::AcquireRequest looks;
     looks.add_shares()->set_name("never");
-    Acquire(looks);
+    Serve(Verb::kAcquire, looks.SerializeAsString());
   }
 
   // Opens the queue as the local door does.
   void OpenQueue() {
-    v1::BrowseRequest request;
-    request.set_part(v1::BrowseRequest::QUEUE);
-    const auto answer = verbs_.arenas.Browse(caller_, request);
+    const auto answer = verbs_.arenas.Browse(caller_, {.part = wire::BrowseRequest::Part::kQueue});
     const auto opened = verbs_.publishes.FindQueue(caller_.session);
     if (!answer.ok() || !opened) return;
     queue_ = std::make_unique<QueueClient>(answer->descriptor, answer->descriptor.more().front());
@@ -250,13 +267,10 @@ class Stranger {
   }
 
   void SubmitPublish(std::string_view payload) {
-    v1::PublishRequest request;
-    std::string message(payload.substr(0, session_queue::Format::kPayloadBytesMax));
-    const bool known = request.ParseFromString(message) && request.arena_generation() == 0;
-    if (known) request.set_arena_generation(Generation(request.arena()));
-    if (known && request.ByteSizeLong() <= session_queue::Format::kPayloadBytesMax)
-      message = request.SerializeAsString();
-    queue_->Publish(message, ++last_request_);
+    const std::string_view message = payload.substr(0, session_queue::Format::kPayloadBytesMax);
+    const std::string known = Known<v1::PublishRequest>(message);
+    queue_->Publish(known.size() <= session_queue::Format::kPayloadBytesMax ? known : std::string(message),
+                    ++last_request_);
   }
 
   // Takes requests as the local door does: publishes in order with the other requests, each of which gets a completion
@@ -292,8 +306,7 @@ class Stranger {
       v1::ReceiveRequest leaves;
       leaves.set_channel(end);
       leaves.set_revoke(true);
-      last_waiter_ = verbs_.channels.Receive(caller_, leaves, [](auto) {});
-      return;
+      return Serve(Verb::kReceive, leaves.SerializeAsString());
     }
     if (direct_ == nullptr) return;
     if (what == 1 && direct_->entries() > 0) {
@@ -318,16 +331,14 @@ class Stranger {
   }
 
   void MapDirect(uint64_t end) {
-    v1::BrowseRequest asks;
-    asks.set_channel(end);
-    asks.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
+    const wire::BrowseRequest asks{.part = wire::BrowseRequest::Part::kDirectChannel, .channel = end};
     const auto own = verbs_.arenas.Browse(caller_, asks);
     if (!own.ok()) return;
     direct_ = std::make_unique<DirectPage>(own->descriptor);
     v1::MappedRequest mapped;
     mapped.set_direct_channel_of(end);
     mapped.set_direct_channel_number(NumberIn(own->descriptor.more()[direct_channel::kControl - 1]));
-    (void)verbs_.arenas.Mapped(caller_, mapped);
+    Serve(Verb::kMapped, mapped.SerializeAsString());
   }
 
   void End() {
@@ -335,35 +346,6 @@ class Stranger {
     direct_.reset();
     if (caller_.session != SessionId{}) verbs_.sessions.EndSession(caller_.session);
     caller_.session = {};
-  }
-
-  void Allocate(v1::AllocateRequest& request) {
-    last_waiter_ = verbs_.arenas.Allocate(caller_, request, [memory = memory_](auto answer) {
-      if (answer.ok()) memory->Learn(answer->message.handle(), answer->message.ticket());
-    });
-    // Memory is allocated on the slow thread, and the next step may use it.
-    verbs_.WaitIdle(Clock::now() + std::chrono::seconds(10));
-  }
-
-  // Publishes as the doors do.
-  void Publish(const v1::PublishRequest& request) {
-    const std::string bytes = request.SerializeAsString();
-    const auto asked = ReadPublish(bytes);
-    if (!asked.ok()) return;
-    if (asked->channel == 0) return (void)verbs_.publishes.Publish(caller_, *asked);
-    last_waiter_ = verbs_.channels.Send(caller_, *asked, [](auto) {});
-  }
-
-  // Ends have consecutive numbers, which a fuzzer can guess.
-  void OpenChannel(const v1::OpenChannelRequest& request) { (void)verbs_.channels.OpenChannel(caller_, request); }
-
-  void Acquire(const v1::AcquireRequest& request) {
-    const std::string bytes = request.SerializeAsString();
-    const auto asked = ReadAcquire(bytes);
-    if (!asked.ok()) return;
-    last_waiter_ = verbs_.shares.Acquire(caller_, *asked, [memory = memory_](auto answer) {
-      if (answer.ok() && answer->message.tickets_size() > 0) memory->Learn({}, answer->message.tickets(0));
-    });
   }
 
   uint64_t Generation(uint64_t arena) {

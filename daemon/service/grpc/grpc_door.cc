@@ -13,12 +13,15 @@
 #include <grpcpp/server_posix.h>
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "arraybridge/v1/broker.grpc.pb.h"
+#include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc/grpc_door_calls.h"
 #include "daemon/service/grpc/grpc_door_connections.h"
 #include "daemon/service/grpc/grpc_door_server.h"
@@ -53,141 +56,119 @@ std::optional<Token> TokenOfHex(std::string_view hex) {
   return token;
 }
 
-// Limits the timeout to less than the call's gRPC deadline: an eighth of the remaining time is left for the answer, so
-// that the client receives the broker's error and not only DEADLINE_EXCEEDED.
-uint64_t CappedTimeout(uint64_t timeout_ms, std::chrono::system_clock::time_point deadline) {
-  if (deadline == std::chrono::system_clock::time_point::max()) return timeout_ms;
+// How long a request may wait: less than until the call's gRPC deadline. An eighth of the remaining time is left for
+// the answer, so that the client receives the broker's error and not only DEADLINE_EXCEEDED.
+uint64_t TimeoutUntil(std::chrono::system_clock::time_point deadline) {
+  if (deadline == std::chrono::system_clock::time_point::max()) return UINT64_MAX;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::system_clock::now());
   const auto usable = static_cast<uint64_t>(std::max<int64_t>(left.count(), 0));
-  return std::min(timeout_ms, usable - usable / 8);
+  return usable - usable / 8;
 }
 
-class Service final : public v1::Broker::CallbackService {
+std::optional<Verb> VerbOf(std::string_view name) {
+  for (uint16_t number = 1; number <= static_cast<uint16_t>(Verb::kLast); ++number) {
+    if (NameOf(Verb{number}) == name) return Verb{number};
+  }
+  return std::nullopt;
+}
+
+// The service of the .proto file. gRPC passes the bytes of messages, as generated code makes it do for methods that are
+// marked raw.
+class Service final : public grpc::Service {
  public:
   Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)
-      : broker_(broker), verbs_(verbs), connections_(connections), streams_(streams) {}
+      : broker_(broker), verbs_(verbs), connections_(connections), streams_(streams) {
+    const auto& described = *v1::MappedRequest::descriptor()->file()->FindServiceByName("Broker");
+    for (int i = 0; i < described.method_count(); ++i) Add(i, described.method(i)->name());
+  }
 
  private:
   using Context = grpc::CallbackServerContext;
+  using Buffer = grpc::ByteBuffer;
   using Unary = grpc::ServerUnaryReactor;
+  using Stream = grpc::ServerWriteReactor<Buffer>;
+  using Method = grpc::internal::RpcServiceMethod;
 
-  // Counts the call as in flight while `serve` runs.
-  template <class Serve>
-  auto Serving(const Asked& asked, Serve serve) {
-    const auto flight = verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
-    return serve();
+  void Add(int index, const std::string& name) {
+    const auto verb = VerbOf(name);
+    AB_CHECK(verb);  // each method is a verb
+    const bool streams = verb == Verb::kOpenSession || verb == Verb::kWatch;
+    const char* const path = paths_.emplace_back(Concat("/", kServiceName, "/", name)).c_str();
+    AddMethod(new Method(path, streams ? Method::SERVER_STREAMING : Method::NORMAL_RPC, nullptr));
+    if (!streams) {
+      return MarkMethodRawCallback(index, new grpc::internal::CallbackUnaryHandler<Buffer, Buffer>(
+                                              [this, verb](Context* context, const Buffer* request, Buffer* answer) {
+                                                return Serve(context, {*verb}, MessageBytes(*request).view(), answer);
+                                              }));
+    }
+    MarkMethodRawCallback(index, new grpc::internal::CallbackServerStreamingHandler<Buffer, Buffer>(
+                                     [this, verb](Context* context, const Buffer* request) {
+                                       const MessageBytes bytes(*request);
+                                       return verb == Verb::kWatch ? Watch(context, bytes.view())
+                                                                   : OpenSession(context, bytes.view());
+                                     }));
   }
 
-  Unary* GetServerInfo(Context* context, const v1::GetServerInfoRequest*, v1::GetServerInfoResponse* answer) override {
-    const Asked asked{Verb::kGetServerInfo};
-    *answer = Serving(asked, [&] { return verbs_.lists.GetServerInfo(); });
+  Traffic::InFlight Begin(const Asked& asked) {
+    return verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
+  }
+
+  Unary* Serve(Context* context, const Asked& asked, std::string_view request, Buffer* answer) {
+    auto caller = CallerWhoWaits(*context, asked);
+    if (!caller.ok()) return Finished(context, asked, caller.status());
+    caller->timeout_max_ms = TimeoutUntil(context->deadline());
+    auto flight = Begin(asked);
+    LateAnswer* late = nullptr;  // gRPC owns it; OnDone deletes it
+    const auto later = [&] {
+      late = new LateAnswer(verbs_, asked, context, answer, std::move(flight));
+      return late->MakeReply(*caller);
+    };
+    auto served = verbs_.Serve(*caller, asked.verb, request, std::ref(later));
+    if (late != nullptr) {
+      late->WaitsAs(served->waiter);
+      return late;
+    }
+    flight.End();
+    if (!served.ok()) return Finished(context, asked, served.status(), caller->session);
+    const Result<Answer>& now = *served->now;
+    if (!now.ok()) return Finished(context, asked, now.status(), caller->session);
+    if (context->IsCancelled()) verbs_.TakeBack(*caller, asked.verb, now->message);
+    *answer = BufferOf(now->message);
     return Finished(context, asked, Ok());
   }
-  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(Context* context,
-                                                          const v1::OpenSessionRequest* request) override {
+
+  Stream* Refused(Context* context, const Asked& asked, const Status& status) {
+    Count(asked, status.code());
+    CountRefusal(*context, asked, status);
+    return new RefusedStream(ToGrpc(status));
+  }
+
+  Stream* OpenSession(Context* context, std::string_view bytes) {
     const Asked asked{Verb::kOpenSession};
-    auto opened = Serving(asked, [&] { return Open(*context, *request); });
-    Count(asked, opened.status().code());
-    if (!opened.ok()) {
-      CountRefusal(*context, asked, opened.status());
-      return new RefusedStream<v1::SessionEvent>(ToGrpc(opened.status()));
-    }
-    const bool is_continued = !request->join().empty();
-    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, *std::move(opened), is_continued);
+    const auto request = wire::Decode<wire::OpenSessionRequest>(bytes);
+    if (!request.ok()) return Refused(context, asked, request.status());
+    auto flight = Begin(asked);
+    auto opened = Open(*context, *request);
+    flight.End();
+    if (!opened.ok()) return Refused(context, asked, opened.status());
+    Count(asked, Code::kOk);
+    const SessionId session{opened->session()};
+    v1::SessionEvent event;
+    *event.mutable_opened() = *std::move(opened);
+    const auto stream = std::make_shared<SessionStream>(verbs_, streams_, context, session, event.SerializeAsString(),
+                                                        !request->join.empty());
     stream->SayOpened();
     streams_.Add(stream);  // owns the stream until gRPC is done with it
     return stream.get();
   }
-  Unary* Allocate(Context* context, const v1::AllocateRequest* request, v1::AllocateResponse* answer) override {
-    return Late(context, {Verb::kAllocate}, *request, answer, verbs_.arenas, &ArenaVerbs::Allocate);
-  }
-  Unary* Acquire(Context* context, const v1::AcquireRequest* request, v1::AcquireResponse* answer) override {
-    const std::string bytes = request->SerializeAsString();
-    auto asked = ReadAcquire(bytes);
-    if (!asked.ok()) return Finished(context, {Verb::kAcquire}, asked.status());
-    asked->timeout_ms = CappedTimeout(asked->timeout_ms, context->deadline());
-    return Started(context, {Verb::kAcquire}, std::as_const(*asked), answer, verbs_.shares, &ShareVerbs::Acquire);
-  }
-  Unary* OpenChannel(Context* context, const v1::OpenChannelRequest* request,
-                     v1::OpenChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kOpenChannel}, *request, answer, verbs_.channels, &ChannelVerbs::OpenChannel);
-  }
-  Unary* CloseChannel(Context* context, const v1::CloseChannelRequest* request,
-                      v1::CloseChannelResponse* answer) override {
-    return AtOnce(context, {Verb::kCloseChannel}, *request, answer, verbs_.channels, &ChannelVerbs::CloseChannel);
-  }
-  Unary* Receive(Context* context, const v1::ReceiveRequest* request, v1::AcquireResponse* answer) override {
-    return Late(context, {Verb::kReceive}, *request, answer, verbs_.channels, &ChannelVerbs::Receive);
-  }
-  Unary* Mapped(Context* context, const v1::MappedRequest* request, v1::MappedResponse* answer) override {
-    return AtOnce(context, {Verb::kMapped}, *request, answer, verbs_.arenas, &ArenaVerbs::Mapped);
-  }
-  Unary* Publish(Context* context, const v1::PublishRequest* request, v1::PublishResponse* answer) override {
-    const std::string bytes = request->SerializeAsString();
-    auto read = ReadPublish(bytes);
-    if (!read.ok()) return Finished(context, {Verb::kPublish}, read.status());
-    read->timeout_ms = CappedTimeout(read->timeout_ms, context->deadline());
-    const PublishAsked& asked = *read;
-    if (asked.channel != 0)
-      return Started(context, {Verb::kPublish}, asked, answer, verbs_.channels, &ChannelVerbs::Send);
-    if (asked.sealed)
-      return Started(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::PublishSealed);
-    return AtOnce(context, {Verb::kPublish}, asked, answer, verbs_.publishes, &PublishVerbs::Publish);
-  }
-  Unary* Export(Context* context, const v1::ExportRequest* request, v1::ExportResponse* answer) override {
-    return AtOnce(context, {Verb::kExport}, *request, answer, verbs_.arenas, &ArenaVerbs::Export);
-  }
-  Unary* Release(Context* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* answer) override {
-    return AtOnce(context, {Verb::kRelease}, *request, answer, verbs_.shares, &ShareVerbs::Release);
-  }
-  Unary* Withdraw(Context* context, const v1::WithdrawRequest* request, v1::WithdrawResponse* answer) override {
-    return AtOnce(context, {Verb::kWithdraw}, *request, answer, verbs_.shares, &ShareVerbs::Withdraw);
-  }
-  Unary* List(Context* context, const v1::ListRequest* request, v1::ListResponse* answer) override {
-    return AtOnce(context, {Verb::kList}, *request, answer, verbs_.lists, &ListVerbs::List);
-  }
-  Unary* GetStats(Context* context, const v1::GetStatsRequest* request, v1::GetStatsResponse* answer) override {
-    return AtOnce(context, {Verb::kGetStats}, *request, answer, verbs_.lists, &ListVerbs::GetStats);
-  }
 
-  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(Context* context, const v1::WatchRequest* request) override {
+  Stream* Watch(Context* context, std::string_view bytes) {
     const Asked asked{Verb::kWatch};
     const auto caller = CallerOf(*context);
-    if (caller.ok()) return WatchStream::Begin(verbs_, asked, *caller, *request);
-    Count(asked, caller.status().code());
-    CountRefusal(*context, asked, caller.status());
-    return new RefusedStream<v1::WatchResponse>(ToGrpc(caller.status()));
-  }
-  Unary* Inspect(Context* context, const v1::InspectRequest* request, v1::InspectResponse* answer) override {
-    return AtOnce(context, {Verb::kInspect}, *request, answer, verbs_.lists, &ListVerbs::Inspect);
-  }
-
-  template <class Request, class Message, class Noun>
-  Unary* AtOnce(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
-                Result<Answer<Message>> (Noun::*verb)(const Caller&, Request&)) {
-    const auto caller = CallerWhoWaits(*context, asked);
-    if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto result = Serving(asked, [&] { return (noun.*verb)(*caller, request); });
-    if (!result.ok()) return Finished(context, asked, result.status(), caller->session);
-    *answer = std::move(result->message);
-    return Finished(context, asked, Ok());
-  }
-
-  template <class Request, class Message, class Noun>
-  Unary* Late(Context* context, Asked asked, Request request, Message* answer, Noun& noun,
-              WaiterId (Noun::*verb)(const Caller&, const Request&, const Reply<Message>&)) {
-    request.set_timeout_ms(CappedTimeout(request.timeout_ms(), context->deadline()));
-    return Started(context, asked, std::as_const(request), answer, noun, verb);
-  }
-
-  template <class Request, class Message, class Noun>
-  Unary* Started(Context* context, Asked asked, Request& request, Message* answer, Noun& noun,
-                 WaiterId (Noun::*verb)(const Caller&, Request&, const Reply<Message>&)) {
-    const auto caller = CallerWhoWaits(*context, asked);
-    if (!caller.ok()) return Finished(context, asked, caller.status());
-    auto* call = new LateAnswer<Message>(verbs_, asked, context, answer);  // gRPC owns it; OnDone deletes it
-    call->WaitsAs((noun.*verb)(*caller, request, call->MakeReply(*caller)));
-    return call;
+    if (!caller.ok()) return Refused(context, asked, caller.status());
+    const auto request = wire::Decode<wire::WatchRequest>(bytes);
+    if (!request.ok()) return Refused(context, asked, request.status());
+    return WatchStream::Begin(verbs_, asked, *caller, *request);
   }
 
   Unary* Finished(Context* context, const Asked& asked, const Status& status, SessionId session = {}) {
@@ -210,10 +191,10 @@ class Service final : public v1::Broker::CallbackService {
     verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
   }
 
-  Result<v1::OpenSessionResponse> Open(const Context& context, const v1::OpenSessionRequest& request) {
+  Result<v1::OpenSessionResponse> Open(const Context& context, const wire::OpenSessionRequest& request) {
     auto peer = connections_.PeerOf(context.peer());
     if (!peer) return Unavailable("the connection has ended");
-    if (!request.join().empty()) {
+    if (!request.join.empty()) {
       // Its caller calls again, and must find the session.
       if (context.IsCancelled()) return Status(Code::kCancelled, "the call ended before the broker executed it");
       return verbs_.sessions.Continue(request, *std::move(peer));
@@ -224,6 +205,7 @@ class Service final : public v1::Broker::CallbackService {
   // A request must not be executed after its caller has given up. gRPC restarts the caller's deadline when the call
   // arrives here, so the deadline does not show that; the cancellation, which follows the call, does.
   Result<Caller> CallerWhoWaits(const Context& context, const Asked& asked) {
+    if (asked.verb == Verb::kGetServerInfo) return Caller{{}, Door::kGrpc};  // who asks this may have no session
     if (IsServedLate(asked.verb) || !context.IsCancelled()) return CallerOf(context);
     return Status(Code::kCancelled,
                   Concat("the call ended before the broker executed this ", NameOf(asked.verb), ": nothing was done"),
@@ -257,6 +239,7 @@ class Service final : public v1::Broker::CallbackService {
   Verbs& verbs_;
   GrpcDoorConnections& connections_;
   SessionStreams& streams_;
+  std::deque<std::string> paths_;  // of the methods; gRPC keeps pointers to them
 };
 
 }  // namespace

@@ -61,7 +61,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     verbs_.sessions.EndSession(session_, cause);
   }
   if (over) return Finish(grpc::Status::CANCELLED);
-  event_.set_draining(true);
+  event_ = BufferOf(wire::Encode(wire::SessionEvent{.draining = true}));
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);
 }
 

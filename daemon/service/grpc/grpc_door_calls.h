@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the gRPC door that outlive their handler: a LateAnswer (Allocate, Acquire) and a SessionStream
-// (OpenSession). gRPC owns both from the return of the handler until OnDone, in which they delete themselves.
+// Calls of the gRPC door that outlive their handler: a LateAnswer (to a request that waits) and a SessionStream
+// (OpenSession). gRPC owns both from the return of the handler until OnDone, in which they delete themselves. Messages
+// are the bytes that verbs read and write.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc/status_grpc.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
@@ -23,21 +24,35 @@ struct Asked {
   Clock::time_point begun = Clock::now();
 };
 
-// A call whose answer may come later, on any thread.
-template <class Message>
+inline grpc::ByteBuffer BufferOf(std::string_view bytes) {
+  const grpc::Slice slice(bytes.data(), bytes.size());
+  return {&slice, 1};
+}
+
+// A received message, in one piece.
+class MessageBytes {
+ public:
+  // A message without bytes has no slices.
+  explicit MessageBytes(const grpc::ByteBuffer& buffer) {
+    if (!buffer.TrySingleSlice(&slice_).ok() && !buffer.DumpToSingleSlice(&slice_).ok()) slice_ = grpc::Slice();
+  }
+  std::string_view view() const { return {reinterpret_cast<const char*>(slice_.begin()), slice_.size()}; }
+
+ private:
+  grpc::Slice slice_;
+};
+
+// A call whose answer comes later, on any thread.
 class LateAnswer final : public grpc::ServerUnaryReactor {
  public:
-  LateAnswer(Verbs& verbs, Asked asked, grpc::CallbackServerContext* context, Message* message)
-      : verbs_(verbs),
-        asked_(asked),
-        context_(context),
-        message_(message),
-        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))) {}
+  LateAnswer(Verbs& verbs, Asked asked, grpc::CallbackServerContext* context, grpc::ByteBuffer* message,
+             Traffic::InFlight flight)
+      : verbs_(verbs), asked_(asked), context_(context), message_(message), flight_(std::move(flight)) {}
 
   // Answers exactly once: when the reply is called or, if the verb drops it (cancelled, session ended), when it is
   // destroyed.
-  Reply<Message> MakeReply(const Caller& caller) {
-    return [promise = std::make_shared<Promise>(*this, caller)](Result<Answer<Message>> result) {
+  Reply MakeReply(const Caller& caller) {
+    return [promise = std::make_shared<Promise>(*this, caller)](Result<Answer> result) {
       promise->Keep(std::move(result));
     };
   }
@@ -55,14 +70,14 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
       call_->flight_.End();
       call_->Finish({grpc::StatusCode::CANCELLED, "the call or its session has ended"});
     }
-    void Keep(Result<Answer<Message>> result) { std::exchange(call_, nullptr)->Deliver(caller_, std::move(result)); }
+    void Keep(Result<Answer> result) { std::exchange(call_, nullptr)->Deliver(caller_, std::move(result)); }
 
    private:
     LateAnswer* call_;
     const Caller caller_;
   };
 
-  void Deliver(const Caller& caller, Result<Answer<Message>> result) {
+  void Deliver(const Caller& caller, Result<Answer> result) {
     flight_.End();
     verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
                                   Clock::now() - asked_.begun);
@@ -71,18 +86,12 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
       return Finish(ToGrpc(result.status()));
     }
     if (context_->IsCancelled()) {
-      GiveBack(caller, result->message);  // the caller will not receive what was granted
+      verbs_.TakeBack(caller, asked_.verb, result->message);  // the caller will not receive what was granted
       return Finish(grpc::Status::CANCELLED);
     }
-    *message_ = std::move(result->message);
+    *message_ = BufferOf(result->message);
     Finish(grpc::Status::OK);
   }
-  template <class Granted>
-  void GiveBack(const Caller& caller, const Granted& granted) {
-    verbs_.TakeBack(caller, granted);
-  }
-  // The share remains, as it does when its answer is lost in transit.
-  void GiveBack(const Caller&, const v1::PublishResponse&) {}
 
   void OnCancel() override {
     if (waiter_ != WaiterId{}) verbs_.Cancel(waiter_);
@@ -92,7 +101,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   Verbs& verbs_;
   const Asked asked_;
   grpc::CallbackServerContext* const context_;
-  Message* const message_;
+  grpc::ByteBuffer* const message_;
   Traffic::InFlight flight_;
   WaiterId waiter_{};
 };
@@ -116,17 +125,16 @@ class SessionStreams {
 };
 
 // A session that ends when its stream ends. It is ended once, whichever side ends the stream.
-class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
+class SessionStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  SessionStream(Verbs& verbs, SessionStreams& streams, grpc::CallbackServerContext* context,
-                v1::OpenSessionResponse opened, bool is_continued)
+  SessionStream(Verbs& verbs, SessionStreams& streams, grpc::CallbackServerContext* context, SessionId session,
+                std::string_view opened, bool is_continued)
       : verbs_(verbs),
         streams_(streams),
         context_(context),
-        session_(SessionId{opened.session()}),
-        is_continued_(is_continued) {
-    *event_.mutable_opened() = std::move(opened);
-  }
+        session_(session),
+        is_continued_(is_continued),
+        event_(BufferOf(opened)) {}
 
   void SayOpened() { StartWrite(&event_); }
   void Drain() { Step(&SessionStream::draining_); }
@@ -161,7 +169,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
   grpc::CallbackServerContext* const context_;
   const SessionId session_;
   const bool is_continued_;
-  v1::SessionEvent event_;  // `opened` first; `draining` after it has been written
+  grpc::ByteBuffer event_;  // `opened` first; `draining` after it has been written
   Mutex mutex_;
   bool writing_ AB_GUARDED_BY(mutex_) = true;
   bool told_ AB_GUARDED_BY(mutex_) = false;  // `opened` has been written
@@ -172,10 +180,9 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent> {
 };
 
 // An OpenSession or a Watch that was refused.
-template <class Message>
-class RefusedStream final : public grpc::ServerWriteReactor<Message> {
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  explicit RefusedStream(const grpc::Status& status) { this->Finish(status); }
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
 
  private:
   void OnDone() override { delete this; }

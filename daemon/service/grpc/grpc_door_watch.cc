@@ -3,6 +3,7 @@
 // was cancelled meanwhile. So the stream is finished once, and never during a write.
 #include "daemon/service/grpc/grpc_door_watch.h"
 
+#include <functional>
 #include <utility>
 
 #include "daemon/service/grpc/status_grpc.h"
@@ -26,16 +27,16 @@ class WatchStream::Promise {
   ~Promise() {
     if (stream_) stream_->Answered(CallEnded());
   }
-  void Keep(Result<Answer<v1::WatchResponse>> answer) { std::exchange(stream_, nullptr)->Answered(std::move(answer)); }
+  void Keep(Result<Answer> answer) { std::exchange(stream_, nullptr)->Answered(std::move(answer)); }
 
  private:
   std::shared_ptr<WatchStream> stream_;
 };
 
-WatchStream* WatchStream::Begin(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request) {
-  const auto stream = std::make_shared<WatchStream>(verbs, asked, caller, request);
-  stream->request_.clear_watch();
-  stream->request_.clear_close();
+WatchStream* WatchStream::Begin(Verbs& verbs, Asked asked, const Caller& caller, wire::WatchRequest request) {
+  request.watch = 0;
+  request.close = false;
+  const auto stream = std::make_shared<WatchStream>(verbs, asked, caller, wire::Encode(request));
   stream->self_ = stream;
   stream->Ask();
   return stream.get();  // gRPC calls OnDone only after the handler has returned
@@ -48,20 +49,23 @@ void WatchStream::Ask() {
     const MutexLock lock(mutex_);
     ask = ++asks_;
   }
-  const auto promise = std::make_shared<Promise>(self);
-  const Reply<v1::WatchResponse> reply = [promise](auto answer) { promise->Keep(std::move(answer)); };
-  const WaiterId waiter = verbs_.watches.Watch(caller_, request_, reply);
+  const auto later = [&]() -> Reply {
+    return [promise = std::make_shared<Promise>(self)](auto answer) { promise->Keep(std::move(answer)); };
+  };
+  auto served = verbs_.Serve(caller_, Verb::kWatch, request_, std::ref(later));
+  if (!served.ok()) return Answered(served.status());
+  if (served->now) return Answered(*std::move(served->now));
   bool cancelled = false;
   {
     const MutexLock lock(mutex_);
     if (answers_ >= ask) return;
-    waiter_ = waiter;
+    waiter_ = served->waiter;
     cancelled = cancelled_;
   }
-  if (cancelled) verbs_.Cancel(waiter);
+  if (cancelled) verbs_.Cancel(served->waiter);
 }
 
-void WatchStream::Answered(Result<Answer<v1::WatchResponse>> answer) {
+void WatchStream::Answered(Result<Answer> answer) {
   {
     const MutexLock lock(mutex_);
     ++answers_;
@@ -69,14 +73,16 @@ void WatchStream::Answered(Result<Answer<v1::WatchResponse>> answer) {
   }
   if (!answer.ok()) return End(answer.status());
   if (is_cancelled()) return End(CallEnded());
-  message_ = std::move(answer->message);
+  if (watch_ == 0) {
+    if (const auto opened = wire::Decode<wire::WatchResponse>(answer->message); opened.ok()) watch_ = opened->watch;
+    request_ = wire::Encode(wire::WatchRequest{.watch = watch_, .timeout_ms = kForAsLongAsItTakes});
+  }
+  message_ = BufferOf(answer->message);
   StartWrite(&message_);
 }
 
 void WatchStream::OnWriteDone(bool ok) {
   if (!ok || is_cancelled()) return End(CallEnded());
-  request_.set_watch(message_.watch());
-  request_.set_timeout_ms(kForAsLongAsItTakes);
   Ask();
 }
 
@@ -95,7 +101,7 @@ void WatchStream::End(const Status& status) {
   verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(),
                                 Clock::now() - asked_.begun);
   if (status.code() != Code::kCancelled) verbs_.counts().CountRefusal(caller_.session, asked_.verb, status);
-  if (request_.watch() != 0) verbs_.watches.CloseWatch(caller_, WatcherId{request_.watch()});
+  if (watch_ != 0) verbs_.watches.CloseWatch(caller_, WatcherId{watch_});
   Finish(ToGrpc(status));
 }
 

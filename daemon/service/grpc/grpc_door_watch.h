@@ -6,31 +6,32 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <string>
+#include <utility>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/grpc/grpc_door_calls.h"
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {
 
-class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
+class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
   // Starts the stream at once; the first message reports that the watch is open. gRPC owns the stream from here on.
-  static WatchStream* Begin(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request);
-  WatchStream(Verbs& verbs, Asked asked, const Caller& caller, const v1::WatchRequest& request)
+  static WatchStream* Begin(Verbs& verbs, Asked asked, const Caller& caller, wire::WatchRequest request);
+  WatchStream(Verbs& verbs, Asked asked, const Caller& caller, std::string request)
       : verbs_(verbs),
         asked_(asked),
         flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
         caller_(caller),
-        request_(request) {}
+        request_(std::move(request)) {}
 
  private:
   class Promise;
 
   void Ask();
-  void Answered(Result<Answer<v1::WatchResponse>> answer) AB_EXCLUDES(mutex_);
+  void Answered(Result<Answer> answer) AB_EXCLUDES(mutex_);
   // Called once; no request and no write follows.
   void End(const Status& status);
   void OnCancel() override;
@@ -42,8 +43,9 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchResponse>,
   const Asked asked_;
   Traffic::InFlight flight_;  // counts the call while the stream exists
   const Caller caller_;
-  v1::WatchRequest request_;
-  v1::WatchResponse message_;  // the message that is being written
+  std::string request_;       // for the next events
+  uint64_t watch_ = 0;        // its number; 0: it is not open yet
+  grpc::ByteBuffer message_;  // that is being written
   std::shared_ptr<WatchStream> self_;
   Mutex mutex_;
   uint64_t asks_ AB_GUARDED_BY(mutex_) = 0;

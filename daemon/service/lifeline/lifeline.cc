@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "daemon/service/system/closer.h"
+#include "proto/boundary/text.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 namespace {
@@ -23,12 +25,6 @@ constexpr std::chrono::milliseconds kPauseMax{250};
 // The kernel counts the unread descriptors of all clients together, so another client may be the cause.
 constexpr std::string_view kNoneLeft =
     "other clients have not read too many of the broker's descriptors: try again later";
-
-// One buffer for each thread that answers: the loop, the worker, gRPC's threads.
-std::vector<char>& Scratch() {
-  thread_local std::vector<char> scratch(kPayloadBytesMax);
-  return scratch;
-}
 
 FrameHeader AnswerHeader(const FrameHeader& request, Code code, bool memory_wanted) {
   const uint16_t wanted = memory_wanted ? uint16_t{kFrameMemoryWanted} : uint16_t{0};
@@ -50,35 +46,23 @@ Lifeline::Lifeline(uint64_t key, Connection connection, const Limits& limits, in
       traffic_(traffic),
       socket_(std::move(connection.socket)) {}
 
-void Lifeline::Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
-                      bool memory_wanted) {
+void Lifeline::Answer(const FrameHeader& request, std::string_view message, PassedFd descriptor, bool memory_wanted) {
   if ((request.flags & kFrameNoReply) != 0) return;
-  const size_t bytes = message.ByteSizeLong();
-  if (bytes > kPayloadBytesMax) {
-    Refuse(request, ResourceExhausted("the answer has ", bytes, " bytes (a frame's maximum is ", kPayloadBytesMax, ")"),
-           memory_wanted);
-    return;
+  if (message.size() > kPayloadBytesMax) {
+    return Refuse(
+        request,
+        ResourceExhausted("the answer has ", message.size(), " bytes (a frame's maximum is ", kPayloadBytesMax, ")"),
+        memory_wanted);
   }
-  auto* out = reinterpret_cast<uint8_t*>(Scratch().data());
-  message.SerializeWithCachedSizesToArray(out);
-  AnswerBytes(request, {Scratch().data(), bytes}, std::move(descriptor), memory_wanted);
-}
-
-void Lifeline::AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor,
-                           bool memory_wanted) {
-  if ((request.flags & kFrameNoReply) != 0) return;
-  Send(AnswerHeader(request, Code::kOk, memory_wanted), payload, std::move(descriptor));
+  Send(AnswerHeader(request, Code::kOk, memory_wanted), message, std::move(descriptor));
 }
 
 void Lifeline::Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) {
   if ((request.flags & kFrameNoReply) != 0) return;
-  v1::Error error;
-  error.set_message(status.message().substr(0, kErrorTextBytesMax));
-  error.set_reason(status.reason());
-  for (const auto& [key, value] : status.metadata()) (*error.mutable_metadata())[key] = value;
-  if (error.ByteSizeLong() > kPayloadBytesMax) error.clear_metadata();
-  const std::string payload = error.SerializeAsString();
-  Send(AnswerHeader(request, status.code(), memory_wanted), payload, {});
+  wire::Error error{.message = FirstBytes(status.message(), kErrorTextBytesMax), .reason = status.reason()};
+  for (const auto& [key, value] : status.metadata()) error.metadata.push_back({key, value});
+  if (wire::SizeOf(error) > kPayloadBytesMax) error.metadata.clear();
+  Send(AnswerHeader(request, status.code(), memory_wanted), wire::Encode(error), {});
 }
 
 void Lifeline::TellProgress(const FrameHeader& request) {
@@ -175,11 +159,8 @@ void Lifeline::ForgetOwed() {
 // Undoes the effect of the request before the refusal is sent, because the client may repeat the request at once.
 void Lifeline::BecomeRefusal(Outgoing* frame, std::string_view message) {
   if (session) undelivered_(*session, Verb{frame->header.verb}, frame->payload);
-  v1::Error error;
-  error.set_message(std::string(message));
-  error.set_reason("DESCRIPTORS");
   frame->header.status = static_cast<uint32_t>(Code::kResourceExhausted);
-  frame->refusal = error.SerializeAsString();
+  frame->refusal = wire::Encode(wire::Error{.message = message, .reason = "DESCRIPTORS"});
   frame->payload = frame->refusal;
   frame->descriptor = {};
 }

@@ -16,7 +16,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/descriptor_store.h"
@@ -82,11 +81,8 @@ class Lifeline {
   void TellRecovered(uint64_t number) AB_EXCLUDES(mutex_);
   // Wakes a client that sleeps.
   void SendDoorbell() AB_EXCLUDES(mutex_);
-  // Sends nothing if the request wanted no answer. Never blocks.
-  void Answer(const FrameHeader& request, const google::protobuf::MessageLite& message, PassedFd descriptor,
-              bool memory_wanted) AB_EXCLUDES(mutex_);
-  // `payload`: the bytes of the message. REQUIRES: they fit into a frame.
-  void AnswerBytes(const FrameHeader& request, std::string_view payload, PassedFd descriptor, bool memory_wanted)
+  // Sends nothing if the request wanted no answer. Never blocks. `message`: its bytes.
+  void Answer(const FrameHeader& request, std::string_view message, PassedFd descriptor, bool memory_wanted)
       AB_EXCLUDES(mutex_);
   void Refuse(const FrameHeader& request, const Status& status, bool memory_wanted) AB_EXCLUDES(mutex_);
   // Reports that work on the request has made progress. Sends nothing if the peer does not read.

@@ -15,7 +15,6 @@
 #include <array>
 #include <functional>
 
-#include "daemon/service/lifeline/local_door_requests.h"
 #include "daemon/service/system/closer.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/failpoint.h"
@@ -76,7 +75,6 @@ LocalDoor::LocalDoor(const Config& config, Verbs& verbs)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       has_several_cpus_(HasSeveralCpus()),
-      requests_(std::make_unique<LocalDoorRequests>()),
       buffer_(kFrameBytesMax) {
   AB_CHECK(epoll_.valid() && wake_.valid());
   epoll_event event{};

@@ -30,8 +30,6 @@
 
 namespace arraybridge {
 
-struct LocalDoorRequests;
-
 class LocalDoor {
  public:
   LocalDoor(const Config& config, Verbs& verbs);
@@ -93,19 +91,9 @@ class LocalDoor {
   void ServeVerb(const LifelinePointer& line, const Frame& frame);
   // Undoes a grant whose answer could not be sent.
   void TakeBack(SessionId session, Verb verb, std::string_view answer);
-  template <class Message>
-  bool Parse(const LifelinePointer& line, const Frame& frame, Message* message);
-  template <class Request, class Noun, class Verb>
-  void Now(const LifelinePointer& line, const Frame& frame, Request* request, Noun& noun, Verb verb);
-  // REQUIRES: `request` is parsed.
-  template <class Response, class Request, class Noun, class Verb>
-  void Later(const LifelinePointer& line, const Frame& frame, Request& request, Noun& noun, Verb verb);
-  void Acquire(const LifelinePointer& line, const Frame& frame);
-  void Receive(const LifelinePointer& line, const Frame& frame);
-  void Publish(const LifelinePointer& line, const Frame& frame);
-  void Mapped(const LifelinePointer& line, const Frame& frame);
-  template <class Message>
-  void Respond(const LifelinePointer& line, const Frame& frame, Result<Answer<Message>> answer);
+  // Answers a request later, on any thread, perhaps after the client is gone.
+  Reply ReplyTo(const LifelinePointer& line, const Frame& frame);
+  void Respond(const LifelinePointer& line, const Frame& frame, Result<Answer> answer);
 
   // Sessions that another daemon served (local_door_resume.cc).
   void Continue(Connection connection, SessionId session);
@@ -118,7 +106,7 @@ class LocalDoor {
   bool IsServedAlready(const LifelinePointer& line, const session_queue::Header& header);
 
   // Session queues (local_door_queues.cc).
-  Result<Answer<v1::MappedResponse>> QueueMapped(const LifelinePointer& line);
+  Result<Answer> QueueMapped(const LifelinePointer& line);
   void OnDoorbell(const LifelinePointer& line, const Frame& frame);
   // Stores a frame that belongs to an entry of the queue.
   void Keep(const LifelinePointer& line, const Frame& frame);
@@ -156,7 +144,6 @@ class LocalDoor {
   uint32_t first_user_ = 0;  // the user whose turn is first
   // Lifelines by the time of their next flush.
   std::multimap<Clock::time_point, uint64_t> blocked_;
-  std::unique_ptr<LocalDoorRequests> requests_;
   std::vector<std::byte> buffer_;
   uint64_t last_key_ = 0;
   Clock::time_point begun_;    // arrival of the request that is being served

@@ -22,7 +22,7 @@ bool HasRequest(const Lifeline& line) { return line.queue()->queue->HasRequest()
 
 }  // namespace
 
-Result<Answer<v1::MappedResponse>> LocalDoor::QueueMapped(const LifelinePointer& line) {
+Result<Answer> LocalDoor::QueueMapped(const LifelinePointer& line) {
   auto found = verbs_.publishes.FindQueue(*line->session);
   if (!found) return NotFound("the session has no queue").Because("NO_QUEUE");
   AB_RETURN_IF_ERROR(found->queue->Seal([weak = std::weak_ptr(line)] {
@@ -30,7 +30,7 @@ Result<Answer<v1::MappedResponse>> LocalDoor::QueueMapped(const LifelinePointer&
   }));
   if (line->queue() == nullptr) line->SetQueue(*std::move(found));
   Poll(line);
-  return Answer<v1::MappedResponse>{};
+  return Answer{};
 }
 
 void LocalDoor::OnDoorbell(const LifelinePointer& line, const Frame& frame) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "daemon/service/lifeline/local_door.h"
-#include "daemon/service/lifeline/local_door_requests.h"
 
 namespace arraybridge {
 namespace {

@@ -112,7 +112,10 @@ void Admin::Upgrade(const v1::UpgradeRequest&, const Reply<v1::UpgradeResponse>&
 
 void Admin::Trim(const v1::TrimRequest& request, const Reply<v1::TrimResponse>& reply) {
   std::optional<Device> only;
-  if (request.has_device()) only = FromMessage(request.device());
+  if (request.has_device()) {
+    const v1::Device& device = request.device();
+    only = DeviceOf(wire::Device{device.type(), device.id(), device.uuid()});
+  }
   verbs_.reclaimer().Trim(std::move(only), [reply](const Result<uint64_t>& freed_bytes) {
     if (!freed_bytes.ok()) return reply(freed_bytes.status());
     v1::TrimResponse response;

@@ -36,19 +36,20 @@ bool MayBeRoom(const Status& refusal) {
   return refusal.code() == Code::kResourceExhausted && refusal.reason() != "FILE_SIZE_LIMIT";
 }
 
-Lane LaneOf(const v1::AllocateRequest& request) { return request.size() > kShortBytesMax ? Lane::kLong : Lane::kShort; }
+Lane LaneOf(uint64_t size) { return size > kShortBytesMax ? Lane::kLong : Lane::kShort; }
 
 }  // namespace
 
 // An Allocate from its arrival to its answer. The thread of its lane tries it; the thread for deadlines expires it.
 class ArenaVerbs::Pending {
  public:
-  Pending(ArenaVerbs& verbs, const Caller& caller, const v1::AllocateRequest& request,
-          Reply<v1::AllocateResponse> reply)
+  Pending(ArenaVerbs& verbs, const Caller& caller, const wire::AllocateRequest& request, Reply reply)
       : verbs_(verbs),
         caller_(caller),
-        request_(request),
-        device_(FromMessage(request.device())),
+        ns_(request.namespace_),
+        device_(DeviceOf(request.device)),
+        size_(request.size),
+        timeout_ms_(caller.TimeoutOf(request.timeout_ms)),
         reply_(std::move(reply)) {}
 
   // Prefers the caller's own returned ranges to fresh memory, because they are populated. Ranges that are too small
@@ -56,9 +57,9 @@ class ArenaVerbs::Pending {
   Deliver Try(bool first) {
     if (verbs_.admission_.draining()) return nullptr;
     verbs_.reclaimer_.PollHazards(Sweeper::Look::kAll);
-    verbs_.handover_.AddReturned(caller_, response_.mutable_returned());
-    const auto fits = [this](const v1::Range& range) { return range.size() >= request_.size(); };
-    if (std::any_of(response_.returned().begin(), response_.returned().end(), fits)) {
+    const auto more = verbs_.handover_.Returned(caller_);
+    returned_.insert(returned_.end(), more.begin(), more.end());
+    if (std::ranges::any_of(returned_, [this](const auto& range) { return range.size >= size_; })) {
       return [this] { AnswerReturned(); };
     }
     if (!first) return nullptr;
@@ -66,19 +67,19 @@ class ArenaVerbs::Pending {
     if (arena.ok()) return Delivery(Granted(*std::move(arena)));
     if (!MayBeRoom(arena.status())) return Delivery(arena.status());
     refusal_ = arena.status();
-    if (request_.timeout_ms() > 0 && IsMachines(refusal_)) verbs_.reclaimer_.ServeMemoryLater(LaneOf(request_));
+    if (timeout_ms_ > 0 && IsMachines(refusal_)) verbs_.reclaimer_.ServeMemoryLater(LaneOf(size_));
     return nullptr;
   }
 
   // Other users cannot release memory of the caller's own quota.
   Lack lack() const {
     const bool shared = refusal_.reason() == "DEVICE_FULL" || IsMachines(refusal_);
-    const auto owner = verbs_.broker_.OwnerOf(caller_.session, request_.namespace_(), Right::kWrite);
+    const auto owner = verbs_.broker_.OwnerOf(caller_.session, ns_, Right::kWrite);
     return shared || (owner.ok() && *owner == kSharedByUsers) ? Lack::kShared : Lack::kOwn;
   }
 
   void Expire() {
-    if (response_.returned_size() > 0) {
+    if (!returned_.empty()) {
       AnswerReturned();  // only the client knows whether they suffice once joined with their neighbours
       return;
     }
@@ -86,7 +87,7 @@ class ArenaVerbs::Pending {
     // The quota of the namespace, and not limits.bytes_per_uid.
     const bool full = refusal_.reason() == "QUOTA_EXCEEDED" && LimitIn(refusal_).empty();
     if (!refusal_.ok()) return reply_(full ? WithHolders(refusal_) : refusal_);
-    reply_(ResourceExhausted(verbs_.admission_.TimedOut(request_.timeout_ms()), "no room for ", request_.size(),
+    reply_(ResourceExhausted(verbs_.admission_.TimedOut(timeout_ms_), "no room for ", size_,
                              " bytes, behind other requests of the namespace: ", Numbers())
                .Because("WAITED_IN_VAIN"));
   }
@@ -95,7 +96,7 @@ class ArenaVerbs::Pending {
   // The refusal, with what has most of the namespace's bytes and how each is freed. Names are no part of a command,
   // because users who share a namespace choose them.
   Status WithHolders(const Status& refusal) const {
-    const auto use = verbs_.broker_.UseOf(caller_.session, NamespaceNameOf(request_.namespace_()));
+    const auto use = verbs_.broker_.UseOf(caller_.session, NamespaceNameOf(ns_));
     if (!use.ok()) return refusal;
     const NamespaceRow& row = use->row;
     std::vector<std::pair<uint64_t, std::string>> parts;
@@ -114,9 +115,8 @@ class ArenaVerbs::Pending {
     std::string text;
     for (const auto& [bytes, part] : parts) text += (text.empty() ? "" : "; ") + part;
     const uint64_t left = row.quota_bytes - std::min(row.quota_bytes, row.charged_bytes);
-    Status full = ResourceExhausted("namespace '", row.ns, "' has no room for ", request_.size(), " bytes (",
-                                    SizeText(request_.size()), "): ", left, " are left of its quota of ",
-                                    SizeText(row.quota_bytes), ". ", text)
+    Status full = ResourceExhausted("namespace '", row.ns, "' has no room for ", size_, " bytes (", SizeText(size_),
+                                    "): ", left, " are left of its quota of ", SizeText(row.quota_bytes), ". ", text)
                       .Because(refusal.reason());
     for (const auto& [key, value] : refusal.metadata()) full = std::move(full).With(key, value);
     return full;
@@ -126,7 +126,7 @@ class ArenaVerbs::Pending {
   std::string Numbers() const {
     std::string text = Concat(verbs_.line_.waiting(), " requests are waiting");
     ListFilter of_namespace;
-    of_namespace.ns = NamespaceNameOf(request_.namespace_());
+    of_namespace.ns = NamespaceNameOf(ns_);
     of_namespace.page_size = 1;
     const auto page = verbs_.broker_.ListNamespaces(caller_.session, of_namespace);
     if (page.ok() && !page->rows.empty()) {
@@ -150,167 +150,153 @@ class ArenaVerbs::Pending {
 
   Result<AllocatedArena> Allocate() {
     told_ = Clock::now();
-    const AllocateCall call{request_.namespace_(), device_, request_.size(), [this] { TellProgress(); },
-                            caller_.request};
+    const AllocateCall call{ns_, device_, size_, [this] { TellProgress(); }, caller_.request};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
     if (verbs_.reclaimer_.sweeper().SweepNow().freed_bytes == 0) return arena;
     arena = verbs_.broker_.Allocate(caller_.session, call);
     // a request in the other lane may have been refused while this one swept
-    verbs_.reclaimer_.ServeMemorySoon(Other(LaneOf(request_)));
+    verbs_.reclaimer_.ServeMemorySoon(Other(LaneOf(size_)));
     return arena;
   }
 
   // The result is shared because a std::function must be copyable, and a descriptor is not.
-  Deliver Delivery(Result<Answer<v1::AllocateResponse>> result) {
-    return [this, result = std::make_shared<Result<Answer<v1::AllocateResponse>>>(std::move(result))] {
+  Deliver Delivery(Result<Answer> result) {
+    return [this, result = std::make_shared<Result<Answer>>(std::move(result))] {
       const bool allocated = result->ok();
       reply_(std::move(*result));
       if (allocated && verbs_.allocated_) verbs_.allocated_();
     };
   }
 
-  Result<Answer<v1::AllocateResponse>> Granted(AllocatedArena arena) {
-    Answer<v1::AllocateResponse> answer;
-    answer.message = std::move(response_);
-    Fill(answer.message.mutable_handle(), arena.handle);
-    auto handed = verbs_.handover_.HandOver(caller_, arena.handle, Access::kWrite);
-    if (!handed.ok()) {
-      // Without a ticket no process can ever map the arena.
-      static_cast<void>(verbs_.broker_.Release(caller_.session, {}, std::span(&arena.handle.arena, 1), {}));
-      verbs_.reclaimer_.sweeper().Soon();
-      return handed.status();
-    }
-    if (handed->ticket) *answer.message.mutable_ticket() = *std::move(handed->ticket);
-    answer.descriptor = std::move(handed->descriptor);
+  Result<Answer> Granted(AllocatedArena arena) {
+    wire::AllocateResponse response{.returned = std::exchange(returned_, {})};
+    auto answer = verbs_.handover_.HandOver(caller_, std::move(response), arena.handle, Access::kWrite);
+    if (answer.ok()) return answer;
+    // Without a ticket no process can ever map the arena.
+    static_cast<void>(verbs_.broker_.Release(caller_.session, {}, std::span(&arena.handle.arena, 1), {}));
+    verbs_.reclaimer_.sweeper().Soon();
     return answer;
   }
 
-  void AnswerReturned() {
-    Answer<v1::AllocateResponse> answer;
-    answer.message = std::move(response_);
-    reply_(std::move(answer));
-  }
+  void AnswerReturned() { reply_(AnswerOf(wire::AllocateResponse{.returned = std::exchange(returned_, {})})); }
 
   ArenaVerbs& verbs_;
   const Caller caller_;
-  const v1::AllocateRequest request_;
+  const std::string ns_;
   const Device device_;
-  const Reply<v1::AllocateResponse> reply_;
-  v1::AllocateResponse response_;  // collects returned ranges
+  const uint64_t size_;
+  const uint64_t timeout_ms_;
+  const Reply reply_;
+  std::vector<wire::Range> returned_;
   Status refusal_;
   Clock::time_point told_{};  // time of the last progress message
 };
 
-WaiterId ArenaVerbs::Allocate(const Caller& caller, const v1::AllocateRequest& request,
-                              const Reply<v1::AllocateResponse>& reply) {
+Served ArenaVerbs::Allocate(const Caller& caller, const wire::AllocateRequest& request, std::string_view bytes,
+                            const Later& later) {
   const auto check = [&]() -> Status {
     AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-    return broker_.CheckAllocate(caller.session, {request.namespace_(), FromMessage(request.device()), request.size()});
+    AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
+    return broker_.CheckAllocate(caller.session, {request.namespace_, DeviceOf(request.device), request.size});
   };
   const Status checked = check();
-  auto waits = checked.ok() ? admission_.WaiterOf(caller, request.ByteSizeLong()) : Result<Waiter>(checked);
-  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  auto waits = checked.ok() ? admission_.WaiterOf(caller, bytes.size()) : Result<Waiter>(checked);
+  if (!waits.ok()) return {waits.status()};
 
+  const Reply reply = later();
   auto pending = std::make_shared<Pending>(*this, caller, request, reply);
   Waiter waiter = *std::move(waits);
   const uint32_t uid = waiter.uid;
-  waiter.lane = LaneOf(request);
-  if (request.timeout_ms() > 0) waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
+  const uint64_t timeout_ms = caller.TimeoutOf(request.timeout_ms);
+  waiter.lane = LaneOf(request.size);
+  if (timeout_ms > 0) waiter.deadline = admission_.DeadlineOf(timeout_ms);
   waiter.retry = [pending](bool first) { return pending->Try(first); };
   waiter.lack = [pending] { return pending->lack(); };
   waiter.expire = [pending] { pending->Expire(); };
-  const auto place = line_.WaitForMemory(uid, NamespaceNameOf(request.namespace_()), std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
+  const auto place = line_.WaitForMemory(uid, NamespaceNameOf(request.namespace_), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), Served{};
   // The session may have ended since its uid was read, and its waiters may have been dropped already.
   if (const auto lives = broker_.UidOf(caller.session); !lives.ok()) {
     line_.Cancel(*place);
-    return WaiterId{};
+    return {};
   }
-  reclaimer_.ServeMemorySoon(LaneOf(request));
-  return *place;
+  reclaimer_.ServeMemorySoon(LaneOf(request.size));
+  return {{}, *place};
 }
 
-void ArenaVerbs::TakeBack(const Caller& caller, const v1::AllocateResponse& granted) {
+void ArenaVerbs::TakeBackAllocated(const Caller& caller, std::string_view granted) {
+  const auto message = wire::Decode<wire::AllocateResponse>(granted);
+  if (!message.ok()) return;  // this daemon wrote it
   std::vector<RangeOfArena> returned;
-  for (const v1::Range& range : granted.returned()) {
-    returned.push_back({ArenaId{range.arena()}, range.offset(), range.size()});
+  for (const wire::Range& range : message->returned) {
+    returned.push_back({ArenaId{range.arena}, range.offset, range.size});
   }
   broker_.KeepReturned(caller.session, returned);
-  if (!granted.has_handle()) return;
-  const uint64_t arena = granted.handle().arena();
-  static_cast<void>(broker_.Release(caller.session, {}, {&arena, 1}, {}));
+  if (!message->handle) return;
+  static_cast<void>(broker_.Release(caller.session, {}, {&message->handle->arena, 1}, {}));
   reclaimer_.sweeper().Soon();
 }
 
-Result<Answer<v1::MappedResponse>> ArenaVerbs::Mapped(const Caller& caller, const v1::MappedRequest& request) {
-  if (request.direct_channel_of() != 0) return channels_.DirectChannelMapped(caller, request);
+Result<Answer> ArenaVerbs::Mapped(const Caller& caller, const wire::MappedRequest& request) {
+  if (request.direct_channel_of != 0) return channels_.DirectChannelMapped(caller, request);
   const auto seal = [&] {
-    if (request.arena() != 0) return broker_.Mapped(caller.session, ArenaId{request.arena()});
-    if (!request.hazard_page_of().empty()) return broker_.HazardPageMapped(caller.session, request.hazard_page_of());
+    if (request.arena != 0) return broker_.Mapped(caller.session, ArenaId{request.arena});
+    if (!request.hazard_page_of.empty()) return broker_.HazardPageMapped(caller.session, request.hazard_page_of);
     return broker_.Mapped(caller.session, ArenaId{});
   };
   AB_RETURN_IF_ERROR(seal());
-  return Answer<v1::MappedResponse>{};
+  return Answer{};
 }
 
-Result<Answer<v1::ExportResponse>> ArenaVerbs::Export(const Caller& caller, const v1::ExportRequest& request) {
-  auto handle = broker_.Export(caller.session, ArenaId{request.arena()}, request.arena_generation(),
-                               ChannelEndId{request.direct_channel_of()});
+Result<Answer> ArenaVerbs::Export(const Caller& caller, const wire::ExportRequest& request) {
+  auto handle = broker_.Export(caller.session, ArenaId{request.arena}, request.arena_generation,
+                               ChannelEndId{request.direct_channel_of});
   if (!handle.ok()) return handle.status();
-  Answer<v1::ExportResponse> answer;
-  Fill(answer.message.mutable_handle(), *handle);
-  auto handed = handover_.HandOver(caller, *handle, Access::kRead);
-  if (!handed.ok()) return handed.status();
-  if (handed->ticket) *answer.message.mutable_ticket() = *std::move(handed->ticket);
-  answer.descriptor = std::move(handed->descriptor);
-  return answer;
+  return handover_.HandOver(caller, wire::ExportResponse{}, *handle, Access::kRead);
 }
 
-Result<Answer<v1::RedeemResponse>> ArenaVerbs::Redeem(const Caller& caller, const v1::RedeemRequest& request) {
-  auto redeemed = broker_.Redeem(caller.session, Octets(request.token()));
+Result<Answer> ArenaVerbs::Redeem(const Caller& caller, const wire::RedeemRequest& request) {
+  auto redeemed = broker_.Redeem(caller.session, Octets(request.token));
   if (!redeemed.ok()) return redeemed.status();
-  Answer<v1::RedeemResponse> answer;
-  Fill(answer.message.mutable_handle(), redeemed->handle);
-  answer.message.set_writable(redeemed->writable);
+  Answer answer = AnswerOf(wire::RedeemResponse{.handle = ToWire(redeemed->handle), .writable = redeemed->writable});
   answer.descriptor = PassedFd(std::move(redeemed->handle.descriptor), redeemed->handle.kind);
   return answer;
 }
 
-Result<Answer<v1::BrowseResponse>> ArenaVerbs::Browse(const Caller& caller, const v1::BrowseRequest& request) {
-  if (!caller.hears) return Answer<v1::BrowseResponse>{};
+Result<Answer> ArenaVerbs::Browse(const Caller& caller, const wire::BrowseRequest& request) {
+  if (!caller.hears) return Answer{};
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
-  Answer<v1::BrowseResponse> answer;
-  auto descriptors = ExportPages(caller, request, &answer.message);
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
+  if (request.part == wire::BrowseRequest::Part::kDirectChannel) {
+    auto exported = broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel});
+    if (!exported.ok()) return exported.status();
+    wire::BrowseResponse response{.sender_process_id = exported->sender_process_id};
+    if (exported->sender != nullptr) response.sender = *exported->sender;
+    Answer answer = AnswerOf(response);
+    answer.descriptor = PassedFd(std::move(exported->files), FdKind::kPages);
+    return answer;
+  }
+  auto descriptors = ExportPages(caller, request);
   if (!descriptors.ok()) return descriptors.status();
-  answer.descriptor = PassedFd(*std::move(descriptors), FdKind::kPages);
-  return answer;
+  return Answer{{}, PassedFd(*std::move(descriptors), FdKind::kPages)};
 }
 
-Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const v1::BrowseRequest& request,
-                                                      v1::BrowseResponse* answer) {
-  if (request.part() == v1::BrowseRequest::QUEUE) return broker_.OpenQueueOf(caller.session, request.namespace_());
-  if (request.part() == v1::BrowseRequest::DIRECT_CHANNEL) {
-    auto exported = broker_.ExportDirectChannel(caller.session, ChannelEndId{request.channel()});
-    if (!exported.ok()) return exported.status();
-    answer->set_sender_process_id(exported->sender_process_id);
-    if (exported->sender != nullptr) answer->set_sender(*exported->sender);
-    return std::move(exported->files);
-  }
-  auto one = request.part() == v1::BrowseRequest::HAZARD_PAGE
-                 ? broker_.ExportHazardPage(caller.session, request.namespace_())
-                 : broker_.ExportCatalogue(caller.session, request.namespace_());
+Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const wire::BrowseRequest& request) {
+  using Part = wire::BrowseRequest::Part;
+  if (request.part == Part::kQueue) return broker_.OpenQueueOf(caller.session, request.namespace_);
+  auto one = request.part == Part::kHazardPage ? broker_.ExportHazardPage(caller.session, request.namespace_)
+                                               : broker_.ExportCatalogue(caller.session, request.namespace_);
   if (!one.ok()) return one.status();
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(*std::move(one));
   return descriptors;
 }
 
-void ArenaVerbs::TakeBack(const Caller& caller, const v1::ExportResponse& granted) {
-  const uint64_t arena = granted.handle().arena();
-  static_cast<void>(broker_.Release(caller.session, {}, {}, {&arena, 1}));
+void ArenaVerbs::TakeBackExported(const Caller& caller, std::string_view granted) {
+  const auto message = wire::Decode<wire::ExportResponse>(granted);
+  if (!message.ok() || !message->handle) return;  // this daemon wrote it
+  static_cast<void>(broker_.Release(caller.session, {}, {}, {&message->handle->arena, 1}));
 }
 
 }  // namespace arraybridge

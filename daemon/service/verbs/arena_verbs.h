@@ -4,8 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/reclaimer.h"
@@ -14,6 +14,7 @@
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/handover.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -32,20 +33,21 @@ class ArenaVerbs {
         channels_(channels),
         allocated_(std::move(allocated)) {}
 
-  WaiterId Allocate(const Caller& caller, const v1::AllocateRequest& request, const Reply<v1::AllocateResponse>& reply);
-  Result<Answer<v1::MappedResponse>> Mapped(const Caller& caller, const v1::MappedRequest& request);
-  Result<Answer<v1::ExportResponse>> Export(const Caller& caller, const v1::ExportRequest& request);
-  Result<Answer<v1::RedeemResponse>> Redeem(const Caller& caller, const v1::RedeemRequest& request);
+  // `bytes`: those of the request.
+  Served Allocate(const Caller& caller, const wire::AllocateRequest& request, std::string_view bytes,
+                  const Later& later);
+  Result<Answer> Mapped(const Caller& caller, const wire::MappedRequest& request);
+  Result<Answer> Export(const Caller& caller, const wire::ExportRequest& request);
+  Result<Answer> Redeem(const Caller& caller, const wire::RedeemRequest& request);
   // The answer carries the descriptor, so only lifelines can call it.
-  Result<Answer<v1::BrowseResponse>> Browse(const Caller& caller, const v1::BrowseRequest& request);
-  // Undoes a grant whose answer cannot reach the caller. An arena or session that is gone meanwhile is no error.
-  void TakeBack(const Caller& caller, const v1::AllocateResponse& granted);
-  void TakeBack(const Caller& caller, const v1::ExportResponse& granted);
+  Result<Answer> Browse(const Caller& caller, const wire::BrowseRequest& request);
+  // Undo a grant whose answer cannot reach the caller. An arena or session that is gone meanwhile is no error.
+  void TakeBackAllocated(const Caller& caller, std::string_view granted);
+  void TakeBackExported(const Caller& caller, std::string_view granted);
 
  private:
   class Pending;  // an Allocate that is not answered yet
-  Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const v1::BrowseRequest& request,
-                                            v1::BrowseResponse* answer);
+  Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const wire::BrowseRequest& request);
 
   const Config& config_;
   Broker& broker_;

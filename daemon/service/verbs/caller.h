@@ -2,11 +2,19 @@
 // A Caller is the session that calls a verb, and its door. An Answer is the result of the verb.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <functional>
+#include <optional>
+#include <string>
+
+#include <google/protobuf/message_lite.h>
 
 #include "daemon/broker/broker.h"
 #include "daemon/service/lifeline/passed_fd.h"
+#include "daemon/service/reclaim/waiting_line.h"
 #include "proto/boundary/result.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -19,16 +27,35 @@ struct Caller {
   std::function<void()> progress{};
   uint64_t request = 0;  // the session's number for the request, unique in the session; 0: unknown
   bool again = false;    // the previous daemon may have served it
+  // The request waits no longer than this, whatever timeout it states: then its call ends.
+  uint64_t timeout_max_ms = UINT64_MAX;
+
+  uint64_t TimeoutOf(uint64_t timeout_ms) const { return std::min(timeout_ms, timeout_max_ms); }
 };
 
-template <class Message>
 struct Answer {
-  Message message;
-  PassedFd descriptor;  // travels with the message on a lifeline; always invalid at the gRPC door
+  std::string message;    // the bytes of the verb's answer
+  PassedFd descriptor{};  // travels with the message on a lifeline; always invalid at the gRPC door
 };
 
-// Called exactly once, on any thread, possibly before the verb returns; never after Cancel or the end of the session.
 template <class Message>
-using Reply = std::function<void(Result<Answer<Message>>)>;
+Answer AnswerOf(const Message& message) {
+  if constexpr (std::derived_from<Message, google::protobuf::MessageLite>) {
+    return {message.SerializeAsString()};
+  } else {
+    return {wire::Encode(message)};
+  }
+}
+
+// Called exactly once, on any thread; never after Cancel or the end of the session.
+using Reply = std::function<void(Result<Answer>)>;
+// Makes the reply of a request that has to wait. To be called once at most, before the verb returns.
+using Later = std::function<Reply()>;
+
+// What a verb returns that may wait.
+struct Served {
+  std::optional<Result<Answer>> now;  // nothing: the reply says it later, or has said it
+  WaiterId waiter{};                  // of a request that waits and can be cancelled
+};
 
 }  // namespace arraybridge

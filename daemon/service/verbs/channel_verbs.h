@@ -3,9 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <string_view>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/reclaimer.h"
@@ -14,8 +13,8 @@
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/handover.h"
-#include "daemon/service/wire/publish_wire.h"
 #include "proto/boundary/result.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -33,26 +32,23 @@ class ChannelVerbs {
         handover_(handover),
         counts_(counts) {}
 
-  Result<Answer<v1::OpenChannelResponse>> OpenChannel(const Caller& caller, const v1::OpenChannelRequest& request);
-  Result<Answer<v1::CloseChannelResponse>> CloseChannel(const Caller& caller, const v1::CloseChannelRequest& request);
+  Result<Answer> OpenChannel(const Caller& caller, const wire::OpenChannelRequest& request);
+  Result<Answer> CloseChannel(const Caller& caller, const wire::CloseChannelRequest& request);
   // A Withdraw that names a channel.
-  Result<uint32_t> Drain(const Caller& caller, const v1::WithdrawRequest& request);
-  // A Publish that names a channel.
-  WaiterId Send(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
-  WaiterId Receive(const Caller& caller, const v1::ReceiveRequest& request, const Reply<v1::AcquireResponse>& reply);
-  // Answers as TryAcquire does. Refuses while other requests wait in the queue, because it is not this caller's turn.
-  Result<PassedFd> TryReceive(const Caller& caller, const v1::ReceiveRequest& request, std::string* response);
-  static bool MayArrive(const Status& refusal);
-  WaiterId ReceiveLater(const Caller& caller, const v1::ReceiveRequest& request,
-                        const Reply<v1::AcquireResponse>& reply);
+  Result<uint32_t> Drain(const Caller& caller, const wire::WithdrawRequest& request);
+  // A Publish that names a channel. `bytes`: those of the request, in both.
+  Served Send(const Caller& caller, const wire::PublishRequest& request, std::string_view bytes, const Later& later);
+  Served Receive(const Caller& caller, const wire::ReceiveRequest& request, std::string_view bytes, const Later& later);
 
   // Direct channels (verbs_direct.cc). Null: there is none. When it returns, the direct channel has ended and its
   // shares are queued.
   void EndDirectChannel(const std::shared_ptr<const DirectChannelRecord>& of);
-  Result<Answer<v1::MappedResponse>> DirectChannelMapped(const Caller& caller, const v1::MappedRequest& request);
+  Result<Answer> DirectChannelMapped(const Caller& caller, const wire::MappedRequest& request);
 
  private:
-  Result<Answer<v1::AcquireResponse>> ReceiveMessage(const Caller& caller, const v1::ReceiveRequest& request);
+  // Refuses while other requests wait in the queue, because it is not this caller's turn.
+  Result<Answer> TryReceive(const Caller& caller, const wire::ReceiveRequest& request);
+  Result<Answer> ReceiveNow(const Caller& caller, const wire::ReceiveRequest& request);
   // True if the refusal is CHANNEL_IS_DIRECT: the direct channel has to be revoked first, or polled.
   static bool IsDirectRefusal(const Status& refusal);
   bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number);

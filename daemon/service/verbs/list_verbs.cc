@@ -43,9 +43,8 @@ v1::GetServerInfoResponse ListVerbs::GetServerInfo() const {
   return info;
 }
 
-Result<Answer<v1::GetStatsResponse>> ListVerbs::GetStats(const Caller& caller, const v1::GetStatsRequest&) {
-  if (!caller.hears) return Answer<v1::GetStatsResponse>{};
-  return Answer<v1::GetStatsResponse>{Stats(), {}};
+Result<Answer> ListVerbs::GetStats(const Caller& caller, const wire::GetStatsRequest&) {
+  return caller.hears ? AnswerOf(Stats()) : Answer{};
 }
 
 v1::GetStatsResponse ListVerbs::Stats(const Snapshot& snapshot) const {
@@ -58,15 +57,15 @@ v1::GetStatsResponse ListVerbs::Stats(const Snapshot& snapshot) const {
   return stats;
 }
 
-Result<Answer<v1::ListResponse>> ListVerbs::List(const Caller& caller, const v1::ListRequest& request) {
-  if (!caller.hears) return Answer<v1::ListResponse>{};
+Result<Answer> ListVerbs::List(const Caller& caller, const v1::ListRequest& request) {
+  if (!caller.hears) return Answer{};
   AB_RETURN_IF_ERROR(CheckList(config_.limits, request));
   publishes_.ServeQueued(caller.session, request.namespace_().empty()
                                              ? std::nullopt
                                              : std::optional<std::string_view>(request.namespace_()));
-  auto listed = ListPage(caller.session, false, request);
+  const auto listed = ListPage(caller.session, false, request);
   if (!listed.ok()) return listed.status();
-  return Answer<v1::ListResponse>{*std::move(listed), {}};
+  return AnswerOf(*listed);
 }
 
 Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& request) const {
@@ -117,16 +116,15 @@ Result<v1::ListResponse> ListVerbs::ListPage(SessionId session, bool everybody, 
   return list;
 }
 
-Result<Answer<v1::InspectResponse>> ListVerbs::Inspect(const Caller& caller, const v1::InspectRequest& request) {
-  if (!caller.hears) return Answer<v1::InspectResponse>{};
+Result<Answer> ListVerbs::Inspect(const Caller& caller, const v1::InspectRequest& request) {
+  if (!caller.hears) return Answer{};
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_()));
   const ShareKey share = FromMessage(request.share());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
   publishes_.ServeQueued(caller.session, request.namespace_());
   const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
   if (!inspected.ok()) return inspected.status();
-  Answer<v1::InspectResponse> answer;
-  v1::InspectResponse& message = answer.message;
+  v1::InspectResponse message;
   Fill(&message, *inspected);
   size_t bytes = message.ByteSizeLong() + kOfferOverhead;
   for (const OfferRow& row : inspected->offers) {
@@ -139,7 +137,7 @@ Result<Answer<v1::InspectResponse>> ListVerbs::Inspect(const Caller& caller, con
       *message.add_offers() = std::move(offer);
     }
   }
-  return answer;
+  return AnswerOf(message);
 }
 
 }  // namespace arraybridge

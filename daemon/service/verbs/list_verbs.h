@@ -41,14 +41,17 @@ class ListVerbs {
         counts_(counts) {}
 
   v1::GetServerInfoResponse GetServerInfo() const;
-  Result<Answer<v1::ListResponse>> List(const Caller& caller, const v1::ListRequest& request);
+  Result<Answer> AnswerServerInfo(const Caller&, const wire::GetServerInfoRequest&) {
+    return AnswerOf(GetServerInfo());
+  }
+  Result<Answer> List(const Caller& caller, const v1::ListRequest& request);
   // The same for all users, for an administrator.
   Result<v1::ListResponse> ListEverybodys(const v1::ListRequest& request) const;
-  Result<Answer<v1::GetStatsResponse>> GetStats(const Caller& caller, const v1::GetStatsRequest& request);
+  Result<Answer> GetStats(const Caller& caller, const wire::GetStatsRequest& request);
   // The counts without a caller.
   v1::GetStatsResponse Stats() const { return Stats(broker_.TakeSnapshot()); }
   v1::GetStatsResponse Stats(const Snapshot& snapshot) const;
-  Result<Answer<v1::InspectResponse>> Inspect(const Caller& caller, const v1::InspectRequest& request);
+  Result<Answer> Inspect(const Caller& caller, const v1::InspectRequest& request);
   Clock::time_point started() const { return started_; }
   const Life& life() const { return life_; }
 

@@ -20,8 +20,8 @@ namespace {
 constexpr std::chrono::milliseconds kLateAnswer{4000};  // for the failpoint: longer than the wait of its test's clients
 
 // A publish that may sleep or wait is not served here, because other threads wait for the queue.
-Status CheckUnwaited(const PublishAsked& asked) {
-  if (!asked.sealed && asked.channel == 0) return Ok();
+Status CheckUnwaited(const wire::PublishRequest& request) {
+  if (!request.sealed && request.channel == 0) return Ok();
   return InvalidArgument("a sealed share, or one that is sent into a channel, needs a waited Publish")
       .Because("NEEDS_A_CALL");
 }
@@ -46,55 +46,56 @@ void PublishVerbs::Stop() {
   to_seal_.Stop();
 }
 
-Result<PublishedShare> PublishVerbs::Record(SessionId session, const PublishAsked& asked, uint64_t request) {
+Result<PublishedShare> PublishVerbs::Record(SessionId session, const wire::PublishRequest& request, uint64_t number) {
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-  AB_RETURN_IF_ERROR(CheckPublish(config_.limits, asked));
-  PublishCall call = CallOf(asked);
-  call.request = request;
+  AB_RETURN_IF_ERROR(CheckPublish(config_.limits, request));
+  PublishCall call = CallOf(request);
+  call.request = number;
   auto published = broker_.Publish(session, std::move(call));
   if (published.ok() && published->sweep_at) reclaimer_.sweeper().At(*published->sweep_at);
   return published;
 }
 
-Result<Answer<v1::PublishResponse>> PublishVerbs::Publish(const Caller& caller, const PublishAsked& asked) {
-  ServeQueued(caller.session, asked.ns);
-  auto published = Record(caller.session, asked, caller.request);
+Result<Answer> PublishVerbs::Publish(const Caller& caller, const wire::PublishRequest& request) {
+  ServeQueued(caller.session, request.namespace_);
+  auto published = Record(caller.session, request, caller.request);
   if (!published.ok()) return published.status();
-  if (asked.fence_kind != 0 && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
-  if (line_.waits_for_names()) AnnounceName(caller.session, asked.ns, published->name);
-  if (asked.replace) reclaimer_.Reclaim();  // the bytes of the replaced share may be free now
-  return handover_.AnswerOf(caller, *std::move(published));
+  if (HasEvent(request) && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
+  if (line_.waits_for_names()) AnnounceName(caller.session, request.namespace_, published->name);
+  if (request.replace) reclaimer_.Reclaim();  // the bytes of the replaced share may be free now
+  return handover_.Published(caller, *published);
 }
 
-std::optional<Answer<v1::PublishResponse>> PublishVerbs::AnswerAgain(const Caller& caller) {
+std::optional<Answer> PublishVerbs::AnswerAgain(const Caller& caller) {
   std::vector<ChannelId> put_back;
   auto published = broker_.TakeBackUnanswered(caller.session, caller.request, &put_back);
   for (const ChannelId channel : put_back) ServeChannel(line_, broker_, channel);  // others may wait for the share
   if (!published) return std::nullopt;
-  return handover_.AnswerOf(caller, *std::move(published));
+  return handover_.Published(caller, *published);
 }
 
-WaiterId PublishVerbs::PublishSealed(const Caller& caller, const PublishAsked& asked,
-                                     const Reply<v1::PublishResponse>& reply) {
-  auto waits = admission_.WaiterOf(caller, asked.bytes.size());
-  if (!waits.ok()) return reply(waits.status()), WaiterId{};
-  const auto bytes = std::make_shared<const std::string>(asked.bytes);
+Served PublishVerbs::PublishSealed(const Caller& caller, std::string_view request, std::string_view ns,
+                                   const Later& later) {
+  auto waits = admission_.WaiterOf(caller, request.size());
+  if (!waits.ok()) return {waits.status()};
+  const auto bytes = std::make_shared<const std::string>(request);
+  const Reply reply = later();
   Waiter waiter = *std::move(waits);  // without a deadline: it waits only for its turn
   const uint32_t uid = waiter.uid;
   waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
-    const auto again = ReadPublish(*bytes);
-    const auto result = std::make_shared<Result<Answer<v1::PublishResponse>>>(Publish(caller, *again));
+    const auto again = wire::Decode<wire::PublishRequest>(*bytes);
+    const auto result = std::make_shared<Result<Answer>>(Publish(caller, *again));
     return [reply, result] { reply(std::move(*result)); };
   };
   waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };  // no deadline ends its wait
-  const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(asked.ns), std::move(waiter));
-  if (!place.ok()) return reply(place.status()), WaiterId{};
-  if (seal_posted_.exchange(true)) return WaiterId{};
+  const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(ns), std::move(waiter));
+  if (!place.ok()) return reply(place.status()), Served{};
+  if (seal_posted_.exchange(true)) return {};
   sealer_.Post([this] {
     seal_posted_.store(false);
     to_seal_.ServeMemory();
   });
-  return WaiterId{};
+  return {};
 }
 
 // Requests that wait for the names are served after the lock of the queue is released: their retries may call any verb.
@@ -103,8 +104,8 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
   bool replaced = false;
   Clock::time_point begun = Clock::now();
   const auto publish = [&](uint64_t request, std::string_view message) -> Status {
-    auto asked = ReadPublish(message);
-    if (asked.ok()) asked->ns = of.ns;
+    auto asked = wire::Decode<wire::PublishRequest>(message);
+    if (asked.ok()) asked->namespace_ = of.ns;
     Status checked = asked.ok() ? CheckUnwaited(*asked) : asked.status();
     auto published = checked.ok() ? Record(of.session, *asked, request) : Result<PublishedShare>(std::move(checked));
     const auto now = Clock::now();

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string_view>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/sessions/open_queue.h"
 #include "daemon/config/config.h"
@@ -21,8 +20,8 @@
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/session_cuts.h"
-#include "daemon/service/wire/publish_wire.h"
 #include "proto/boundary/result.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -33,16 +32,16 @@ class PublishVerbs {
   PublishVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
                Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts, SessionCuts& cuts);
 
-  Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const PublishAsked& asked);
+  Result<Answer> Publish(const Caller& caller, const wire::PublishRequest& request);
   // For a request with `sealed`: the kernel may sleep during the seal. The request has no place in the line and cannot
-  // be cancelled.
-  WaiterId PublishSealed(const Caller& caller, const PublishAsked& asked, const Reply<v1::PublishResponse>& reply);
+  // be cancelled. `bytes`: those of the request.
+  Served PublishSealed(const Caller& caller, std::string_view bytes, std::string_view ns, const Later& later);
 
   std::optional<OpenQueue> FindQueue(SessionId session) const { return broker_.QueueOf(session); }
   // Serves at most `most` unwaited publishes and returns their number. Cuts a session that wrote an invalid entry.
   // `others`: whether other requests may run between them.
   // As Broker::TakeBackUnanswered, for the request of the caller.
-  std::optional<Answer<v1::PublishResponse>> AnswerAgain(const Caller& caller);
+  std::optional<Answer> AnswerAgain(const Caller& caller);
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
   // Serves the unwaited publishes in the queues of this namespace, or of all namespaces of the user: a name exists from
   // the moment at which its request stands in a queue. True: a name that was missing before this call may exist now.
@@ -60,7 +59,7 @@ class PublishVerbs {
 
  private:
   // The common part of all publishes.
-  Result<PublishedShare> Record(SessionId session, const PublishAsked& asked, uint64_t request);
+  Result<PublishedShare> Record(SessionId session, const wire::PublishRequest& request, uint64_t number);
 
   const Config& config_;
   Broker& broker_;

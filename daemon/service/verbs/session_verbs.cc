@@ -10,8 +10,8 @@
 #include "proto/boundary/frame.h"
 
 namespace arraybridge {
-Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const v1::OpenSessionRequest& request, Peer peer) {
-  AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
+Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const wire::OpenSessionRequest& request, Peer peer) {
+  AB_RETURN_IF_ERROR(CheckHello(request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   Introduce(request, peer);
   auto opened = broker_.OpenSession(peer);
@@ -25,12 +25,13 @@ Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const v1::OpenSessionR
   return AnswerOf(opened);
 }
 
-void SessionVerbs::Introduce(const v1::OpenSessionRequest& request, Peer& peer) const {
-  peer.client = request.client();
-  peer.token = request.token();
-  OfferHandles(request.capabilities(), here_, peer);
-  if (config_.cuda_events) OfferEvents(request.capabilities(), peer);
-  if (peer.process_id == 0) peer.process_id = request.process_id();
+void SessionVerbs::Introduce(const wire::OpenSessionRequest& request, Peer& peer) const {
+  peer.client = request.client;
+  peer.token = request.token;
+  const wire::ClientCapabilities capabilities = request.capabilities.value_or(wire::ClientCapabilities{});
+  OfferHandles(capabilities, here_, peer);
+  if (config_.cuda_events) OfferEvents(capabilities, peer);
+  if (peer.process_id == 0) peer.process_id = request.process_id;
 }
 
 Result<v1::OpenSessionResponse> SessionVerbs::AnswerAgain(SessionId session) const {
@@ -47,9 +48,9 @@ Result<v1::OpenSessionResponse> SessionVerbs::AnswerOf(const Result<OpenedSessio
   return response;
 }
 
-Result<v1::OpenSessionResponse> SessionVerbs::Join(const v1::OpenSessionRequest& request, const Peer& peer) {
-  AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
-  const auto session = broker_.SessionOf(Octets(request.join()));
+Result<v1::OpenSessionResponse> SessionVerbs::Join(const wire::OpenSessionRequest& request, const Peer& peer) {
+  AB_RETURN_IF_ERROR(CheckHello(request));
+  const auto session = broker_.SessionOf(Octets(request.join));
   const auto uid = session.ok() ? broker_.UidOf(*session) : Result<uint32_t>(session.status());
   if (!uid.ok() || *uid != peer.uid) return NotFound("no session has this token").Because("UNKNOWN_SESSION");
   v1::OpenSessionResponse response;
@@ -59,11 +60,11 @@ Result<v1::OpenSessionResponse> SessionVerbs::Join(const v1::OpenSessionRequest&
   return response;
 }
 
-Result<v1::OpenSessionResponse> SessionVerbs::Continue(const v1::OpenSessionRequest& request, Peer peer) {
-  AB_RETURN_IF_ERROR(CheckHello(config_.limits, request));
+Result<v1::OpenSessionResponse> SessionVerbs::Continue(const wire::OpenSessionRequest& request, Peer peer) {
+  AB_RETURN_IF_ERROR(CheckHello(request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   Introduce(request, peer);
-  const auto continued = broker_.ContinueSession(Octets(request.join()), std::move(peer));
+  const auto continued = broker_.ContinueSession(Octets(request.join), std::move(peer));
   if (continued.status().code() == Code::kNotFound) {
     return NotFound(
                "no session with this token waits for its client: a session ends with its stream, and one of an ended "

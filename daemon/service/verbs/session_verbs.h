@@ -43,12 +43,12 @@ class SessionVerbs {
         cuts_(cuts) {}
 
   // FAILED_PRECONDITION: the protocol ranges do not overlap; the message names both.
-  Result<v1::OpenSessionResponse> OpenSession(const v1::OpenSessionRequest& request, Peer peer);
+  Result<v1::OpenSessionResponse> OpenSession(const wire::OpenSessionRequest& request, Peer peer);
   // A lifeline joins the session of this token to redeem its tickets. NOT_FOUND unless the session has the same uid.
-  Result<v1::OpenSessionResponse> Join(const v1::OpenSessionRequest& request, const Peer& peer);
+  Result<v1::OpenSessionResponse> Join(const wire::OpenSessionRequest& request, const Peer& peer);
   // A client that speaks gRPC continues the session that the previous daemon opened, with `join`. NOT_FOUND: no session
   // with this token waits for its client.
-  Result<v1::OpenSessionResponse> Continue(const v1::OpenSessionRequest& request, Peer peer);
+  Result<v1::OpenSessionResponse> Continue(const wire::OpenSessionRequest& request, Peer peer);
   // Call it once, when the doors know the recovered sessions: ends those that have lost a right, gives back what the
   // previous daemon had not, plans the ends of lifetimes and graces, and ends those of the `awaited` sessions that no
   // client has continued within orphan_grace.
@@ -77,7 +77,7 @@ class SessionVerbs {
 
  private:
   // Adds what the client says of itself.
-  void Introduce(const v1::OpenSessionRequest& request, Peer& peer) const;
+  void Introduce(const wire::OpenSessionRequest& request, Peer& peer) const;
   void EndAwaited(SessionId session);
   void CountEnd(SessionId session, EndCause cause);
   // `signal`: as of KilledBy.

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
+#include <vector>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/reclaimer.h"
@@ -15,9 +15,9 @@
 #include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/publish_verbs.h"
-#include "daemon/service/wire/acquire_wire.h"
 #include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/result.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -37,25 +37,18 @@ class ShareVerbs {
         publishes_(publishes),
         channels_(channels) {}
 
-  WaiterId Acquire(const Caller& caller, const AcquireAsked& asked, const Reply<v1::AcquireResponse>& reply);
-  // The answer of Acquire without waiting, as the bytes of a v1.AcquireResponse. The caller may wait if MayCome is true
-  // for the refusal.
-  Result<PassedFd> TryAcquire(const Caller& caller, const AcquireAsked& asked, std::string* response);
-  // Whether the share may come. `timeout_ms`: how long the request would wait for a name. A request always waits for
-  // bytes that are being made.
-  static bool MayCome(const Status& refusal, uint64_t timeout_ms);
-  Result<Answer<v1::ReleaseResponse>> Release(const Caller& caller, const v1::ReleaseRequest& request);
-  Result<Answer<v1::WithdrawResponse>> Withdraw(const Caller& caller, const v1::WithdrawRequest& request);
+  // `bytes`: those of the request.
+  Served Acquire(const Caller& caller, const wire::AcquireRequest& request, std::string_view bytes, const Later& later);
+  Result<Answer> Release(const Caller& caller, const wire::ReleaseRequest& request);
+  Result<Answer> Withdraw(const Caller& caller, const wire::WithdrawRequest& request);
 
  private:
-  // TryAcquire without serving the queues, which would call it again: a request that waits for a name is retried when
-  // the name is published.
-  Result<PassedFd> AcquireNow(const Caller& caller, const AcquireAsked& asked, std::string* response);
-  Result<Answer<v1::AcquireResponse>> AcquireMessage(const Caller& caller, const AcquireAsked& asked);
-  WaiterId AcquireLater(const Caller& caller, const AcquireAsked& asked, Status missing,
-                        const Reply<v1::AcquireResponse>& reply);
-  Status EndFences(const Caller& caller, const v1::ReleaseRequest& request, v1::ReleaseResponse* response);
-  Status OfferAnew(const Caller& caller, const v1::ClientCapabilities& capabilities);
+  // Does not serve the queues, which would call it again: a request that waits for a name is retried when the name is
+  // published.
+  Result<Answer> AcquireNow(const Caller& caller, const wire::AcquireRequest& request);
+  Served AcquireLater(const Caller& caller, std::string_view bytes, Status missing, const Later& later);
+  Status EndFences(const Caller& caller, const wire::ReleaseRequest& request, std::vector<uint64_t>* awaited);
+  Status OfferAnew(const Caller& caller, const wire::ClientCapabilities& capabilities);
 
   const Config& config_;
   Broker& broker_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verbs convert messages to calls of the Broker and results to messages, for both doors: one class per noun, one
-// function per verb. Every limit on a message is checked here. A door only transports bytes.
+// function per verb, one table of all verbs. Every limit on a message is checked here. A door only transports bytes.
 #pragma once
 
 #include <functional>
+#include <string_view>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/reclaimer.h"
@@ -23,6 +23,7 @@
 #include "daemon/service/verbs/share_verbs.h"
 #include "daemon/service/verbs/watch_verbs.h"
 #include "daemon/service/wire/handle_offer.h"
+#include "proto/boundary/frame.h"
 
 namespace arraybridge {
 
@@ -35,14 +36,16 @@ class Verbs {
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
 
+  // Serves a request whose bytes are the message of this verb; `later` is called if it has to wait. INVALID_ARGUMENT:
+  // the bytes are no such message. OpenSession is the door's own, and so are Doorbell and Recovered: UNIMPLEMENTED.
+  Result<Served> Serve(const Caller& caller, Verb verb, std::string_view bytes, const Later& later);
   // Drops the reply of a caller that is gone. No effect if the request is being answered.
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
   // Whether a request waits for memory that this user may hold: answers then ask clients to give back unused arenas.
   bool memory_wanted(uint32_t uid) const { return line_.wanted(uid); }
-  // Undoes a grant whose answer cannot reach the caller. A resource or session that is gone meanwhile is no error.
-  void TakeBack(const Caller& caller, const v1::AllocateResponse& granted) { arenas.TakeBack(caller, granted); }
-  void TakeBack(const Caller& caller, const v1::AcquireResponse& granted) { handover_.TakeBack(caller, granted); }
-  void TakeBack(const Caller& caller, const v1::ExportResponse& granted) { arenas.TakeBack(caller, granted); }
+  // Undoes what the answer of this verb grants, which cannot reach the caller. A resource or session that is gone
+  // meanwhile is no error. A published share remains.
+  void TakeBack(const Caller& caller, Verb verb, std::string_view answer);
 
   // From now on new work, and requests that wait, are answered UNAVAILABLE. Release, Withdraw and reads still work.
   void Drain();
@@ -58,6 +61,8 @@ class Verbs {
   const ServiceCounts& counts() const { return counts_; }
 
  private:
+  Served Publish(const Caller& caller, const wire::PublishRequest& request, std::string_view bytes, const Later& later);
+
   // Each part uses those above it. ~Verbs ends all threads before the first part is destroyed.
   const RunsAt here_ = RunsAt::Here();
   Admission admission_;

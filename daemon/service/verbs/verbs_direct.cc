@@ -13,18 +13,20 @@
 namespace arraybridge {
 namespace {
 
-// INVALID_ARGUMENT: the description is malformed.
-Result<PublishAsked> AskedBy(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
-  auto asked = ReadDescription(direct_channel::DescriptionOf(entry));
-  if (!asked.ok()) return asked;
+// The Publish that the entry stands for; views of the entry. INVALID_ARGUMENT: the description is malformed.
+Result<wire::PublishRequest> RequestOf(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
+  const auto share = wire::Decode<wire::Share>(direct_channel::DescriptionOf(entry));
+  if (!share.ok()) return share.status();
   const direct_channel::Header header = direct_channel::HeaderOf(entry);
-  asked->ns = of.ns;
-  asked->arena = header.arena;
-  asked->arena_generation = header.generation;
-  asked->offset = header.offset;
-  asked->size = header.size;
-  asked->channel = Number(of.sending);
-  return asked;
+  return wire::PublishRequest{.namespace_ = of.ns,
+                              .arena = header.arena,
+                              .arena_generation = header.generation,
+                              .offset = header.offset,
+                              .size = header.size,
+                              .specs = share->specs,
+                              .structure = share->structure,
+                              .metadata = share->metadata,
+                              .channel = Number(of.sending)};
 }
 
 }  // namespace
@@ -33,12 +35,12 @@ bool ChannelVerbs::IsDirectRefusal(const Status& refusal) { return refusal.reaso
 
 // A draining broker publishes the entry, too: it was sent before.
 bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number) {
-  const auto asked = AskedBy(of, entry);
-  if (!asked.ok()) return false;
+  const auto request = RequestOf(of, entry);
+  if (!request.ok()) return false;
   const Clock::time_point begun = Clock::now();
   const auto published = [&]() -> Result<PublishedShare> {
-    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, *asked));
-    PublishCall call = CallOf(*asked);
+    AB_RETURN_IF_ERROR(CheckPublish(config_.limits, *request));
+    PublishCall call = CallOf(*request);
     call.from_direct = true;
     call.entry = number;
     call.sent_time_ns = direct_channel::HeaderOf(entry).time_ns;
@@ -48,7 +50,7 @@ bool ChannelVerbs::PublishEntry(const DirectChannelRecord& of, const direct_chan
                         Clock::now() - begun);
   if (published.ok()) return true;
   counts_.CountRefusal();
-  const RangeOfArena range{ArenaId{asked->arena}, asked->offset, asked->size};
+  const RangeOfArena range{ArenaId{request->arena}, request->offset, request->size};
   broker_.KeepReturned(of.sender, {&range, 1});
   return false;
 }
@@ -70,13 +72,12 @@ Result<PublishedShare> ChannelVerbs::PublishInto(const Caller& caller, const Pub
   }
 }
 
-Result<Answer<v1::MappedResponse>> ChannelVerbs::DirectChannelMapped(const Caller& caller,
-                                                                     const v1::MappedRequest& request) {
-  const auto channel = broker_.DirectChannelMapped(caller.session, ChannelEndId{request.direct_channel_of()},
-                                                   request.direct_channel_number());
+Result<Answer> ChannelVerbs::DirectChannelMapped(const Caller& caller, const wire::MappedRequest& request) {
+  const auto channel = broker_.DirectChannelMapped(caller.session, ChannelEndId{request.direct_channel_of},
+                                                   request.direct_channel_number);
   if (!channel.ok()) return channel.status();
   ServeChannel(line_, broker_, *channel);  // waiting receivers are told to use the direct channel
-  return Answer<v1::MappedResponse>{};
+  return Answer{};
 }
 
 }  // namespace arraybridge

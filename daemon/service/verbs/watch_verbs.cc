@@ -17,19 +17,15 @@ constexpr uint64_t kWatchQueues = 1ull << 63;  // the small numbers belong to ch
 
 uint64_t QueueOf(WatcherId watcher) { return kWatchQueues | Number(watcher); }
 
-EventFilter FilterOf(const v1::WatchRequest& request) {
+EventFilter FilterOf(const wire::WatchRequest& request) {
   EventFilter filter;
-  for (const int kind : request.kinds()) filter.kinds |= 1u << static_cast<unsigned>(kind);
-  filter.ns = request.namespace_();
-  filter.name_prefix = request.name_prefix();
+  for (const wire::EventKind kind : request.kinds) filter.kinds |= 1u << static_cast<unsigned>(kind);
+  filter.ns = request.namespace_;
+  filter.name_prefix = request.name_prefix;
   return filter;
 }
 
-v1::WatchResponse Opened(WatcherId watcher) {
-  v1::WatchResponse opened;
-  opened.set_watch(Number(watcher));
-  return opened;
-}
+Answer Opened(WatcherId watcher) { return AnswerOf(wire::WatchResponse{.watch = Number(watcher)}); }
 
 }  // namespace
 
@@ -41,17 +37,18 @@ void WatchVerbs::Stop() {
   news_.join();
 }
 
-Result<v1::WatchResponse> WatchVerbs::TakeEvents(const Caller& caller, WatcherId watcher) {
+Result<std::optional<Answer>> WatchVerbs::TakeEvents(const Caller& caller, WatcherId watcher) {
   const auto taken = broker_.events().Take(caller.session, watcher, AnswerBytesMax(config_.limits));
   if (!taken.ok()) return taken.status();
-  v1::WatchResponse answer = Opened(watcher);
-  for (const auto& event : *taken) Fill(answer.add_events(), *event);
-  return answer;
+  if (taken->empty()) return std::optional<Answer>();
+  wire::WatchResponse response{.watch = Number(watcher)};
+  for (const auto& event : *taken) response.events.push_back(ToWire(*event));
+  return std::optional(AnswerOf(response));
 }
 
-Result<v1::WatchResponse> WatchVerbs::OpenOrClose(const Caller& caller, const v1::WatchRequest& request) {
-  const WatcherId watcher{request.watch()};
-  if (request.close()) {
+Result<Answer> WatchVerbs::OpenOrClose(const Caller& caller, const wire::WatchRequest& request) {
+  const WatcherId watcher{request.watch};
+  if (request.close) {
     if (CloseWatch(caller, watcher)) return Opened(watcher);
     return NotFound("this watch is not open").Because("WATCH_NOT_OPEN");
   }
@@ -66,41 +63,39 @@ bool WatchVerbs::CloseWatch(const Caller& caller, WatcherId watcher) {
   return true;
 }
 
-WaiterId WatchVerbs::Watch(const Caller& caller, const v1::WatchRequest& request,
-                           const Reply<v1::WatchResponse>& reply) {
-  const auto answered = [&](Result<v1::WatchResponse> message) {
-    if (!message.ok()) return reply(message.status()), WaiterId{};
-    return reply(Answer<v1::WatchResponse>{*std::move(message), {}}), WaiterId{};
-  };
-  if (!caller.hears && !request.close()) return answered(InvalidArgument("Watch must want an answer"));
-  if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return answered(draining);
-  if (const Status wrong = CheckWatch(config_.limits, request); !wrong.ok()) return answered(wrong);
-  if (request.watch() == 0 || request.close()) return answered(OpenOrClose(caller, request));
-  const WatcherId watcher{request.watch()};
+Served WatchVerbs::Watch(const Caller& caller, const wire::WatchRequest& request, std::string_view bytes,
+                         const Later& later) {
+  if (!caller.hears && !request.close) return {InvalidArgument("Watch must want an answer")};
+  if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return {draining};
+  if (const Status wrong = CheckWatch(config_.limits, request); !wrong.ok()) return {wrong};
+  if (request.watch == 0 || request.close) return {OpenOrClose(caller, request)};
+  const WatcherId watcher{request.watch};
   auto taken = TakeEvents(caller, watcher);
-  if (!taken.ok() || taken->events_size() > 0 || request.timeout_ms() == 0) return answered(std::move(taken));
+  if (!taken.ok()) return {taken.status()};
+  if (*taken) return {**std::move(taken)};
+  if (request.timeout_ms == 0) return {Opened(watcher)};
 
-  auto waits = admission_.WaiterOf(caller, request.ByteSizeLong());
-  if (!waits.ok()) return reply(waits.status()), WaiterId{};
+  auto waits = admission_.WaiterOf(caller, bytes.size());
+  if (!waits.ok()) return {waits.status()};
   Waiter waiter = *std::move(waits);
   // The wait of a stream ends with the client's call.
-  if (caller.door == Door::kLifeline) waiter.deadline = admission_.DeadlineOf(request.timeout_ms());
+  if (caller.door == Door::kLifeline) waiter.deadline = admission_.DeadlineOf(request.timeout_ms);
+  const Reply reply = later();
   waiter.retry = [this, caller, watcher, reply](bool) -> Deliver {
     if (admission_.draining()) return nullptr;
     auto events = TakeEvents(caller, watcher);
-    if (events.ok() && events->events_size() == 0) return nullptr;
-    if (!events.ok()) return [reply, why = std::make_shared<Status>(events.status())] { reply(std::move(*why)); };
-    const auto answer = std::make_shared<Answer<v1::WatchResponse>>();
-    answer->message = *std::move(events);
-    return [reply, answer] { reply(std::move(*answer)); };
+    if (events.ok() && !*events) return nullptr;
+    const auto result = std::make_shared<Result<Answer>>(events.ok() ? Result<Answer>(**std::move(events))
+                                                                     : Result<Answer>(events.status()));
+    return [reply, result] { reply(std::move(*result)); };
   };
   waiter.expire = [this, watcher, reply] {
     if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return reply(draining);
-    reply(Answer<v1::WatchResponse>{Opened(watcher), {}});
+    reply(Opened(watcher));
   };
   const auto place = line_.WaitInQueue(QueueOf(watcher), std::move(waiter));
-  if (!place.ok()) return answered(place.status());
-  return *place;
+  if (!place.ok()) return reply(place.status()), Served{};
+  return {{}, *place};
 }
 
 // Runs on the thread that waits for events. A thread that causes an event only queues it.

@@ -4,15 +4,17 @@
 // client has read the last message.
 #pragma once
 
+#include <optional>
+#include <string_view>
 #include <thread>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "proto/boundary/result.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -22,16 +24,17 @@ class WatchVerbs {
   // All arguments outlive it.
   WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line);
 
-  // Opens a watch, or answers with the events of an open one, and waits for them.
-  WaiterId Watch(const Caller& caller, const v1::WatchRequest& request, const Reply<v1::WatchResponse>& reply);
+  // Opens a watch, or answers with the events of an open one, and waits for them. `bytes`: those of the request.
+  Served Watch(const Caller& caller, const wire::WatchRequest& request, std::string_view bytes, const Later& later);
   // False: the watch is not open. Answers a request that waits on it.
   bool CloseWatch(const Caller& caller, WatcherId watcher);
   // Ends its thread. Not thread-safe.
   void Stop();
 
  private:
-  Result<v1::WatchResponse> TakeEvents(const Caller& caller, WatcherId watcher);
-  Result<v1::WatchResponse> OpenOrClose(const Caller& caller, const v1::WatchRequest& request);
+  // Nothing: there are none.
+  Result<std::optional<Answer>> TakeEvents(const Caller& caller, WatcherId watcher);
+  Result<Answer> OpenOrClose(const Caller& caller, const wire::WatchRequest& request);
   void SpreadNews();
 
   const Config& config_;

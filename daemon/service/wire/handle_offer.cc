@@ -10,24 +10,24 @@ namespace arraybridge {
 namespace {
 
 // The reason why the client cannot get a cudaIpcMemHandle of this process; empty if it can.
-std::string WhyNoCudaIpc(const v1::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
+std::string WhyNoCudaIpc(const wire::ClientCapabilities& capabilities, const RunsAt& here, const Peer& peer) {
   // A client that falsely reports that it has closed the handle could read data of the memory's next owner.
   if (peer.uid != here.uid) return "it runs as another user, and such a handle cannot be revoked";
   if (peer.process == nullptr || !peer.process->valid()) {
     return "its process cannot be watched, so the broker would not see when it releases the memory";
   }
-  if (capabilities.boot_id().empty() || capabilities.pid_namespace() == 0) {
+  if (capabilities.boot_id.empty() || capabilities.pid_namespace == 0) {
     return "it does not state its boot id and PID namespace";
   }
-  if (capabilities.boot_id() != here.boot_id) return "it runs under another kernel";
-  if (capabilities.pid_namespace() != here.pid_namespace) return "it runs in another PID namespace";
-  if (capabilities.tegra()) return "it runs on a Tegra, whose integrated GPU does not support such handles";
+  if (capabilities.boot_id != here.boot_id) return "it runs under another kernel";
+  if (capabilities.pid_namespace != here.pid_namespace) return "it runs in another PID namespace";
+  if (capabilities.tegra) return "it runs on a Tegra, whose integrated GPU does not support such handles";
   return {};
 }
 
 // The reason why GPU memory cannot be opened on the client's platform; empty if it can.
-std::string WhyNoCuda(const v1::ClientCapabilities& capabilities) {
-  return capabilities.wsl() ? "it runs under WSL2, where GPU memory cannot be shared between processes" : "";
+std::string WhyNoCuda(const wire::ClientCapabilities& capabilities) {
+  return capabilities.wsl ? "it runs under WSL2, where GPU memory cannot be shared between processes" : "";
 }
 
 // The first CUDA version whose driver opens a kind of handle.
@@ -60,13 +60,13 @@ RunsAt RunsAt::Here() {
   return here;
 }
 
-void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer) {
+void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer) {
   peer.kinds.clear();
   peer.refused.clear();
-  for (const int kind : capabilities.kinds()) {
-    if (kind == v1::HANDLE_KIND_UNSPECIFIED || !v1::HandleKind_IsValid(kind)) continue;
+  for (const wire::HandleKind kind : capabilities.kinds) {
+    if (kind <= wire::HandleKind::kUnspecified || kind > wire::HandleKind::kCudaIpc) continue;
     const auto of = static_cast<HandleKind>(kind);
-    std::string why = WhyTooOld(capabilities.cuda_driver_version(), of);
+    std::string why = WhyTooOld(capabilities.cuda_driver_version, of);
     if (why.empty() && of != HandleKind::kMemfd) why = WhyNoCuda(capabilities);
     if (why.empty() && of == HandleKind::kCudaIpc) why = WhyNoCudaIpc(capabilities, here, peer);
     if (why.empty()) {
@@ -75,15 +75,14 @@ void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here
       peer.refused += Concat(peer.refused.empty() ? "" : "; ", NameOf(of), " is refused: ", why);
     }
   }
-  peer.gpus.assign(capabilities.gpu_uuids().begin(), capabilities.gpu_uuids().end());
+  peer.gpus.assign(capabilities.gpu_uuids.begin(), capabilities.gpu_uuids.end());
   if (peer.kinds.empty() && peer.refused.empty()) peer.kinds.push_back(HandleKind::kMemfd);
 }
 
-void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer) {
-  const bool said =
-      !capabilities.boot_id().empty() && capabilities.pid_namespace() != 0 && capabilities.shm_device() != 0;
+void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer) {
+  const bool said = !capabilities.boot_id.empty() && capabilities.pid_namespace != 0 && capabilities.shm_device != 0;
   if (!said) return;
-  peer.events = Concat(capabilities.boot_id(), ' ', capabilities.pid_namespace(), ' ', capabilities.shm_device());
+  peer.events = Concat(capabilities.boot_id, ' ', capabilities.pid_namespace, ' ', capabilities.shm_device);
 }
 
 }  // namespace arraybridge

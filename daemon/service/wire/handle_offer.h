@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -21,10 +21,10 @@ struct RunsAt {
 };
 
 // Fills in the peer's `kinds`, `refused` and `gpus`. REQUIRES: the peer's `process` is set, if it can be determined.
-void OfferHandles(const v1::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
+void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& here, Peer& peer);
 
 // Fills in the peer's `events`. A driver finds an interprocess event by its producer's process id and in /dev/shm, so
 // both processes must share the PID namespace and /dev/shm.
-void OfferEvents(const v1::ClientCapabilities& capabilities, Peer& peer);
+void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer);
 
 }  // namespace arraybridge

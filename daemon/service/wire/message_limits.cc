@@ -20,8 +20,8 @@ namespace {
 constexpr uint64_t kClientNameBytesMax = 64;
 constexpr uint64_t kTokenBytesMax = 256;
 constexpr uint64_t kPageTokenNumbersBytes = 64;
-constexpr int kHandleKindsMax = 16;
-constexpr int kGpusMax = 256;
+constexpr uint64_t kHandleKindsMax = 16;
+constexpr uint64_t kGpusMax = 256;
 constexpr uint64_t kGpuUuidBytesMax = 96;
 
 ShareLimits ShareLimitsOf(const Limits& limits) {
@@ -114,14 +114,24 @@ Status CheckSpec(const ShareLimits& limits, const wire::ArraySpec& spec, uint64_
   return CheckSpan(spec, index, share_bytes);
 }
 
-Status CheckFence(const PublishAsked& asked) {
-  if (!v1::Fence::Kind_IsValid(asked.fence_kind)) {
-    return InvalidArgument("fence kind ", asked.fence_kind, " is unknown");
+Status CheckFence(const wire::Fence& fence) {
+  const bool is_event = fence.kind == wire::Fence::Kind::kEvent;
+  if (!is_event && fence.kind != wire::Fence::Kind::kDone) {
+    return InvalidArgument("fence kind ", static_cast<int>(fence.kind), " is unknown");
   }
-  const size_t wanted = asked.fence_kind == v1::Fence::EVENT ? kEventBytes : 0;
-  if (asked.fence_event.size() == wanted) return Ok();
-  return InvalidArgument("the fence has ", asked.fence_event.size(), " bytes; its kind has ", wanted)
-      .Because("BAD_FENCE");
+  const size_t wanted = is_event ? kEventBytes : 0;
+  if (fence.opaque.size() == wanted) return Ok();
+  return InvalidArgument("the fence has ", fence.opaque.size(), " bytes; its kind has ", wanted).Because("BAD_FENCE");
+}
+
+// Of encoded ArraySpecs: their number is limited before any of them is decoded.
+uint64_t ArraysIn(std::string_view specs) {
+  wire::Fault fault;
+  uint64_t arrays = 0;
+  for (wire::Reader in(specs, &fault); in.Next(); in.Skip()) {
+    if (in.tag() == wire::Tag(1, wire::Type::kBytes)) ++arrays;  // ArraySpecs.arrays
+  }
+  return arrays;
 }
 
 }  // namespace
@@ -130,23 +140,21 @@ size_t AnswerBytesMax(const Limits& limits) {
   return std::min<size_t>(limits.frame_bytes_max, kFrameBytesMax) - sizeof(FrameHeader);
 }
 
-Status CheckHello(const Limits&, const v1::OpenSessionRequest& request) {
-  if (request.protocol_min() > kProtocolVersion || request.protocol_max() < kProtocolVersion) {
-    return FailedPrecondition("the client speaks protocol ", request.protocol_min(), " to ", request.protocol_max(),
+Status CheckHello(const wire::OpenSessionRequest& request) {
+  if (request.protocol_min > kProtocolVersion || request.protocol_max < kProtocolVersion) {
+    return FailedPrecondition("the client speaks protocol ", request.protocol_min, " to ", request.protocol_max,
                               ", this broker ", kProtocolVersion, " to ", kProtocolVersion)
         .Because("PROTOCOL_VERSION");
   }
-  AB_RETURN_IF_ERROR(CheckBytes("the client's name", request.client().size(), "maximum", kClientNameBytesMax));
-  AB_RETURN_IF_ERROR(CheckBytes("the token", request.token().size(), "maximum", kTokenBytesMax));
-  return CheckCapabilities(request.capabilities());
+  AB_RETURN_IF_ERROR(CheckBytes("the client's name", request.client.size(), "maximum", kClientNameBytesMax));
+  AB_RETURN_IF_ERROR(CheckBytes("the token", request.token.size(), "maximum", kTokenBytesMax));
+  return request.capabilities ? CheckCapabilities(*request.capabilities) : Ok();
 }
 
-Status CheckCapabilities(const v1::ClientCapabilities& capabilities) {
-  AB_RETURN_IF_ERROR(
-      CheckCount("handle kinds", static_cast<uint64_t>(capabilities.kinds_size()), "maximum", kHandleKindsMax));
-  const auto& gpus = capabilities.gpu_uuids();
-  AB_RETURN_IF_ERROR(CheckCount("GPUs", static_cast<uint64_t>(gpus.size()), "maximum", kGpusMax));
-  for (const std::string& gpu : gpus) {
+Status CheckCapabilities(const wire::ClientCapabilities& capabilities) {
+  AB_RETURN_IF_ERROR(CheckCount("handle kinds", capabilities.kinds.size(), "maximum", kHandleKindsMax));
+  AB_RETURN_IF_ERROR(CheckCount("GPUs", capabilities.gpu_uuids.size(), "maximum", kGpusMax));
+  for (const std::string_view gpu : capabilities.gpu_uuids) {
     AB_RETURN_IF_ERROR(CheckBytes("the UUID of a GPU", gpu.size(), "maximum", kGpuUuidBytesMax));
   }
   return Ok();
@@ -156,22 +164,22 @@ Status CheckNamespace(const Limits& limits, std::string_view ns) {
   return CheckBytes("the namespace", ns.size(), "limits.name_bytes_max", limits.name_bytes_max);
 }
 
-Status CheckPublish(const Limits& limits, const PublishAsked& asked) {
+Status CheckPublish(const Limits& limits, const wire::PublishRequest& request) {
   const ShareLimits share_limits = ShareLimitsOf(limits);
   ShareSizes share;
-  share.namespace_bytes = asked.ns.size();
-  share.name_bytes = asked.name.size();
-  share.arrays = asked.arrays;
-  share.spec_bytes = asked.specs.size();
-  share.structure_bytes = asked.structure.size();
-  share.metadata_bytes = asked.metadata.size();
+  share.namespace_bytes = request.namespace_.size();
+  share.name_bytes = request.name.size();
+  share.arrays = ArraysIn(request.specs);
+  share.spec_bytes = request.specs.size();
+  share.structure_bytes = request.structure.size();
+  share.metadata_bytes = request.metadata.size();
   AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
-  AB_RETURN_IF_ERROR(CheckNote(limits, asked.note));
-  AB_RETURN_IF_ERROR(CheckFence(asked));
-  const auto specs = wire::Decode<wire::ArraySpecs>(asked.specs);
+  AB_RETURN_IF_ERROR(CheckNote(limits, request.note));
+  if (request.fence) AB_RETURN_IF_ERROR(CheckFence(*request.fence));
+  const auto specs = wire::Decode<wire::ArraySpecs>(request.specs);
   if (!specs.ok()) return specs.status();
   for (uint64_t index = 0; index < specs->arrays.size(); ++index) {
-    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs->arrays[index], index, asked.size));
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs->arrays[index], index, request.size));
   }
   return Ok();
 }
@@ -197,53 +205,50 @@ Status CheckNote(const Limits& limits, std::string_view note) {
   return CheckName("the note", note, limits.note_bytes_max);
 }
 
-Status CheckWatch(const Limits& limits, const v1::WatchRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+Status CheckWatch(const Limits& limits, const wire::WatchRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
   AB_RETURN_IF_ERROR(
-      CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
-  for (const int kind : request.kinds()) {
+      CheckBytes("the name prefix", request.name_prefix.size(), "limits.name_bytes_max", limits.name_bytes_max));
+  for (const wire::EventKind each : request.kinds) {
+    const int kind = static_cast<int>(each);
     if (kind < 1 || kind > static_cast<int>(EventKind::kLast)) {
       return InvalidArgument("event kind ", kind, " is unknown; there are 1 to ", static_cast<int>(EventKind::kLast));
     }
   }
-  if (request.watch() != 0 || !request.close()) return Ok();
+  if (request.watch != 0 || !request.close) return Ok();
   return InvalidArgument("the request names no watch");
 }
 
-Status CheckOpenChannel(const Limits& limits, const v1::OpenChannelRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
+Status CheckOpenChannel(const Limits& limits, const wire::OpenChannelRequest& request) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
   AB_RETURN_IF_ERROR(
-      CheckBytes("the channel's name", request.name().size(), "limits.name_bytes_max", limits.name_bytes_max));
-  if (!v1::ChannelMode_IsValid(request.mode())) {
-    return InvalidArgument("channel mode ", static_cast<int>(request.mode()),
+      CheckBytes("the channel's name", request.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
+  if (request.mode < wire::ChannelMode::kUnspecified || request.mode > wire::ChannelMode::kLatest) {
+    return InvalidArgument("channel mode ", static_cast<int>(request.mode),
                            " is unknown; there are 1 (queue), 2 (broadcast) and 3 (latest)");
   }
-  const auto role = request.role();
-  if (role == v1::OpenChannelRequest::SENDER || role == v1::OpenChannelRequest::RECEIVER) return Ok();
-  return InvalidArgument("role ", static_cast<int>(role), " is neither SENDER nor RECEIVER");
+  using Role = wire::OpenChannelRequest::Role;
+  if (request.role == Role::kSender || request.role == Role::kReceiver) return Ok();
+  return InvalidArgument("role ", static_cast<int>(request.role), " is neither SENDER nor RECEIVER");
 }
 
-Status CheckWithdraw(const Limits& limits, const v1::WithdrawRequest& request) {
-  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
-  const std::string& channel = request.channel();
-  if (!channel.empty() && !request.shares().empty()) {
+Status CheckWithdraw(const Limits& limits, const wire::WithdrawRequest& request, std::span<const ShareKey> shares) {
+  AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
+  if (!request.channel.empty() && !shares.empty()) {
     return InvalidArgument("a Withdraw names shares or a channel, not both");
   }
-  if (channel.empty()) return CheckShares(limits, FromMessage(request.shares()));
-  return CheckBytes("the channel's name", channel.size(), "limits.name_bytes_max", limits.name_bytes_max);
+  if (request.channel.empty()) return CheckShares(limits, shares);
+  return CheckBytes("the channel's name", request.channel.size(), "limits.name_bytes_max", limits.name_bytes_max);
 }
 
-Status CheckSend(const PublishAsked& asked) {
-  if (asked.name.empty() && !asked.replace && !asked.sealed) return Ok();
+Status CheckSend(const wire::PublishRequest& request) {
+  if (request.name.empty() && !request.replace && !request.sealed) return Ok();
   return InvalidArgument("a share that is sent into a channel must have no name, replace nothing and not be sealed");
 }
 
-Status CheckRelease(const v1::ReleaseRequest& request) {
-  uint64_t numbers = 0;
-  for (const int size : {request.leases_size(), request.arenas_size(), request.unmapped_size(), request.done_size(),
-                         request.lost_size(), request.direct_channels_size()}) {
-    numbers += static_cast<uint64_t>(size);
-  }
+Status CheckRelease(const wire::ReleaseRequest& request) {
+  const uint64_t numbers = request.leases.size() + request.arenas.size() + request.unmapped.size() +
+                           request.done.size() + request.lost.size() + request.direct_channels.size();
   if (numbers <= kReleaseNumbersMax) return Ok();
   return InvalidArgument(numbers, " leases, arenas, shares and direct channels in one Release (at most ",
                          kReleaseNumbersMax, "): release them in several requests")

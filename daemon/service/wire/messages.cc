@@ -226,22 +226,23 @@ void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot) {
   message->set_events_dropped_total(snapshot.events_dropped_total);
 }
 
-void Fill(v1::Event* message, const Event& event) {
-  message->set_time_ns(event.time_ns);
-  message->set_kind(static_cast<v1::EventKind>(event.kind));
-  message->set_namespace_(event.ns);
-  message->set_name(event.name);
-  message->set_share(Number(event.share));
-  message->set_generation(event.generation);
-  message->set_session(Number(event.session));
-  message->set_process_id(event.process_id);
-  message->set_uid(event.uid);
-  message->set_bytes(event.bytes);
-  if (event.bytes > 0) Fill(message->mutable_device(), event.device);
-  message->set_code(static_cast<uint32_t>(event.code));
-  message->set_reason(event.reason);
-  message->set_verb(std::string(event.verb));
-  message->set_note(event.note);
+wire::Event ToWire(const Event& event) {
+  wire::Event message{.time_ns = event.time_ns,
+                      .kind = static_cast<wire::EventKind>(event.kind),
+                      .namespace_ = event.ns,
+                      .name = event.name,
+                      .share = Number(event.share),
+                      .generation = event.generation,
+                      .session = Number(event.session),
+                      .process_id = event.process_id,
+                      .uid = event.uid,
+                      .bytes = event.bytes,
+                      .code = static_cast<uint32_t>(event.code),
+                      .reason = event.reason,
+                      .verb = event.verb,
+                      .note = event.note};
+  if (event.bytes > 0) message.device = wire::Device{event.device.type, event.device.id, event.device.uuid};
+  return message;
 }
 
 void Fill(v1::Visit* message, const Visit& visit) {
@@ -278,9 +279,21 @@ void Fill(v1::InspectResponse* message, const Inspected& inspected) {
 
 v1::Immutability ToMessage(Immutability immutability) { return static_cast<v1::Immutability>(immutability); }
 
-Device FromMessage(const v1::Device& message) {
-  // An empty message means the host, because proto3 omits fields that are 0.
-  return Device{message.type() == 0 ? kDeviceCpu : message.type(), message.id(), message.uuid()};
+// An empty message means the host, because proto3 omits fields that are 0.
+Device DeviceOf(const std::optional<wire::Device>& message) {
+  if (!message) return Device{};
+  return Device{message->type == 0 ? kDeviceCpu : message->type, message->id, std::string(message->uuid)};
+}
+
+ShareKey KeyOf(const wire::ShareRef& ref) {
+  return {ref.name.value_or(std::string_view{}), ShareId{ref.id.value_or(0)}, ref.generation, ref.newer_than};
+}
+
+std::vector<ShareKey> KeysOf(std::span<const wire::ShareRef> refs) {
+  std::vector<ShareKey> keys;
+  keys.reserve(refs.size());
+  for (const wire::ShareRef& ref : refs) keys.push_back(KeyOf(ref));
+  return keys;
 }
 
 ShareKey FromMessage(const v1::ShareRef& ref) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/telemetry/life.h"
+#include "proto/wire/messages.h"
 
 namespace arraybridge {
 
@@ -27,7 +29,6 @@ void Fill(v1::LeaseInfo* message, const LeaseRow& row);
 void Fill(v1::NamespaceInfo* message, const NamespaceRow& row);
 void Fill(v1::ChannelInfo* message, const ChannelRow& row);
 void Fill(v1::GetStatsResponse* message, const Snapshot& snapshot);
-void Fill(v1::Event* message, const Event& event);
 void Fill(v1::Visit* message, const Visit& visit);
 void Fill(v1::Offer* message, const OfferRow& offer);
 // Fills in everything except the offers; the caller knows how many of them fit.
@@ -37,10 +38,13 @@ inline std::span<const uint8_t> Octets(std::string_view bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 v1::Immutability ToMessage(Immutability immutability);
-Device FromMessage(const v1::Device& message);
+// The views point into the event.
+wire::Event ToWire(const Event& event);
+Device DeviceOf(const std::optional<wire::Device>& message);
+ShareKey KeyOf(const wire::ShareRef& ref);
+std::vector<ShareKey> KeysOf(std::span<const wire::ShareRef> refs);
 // The views point into the messages.
 ShareKey FromMessage(const v1::ShareRef& ref);
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
-// Omits kinds that this broker does not know; without any kind, the result is memfd.
 
 }  // namespace arraybridge

@@ -8,9 +8,7 @@
 #include "proto/wire/messages.h"
 
 namespace arraybridge {
-namespace {
-
-wire::Handle HandleOf(const Handle& handle) {
+wire::Handle ToWire(const Handle& handle) {
   return {.kind = static_cast<wire::HandleKind>(handle.kind),
           .arena = handle.arena,
           .generation = handle.generation,
@@ -21,6 +19,8 @@ wire::Handle HandleOf(const Handle& handle) {
           .opaque = handle.opaque};
 }
 
+namespace {
+
 // The Share without its description.
 wire::Share ShareOf(const LeasedShare& leased) {
   const ShareFacts& facts = *leased.facts;
@@ -28,7 +28,7 @@ wire::Share ShareOf(const LeasedShare& leased) {
                     .namespace_ = facts.ns,
                     .name = facts.name,
                     .generation = facts.generation,
-                    .handle = HandleOf(leased.handle),
+                    .handle = ToWire(leased.handle),
                     .immutability = static_cast<wire::Immutability>(leased.immutability),
                     .unnamed = facts.unnamed};
   if (!leased.fence.done()) share.fence = wire::Fence{wire::Fence::Kind::kEvent, leased.fence.event};
@@ -46,30 +46,35 @@ wire::Sent SentOf(const SentFacts& sent, ChannelEndId receiver) {
 
 }  // namespace
 
-PublishCall CallOf(const PublishAsked& asked) {
+PublishCall CallOf(const wire::PublishRequest& request) {
   PublishCall call;
-  call.ns = asked.ns;
-  call.name = asked.name;
-  call.arena = ArenaId{asked.arena};
-  call.arena_generation = asked.arena_generation;
-  call.offset = asked.offset;
-  call.size = asked.size;
+  call.ns = request.namespace_;
+  call.name = request.name;
+  call.arena = ArenaId{request.arena};
+  call.arena_generation = request.arena_generation;
+  call.offset = request.offset;
+  call.size = request.size;
   call.description =
-      wire::Encode(wire::Share{.specs = asked.specs, .structure = asked.structure, .metadata = asked.metadata});
-  call.replace = asked.replace;
-  call.sealed = asked.sealed;
+      wire::Encode(wire::Share{.specs = request.specs, .structure = request.structure, .metadata = request.metadata});
+  call.replace = request.replace;
+  call.sealed = request.sealed;
   // A number of milliseconds that the clock cannot represent means no limit.
   constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max() / 1'000'000;
-  call.lifetime = std::chrono::milliseconds(std::min(asked.lifetime_ms, kLongest));
-  if (asked.fence_kind == v1::Fence::EVENT) call.fence.event = asked.fence_event;
-  call.channel = ChannelEndId{asked.channel};
-  if (asked.source_lease != 0 || asked.source_share != 0 || asked.source_direct_channel != 0) {
-    call.source = ShareSource{LeaseId{asked.source_lease}, ShareId{asked.source_share}, asked.source_direct_channel,
-                              asked.source_bit};
+  call.lifetime = std::chrono::milliseconds(std::min(request.lifetime_ms, kLongest));
+  if (HasEvent(request)) call.fence.event = request.fence->opaque;
+  call.channel = ChannelEndId{request.channel};
+  const wire::Source source = request.source.value_or(wire::Source{});
+  if (source.lease != 0 || source.share != 0 || source.direct_channel_number != 0) {
+    call.source = ShareSource{LeaseId{source.lease}, ShareId{source.share}, source.direct_channel_number,
+                              source.direct_channel_bit};
   }
-  call.note = asked.note;
-  call.seen_notice = asked.seen_notice;
+  call.note = request.note;
+  call.seen_notice = request.seen_notice;
   return call;
+}
+
+bool HasEvent(const wire::PublishRequest& request) {
+  return request.fence && request.fence->kind == wire::Fence::Kind::kEvent;
 }
 
 void AppendLeased(const LeasedShare& leased, std::string* response) {
@@ -87,8 +92,6 @@ void AppendLeased(const LeasedShare& leased, std::string* response) {
     out.Nest(1, 0);  // AcquireResponse.shares
   });
 }
-
-bool ReadBack(const std::string& response, v1::AcquireResponse* message) { return message->ParseFromString(response); }
 
 void AppendDescriptorArena(uint64_t arena, std::string* response) {
   const wire::AcquireResponse message{.descriptor_arena = arena};

@@ -22,7 +22,7 @@ class VerbsChannelTest : public VerbsTest {
     request.set_name("frames");
     request.set_role(role);
     request.set_capacity(capacity);
-    const auto opened = verbs().channels.OpenChannel(caller, request);
+    const auto opened = door().OpenChannel(caller, request);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     if (!opened.ok()) return 0;
     seen_[opened->message.channel()] = opened->message.seen_notice();
@@ -33,20 +33,14 @@ class VerbsChannelTest : public VerbsTest {
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
     request.set_seen_notice(seen_[end]);
-    auto awaited = std::make_unique<Awaited<v1::PublishResponse>>();
-    awaited->waiter = verbs().channels.Send(
-        caller, Asked(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Send(caller, request);
   }
   Received Receive(const Caller& caller, uint64_t end, uint64_t timeout_ms = 0) {
     v1::ReceiveRequest request;
     request.set_channel(end);
     request.set_timeout_ms(timeout_ms);
     request.set_seen_notice(seen_[end]);
-    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter = verbs().channels.Receive(
-        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Receive(caller, request);
   }
   template <class Message>
   static bool IsAnswered(const std::unique_ptr<Awaited<Message>>& awaited) {
@@ -60,7 +54,7 @@ class VerbsChannelTest : public VerbsTest {
   void Close(const Caller& caller, uint64_t end) {
     v1::CloseChannelRequest request;
     request.set_channel(end);
-    EXPECT_TRUE(verbs().channels.CloseChannel(caller, request).ok());
+    EXPECT_TRUE(door().CloseChannel(caller, request).ok());
   }
 
   std::map<uint64_t, uint64_t> seen_;  // by end: the last notice that is not for it

@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/layouts/direct_channel.h"
 #include "tests/unit/boundary/direct_entries.h"
+#include "tests/unit/service/asked.h"
 
 namespace arraybridge {
 
@@ -34,7 +34,7 @@ inline PassedFd BrowseDirect(Verbs& verbs, const Caller& caller, uint64_t end) {
   v1::BrowseRequest request;
   request.set_channel(end);
   request.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
-  auto answer = verbs.arenas.Browse(caller, request);
+  auto answer = TestDoor(verbs).Browse(caller, request);
   AB_CHECK(answer.ok() && answer->descriptor.count() == direct_channel::kFiles);
   return std::move(answer->descriptor);
 }
@@ -94,7 +94,7 @@ class DirectEnds {
     v1::MappedRequest mapped;
     mapped.set_direct_channel_of(end);
     mapped.set_direct_channel_number(control().number);
-    AB_CHECK(verbs.arenas.Mapped(caller, mapped).ok());
+    AB_CHECK(TestDoor(verbs).Mapped(caller, mapped).ok());
   }
 
   const uint64_t capacity_;

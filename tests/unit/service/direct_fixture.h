@@ -31,17 +31,14 @@ class VerbsDirectTest : public VerbsChannelTest {
     v1::BrowseRequest request;
     request.set_channel(end);
     request.set_part(v1::BrowseRequest::DIRECT_CHANNEL);
-    return verbs().arenas.Browse(caller, request).status();
+    return door().Browse(caller, request).status();
   }
   std::string ReasonOf(Received received) { return received->Get().status().reason(); }
   Received Leave() {
     v1::ReceiveRequest request;
     request.set_channel(receiving_);
     request.set_revoke(true);
-    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    verbs().channels.Receive(receiver_, request,
-                             [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Receive(receiver_, request);
   }
   void CloseBoth() {
     Close(sender_, sending_);

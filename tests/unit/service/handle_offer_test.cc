@@ -6,6 +6,8 @@
 
 #include <functional>
 
+#include "tests/unit/service/asked.h"
+
 namespace arraybridge {
 namespace {
 
@@ -32,7 +34,7 @@ Peer Neighbour() {
 
 TEST(HandleOffer, ANeighbourIsOfferedAllThatItOpens) {
   Peer peer = Neighbour();
-  OfferHandles(All(), kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(All()), kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc));
   EXPECT_EQ(peer.refused, "");
 }
@@ -48,7 +50,7 @@ TEST(HandleOffer, KindsOfTheFutureArePassedOver) {
   capabilities.add_kinds(static_cast<v1::HandleKind>(99));
   capabilities.add_kinds(v1::HANDLE_KIND_CUDA_VMM);
   Peer peer = Neighbour();
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kCudaVmm));
 }
 
@@ -72,7 +74,7 @@ TEST(HandleOffer, ACudaIpcMemHandleIsRefusedWhereItWouldNotWorkOrNotEnd) {
     v1::ClientCapabilities capabilities = All();
     Peer peer = Neighbour();
     one.change(capabilities, peer);
-    OfferHandles(capabilities, kHere, peer);
+    OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
     EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaVmm));
     EXPECT_THAT(peer.refused, HasSubstr(one.why));
   }
@@ -82,17 +84,17 @@ TEST(HandleOffer, WhatItsDriverIsTooOldForIsRefusedWithTheReason) {
   v1::ClientCapabilities capabilities = All();
   capabilities.set_cuda_driver_version(10010);
   Peer peer = Neighbour();
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd, HandleKind::kCudaIpc));
   EXPECT_THAT(peer.refused,
               HasSubstr("cuda_vmm is refused: its driver supports CUDA 10.1; this kind needs CUDA 10.2 or later"));
   capabilities.set_boot_id("other");
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
   EXPECT_THAT(peer.refused, HasSubstr("10.2 or later; cuda_ipc is refused: it runs under another kernel"));
   capabilities = All();
   capabilities.set_cuda_driver_version(10020);
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_EQ(peer.refused, "");
 }
 
@@ -100,7 +102,7 @@ TEST(HandleOffer, UnderWsl2NoGpuMemoryIsOffered) {
   v1::ClientCapabilities capabilities = All();
   capabilities.set_wsl(true);
   Peer peer = Neighbour();
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_THAT(peer.kinds, ElementsAre(HandleKind::kMemfd));
   EXPECT_THAT(peer.refused, HasSubstr("cuda_vmm is refused: it runs under WSL2"));
   EXPECT_THAT(peer.refused, HasSubstr("cuda_ipc is refused: it runs under WSL2"));
@@ -110,7 +112,7 @@ TEST(HandleOffer, TheGpusThatItSeesAreNoted) {
   v1::ClientCapabilities capabilities = All();
   capabilities.add_gpu_uuids("GPU-1");
   Peer peer = Neighbour();
-  OfferHandles(capabilities, kHere, peer);
+  OfferHandles(As<wire::ClientCapabilities>(capabilities), kHere, peer);
   EXPECT_THAT(peer.gpus, ElementsAre("GPU-1"));
 }
 

@@ -13,6 +13,7 @@
 #include <future>
 #include <string>
 
+#include "tests/unit/service/asked.h"
 #include "tests/unit/service/local_door_fixture.h"
 
 namespace arraybridge {
@@ -289,7 +290,7 @@ TEST_F(LocalDoorTest, AJoinedLifelineOnlyRedeems) {
   Peer peer;
   peer.uid = 1000;
   peer.door = Door::kGrpc;
-  const auto opened = verbs().sessions.OpenSession(hello, peer);
+  const auto opened = verbs().sessions.OpenSession(As<wire::OpenSessionRequest>(hello), peer);
   ASSERT_TRUE(opened.ok());
   hello.set_join(opened->token());
 
@@ -305,13 +306,10 @@ TEST_F(LocalDoorTest, AJoinedLifelineOnlyRedeems) {
   EXPECT_EQ(joined.Call(Verb::kRedeem, redeem).code(), Code::kNotFound);
 
   const SessionId session{opened->session()};
-  std::promise<v1::Ticket> ticket;
-  verbs().arenas.Allocate({session, Door::kGrpc}, allocate, [&](auto answer) {
-    ASSERT_TRUE(answer.ok());
-    EXPECT_FALSE(answer->descriptor.valid());
-    ticket.set_value(answer->message.ticket());
-  });
-  redeem.set_token(ticket.get_future().get().token());
+  const auto allocated = TestDoor(verbs()).Allocate({session, Door::kGrpc}, allocate)->Get();
+  ASSERT_TRUE(allocated.ok());
+  EXPECT_FALSE(allocated->descriptor.valid());
+  redeem.set_token(allocated->message.ticket().token());
   const auto redeemed = joined.Call(Verb::kRedeem, redeem);
   ASSERT_EQ(redeemed.code(), Code::kOk);
   EXPECT_TRUE(redeemed.descriptor.valid());

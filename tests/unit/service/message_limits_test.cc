@@ -191,14 +191,15 @@ TEST(MessageLimitsTest, OneReleaseGivesBackSoMuch) {
   release.add_unmapped(1);
   release.add_done(1);
   release.add_lost(1);
-  EXPECT_TRUE(CheckRelease(release).ok());
+  EXPECT_TRUE(CheckRelease(As<wire::ReleaseRequest>(release)).ok());
   release.add_direct_channels(1);
-  ExpectRefused(CheckRelease(release), "1025 leases, arenas, shares and direct channels in one Release (at most 1024)");
-  EXPECT_EQ(CheckRelease(release).reason(), "TOO_MANY");
+  ExpectRefused(CheckRelease(As<wire::ReleaseRequest>(release)),
+                "1025 leases, arenas, shares and direct channels in one Release (at most 1024)");
+  EXPECT_EQ(CheckRelease(As<wire::ReleaseRequest>(release)).reason(), "TOO_MANY");
   release.clear_leases();
-  EXPECT_TRUE(CheckRelease(release).ok());
+  EXPECT_TRUE(CheckRelease(As<wire::ReleaseRequest>(release)).ok());
   for (uint64_t i = 0; i <= kReleaseNumbersMax; ++i) release.add_unmapped(i);
-  EXPECT_FALSE(CheckRelease(release).ok());
+  EXPECT_FALSE(CheckRelease(As<wire::ReleaseRequest>(release)).ok());
 }
 
 TEST(MessageLimitsTest, ListsHaveLimits) {
@@ -217,31 +218,31 @@ TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
   v1::OpenSessionRequest hello;
   hello.set_protocol_min(kProtocolVersion + 1);
   hello.set_protocol_max(kProtocolVersion + 3);
-  const Status status = CheckHello(kLimits, hello);
+  const Status status = CheckHello(As<wire::OpenSessionRequest>(hello));
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("protocol 2 to 4"));
   EXPECT_THAT(status.message(), HasSubstr("broker 1 to 1"));
   hello.set_protocol_min(1);
-  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  EXPECT_TRUE(CheckHello(As<wire::OpenSessionRequest>(hello)).ok());
   hello.set_client(std::string(65, 'c'));
-  ExpectRefused(CheckHello(kLimits, hello), "client's name");
+  ExpectRefused(CheckHello(As<wire::OpenSessionRequest>(hello)), "client's name");
   hello.clear_client();
   hello.set_token(std::string(257, 't'));
-  ExpectRefused(CheckHello(kLimits, hello), "the token has 257 bytes");
+  ExpectRefused(CheckHello(As<wire::OpenSessionRequest>(hello)), "the token has 257 bytes");
   hello.clear_token();
   v1::ClientCapabilities& capabilities = *hello.mutable_capabilities();
   for (int i = 0; i < 256; ++i) capabilities.add_gpu_uuids(std::string(96, 'G'));
-  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  EXPECT_TRUE(CheckHello(As<wire::OpenSessionRequest>(hello)).ok());
   capabilities.mutable_gpu_uuids(255)->push_back('G');
-  ExpectRefused(CheckHello(kLimits, hello), "UUID of a GPU");
+  ExpectRefused(CheckHello(As<wire::OpenSessionRequest>(hello)), "UUID of a GPU");
   capabilities.mutable_gpu_uuids(255)->pop_back();
   capabilities.add_gpu_uuids("G");
-  ExpectRefused(CheckHello(kLimits, hello), "257 GPUs");
+  ExpectRefused(CheckHello(As<wire::OpenSessionRequest>(hello)), "257 GPUs");
   capabilities.clear_gpu_uuids();
   for (int i = 0; i < 16; ++i) capabilities.add_kinds(v1::HANDLE_KIND_MEMFD);
-  EXPECT_TRUE(CheckHello(kLimits, hello).ok());
+  EXPECT_TRUE(CheckHello(As<wire::OpenSessionRequest>(hello)).ok());
   capabilities.add_kinds(v1::HANDLE_KIND_MEMFD);
-  ExpectRefused(CheckHello(kLimits, hello), "17 handle kinds");
+  ExpectRefused(CheckHello(As<wire::OpenSessionRequest>(hello)), "17 handle kinds");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/service/wire/publish_wire.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/share_wire.h"
+#include "tests/unit/service/asked.h"
 
 namespace arraybridge {
 namespace {
@@ -52,39 +51,28 @@ v1::PublishRequest FullPublish() {
   return request;
 }
 
-TEST(PublishWireTest, ReadsEveryField) {
+TEST(PublishWireTest, EveryFieldHasAPlaceInTheCall) {
   const v1::PublishRequest request = FullPublish();
-  const std::string bytes = request.SerializeAsString();
-  const auto asked = ReadPublish(bytes);
-  ASSERT_TRUE(asked.ok()) << asked.status().ToString();
-  EXPECT_EQ(asked->bytes, bytes);
-  EXPECT_EQ(asked->ns, request.namespace_());
-  EXPECT_EQ(asked->name, request.name());
-  EXPECT_EQ(asked->arena, request.arena());
-  EXPECT_EQ(asked->arena_generation, request.arena_generation());
-  EXPECT_EQ(asked->offset, request.offset());
-  EXPECT_EQ(asked->size, request.size());
-  EXPECT_EQ(asked->specs, request.specs().SerializeAsString());
-  EXPECT_EQ(asked->arrays, 2u);
-  EXPECT_TRUE(asked->replace);
-  EXPECT_TRUE(asked->sealed);
-  EXPECT_EQ(asked->fence_kind, v1::Fence::EVENT);
-  EXPECT_EQ(asked->fence_event, request.fence().opaque());
-  EXPECT_EQ(asked->structure, request.structure());
-  EXPECT_EQ(asked->metadata, request.metadata());
-  EXPECT_EQ(asked->channel, 7u);
-  EXPECT_EQ(asked->timeout_ms, 8u);
-  EXPECT_EQ(asked->lifetime_ms, 9u);
-  EXPECT_EQ(asked->note, "note");
-  EXPECT_EQ(asked->seen_notice, 10u);
-  EXPECT_EQ(asked->source_lease, 11u);
-  EXPECT_EQ(asked->source_share, 12u);
-  EXPECT_EQ(asked->source_direct_channel, 13u);
-  EXPECT_EQ(asked->source_bit, 14u);
-}
-
-TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
-  // The encoder would drop a field that is new in the .proto.
+  const Asked asked(request);
+  const PublishCall call = CallOf(asked);
+  EXPECT_EQ(call.ns, request.namespace_());
+  EXPECT_EQ(call.name, request.name());
+  EXPECT_EQ(call.arena, ArenaId{request.arena()});
+  EXPECT_EQ(call.arena_generation, request.arena_generation());
+  EXPECT_EQ(call.offset, request.offset());
+  EXPECT_EQ(call.size, request.size());
+  EXPECT_TRUE(call.replace && call.sealed);
+  EXPECT_EQ(call.fence.event, request.fence().opaque());
+  EXPECT_EQ(call.channel, ChannelEndId{7});
+  EXPECT_EQ(call.lifetime, std::chrono::milliseconds(9));
+  EXPECT_EQ(call.note, "note");
+  EXPECT_EQ(call.seen_notice, 10u);
+  ASSERT_TRUE(call.source);
+  EXPECT_EQ(call.source->lease, LeaseId{11});
+  EXPECT_EQ(call.source->share, ShareId{12});
+  EXPECT_EQ(call.source->direct_channel, 13u);
+  EXPECT_EQ(call.source->bit, 14u);
+  // A field that is new in the .proto needs a place in the call, but for timeout_ms, which the verb reads.
   EXPECT_EQ(v1::PublishRequest::descriptor()->field_count(), 18);
   EXPECT_EQ(v1::Source::descriptor()->field_count(), 4);
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
@@ -92,19 +80,12 @@ TEST(PublishWireTest, EveryFieldOfTheMessageIsRead) {
 
 TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
   const v1::PublishRequest request = FullPublish();
-  const std::string bytes = request.SerializeAsString();
-  const std::string description = CallOf(*ReadPublish(bytes)).description;
+  const std::string description = CallOf(Asked(request)).description;
   v1::Share share;
   ASSERT_TRUE(share.ParseFromString(description));
   EXPECT_EQ(share.specs().SerializeAsString(), request.specs().SerializeAsString());
   EXPECT_EQ(share.structure(), request.structure());
   EXPECT_EQ(share.metadata(), request.metadata());
-  const auto asked = ReadDescription(description);
-  ASSERT_TRUE(asked.ok());
-  EXPECT_EQ(asked->specs, request.specs().SerializeAsString());
-  EXPECT_EQ(asked->arrays, 2u);
-  EXPECT_EQ(asked->structure, request.structure());
-  EXPECT_EQ(asked->metadata, request.metadata());
 }
 
 TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
@@ -115,17 +96,16 @@ TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
   const std::string specs = request.specs().SerializeAsString() + unknown;
   request.clear_specs();
   const std::string bytes = unknown + request.SerializeAsString() + "\x3a" + static_cast<char>(specs.size()) + specs;
-  const auto asked = ReadPublish(bytes);
+  const auto asked = wire::Decode<wire::PublishRequest>(bytes);
   ASSERT_TRUE(asked.ok()) << asked.status().ToString();
   EXPECT_EQ(asked->specs, specs);
-  EXPECT_EQ(asked->arrays, 2u);
 }
 
-void ExpectNoPublish(const std::string& bytes, const std::string& what = "PublishRequest") {
-  const auto asked = ReadPublish(bytes);
+void ExpectNoPublish(const std::string& bytes) {
+  const auto asked = wire::Decode<wire::PublishRequest>(bytes);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are not a valid " + what));
+  EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are not a valid PublishRequest"));
 }
 
 TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
@@ -136,9 +116,8 @@ TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
   ExpectNoPublish("\x8a\x01\x01\x80");                              // a note that is not UTF-8
   ExpectNoPublish("\x7b\x7c");                                      // groups
   ExpectNoPublish(std::string("\xf8\x80\x80\x80\x80\x00\x01", 7));  // a tag of six bytes
-  ExpectNoPublish("\x3a\x02\x0a\x05", "ArraySpecs");                // specs that end within a spec
   const std::string specs = "\x3a\x04\x0a\x02\x10\x08";
-  EXPECT_TRUE(ReadPublish(specs).ok());
+  EXPECT_TRUE(wire::Decode<wire::PublishRequest>(specs).ok());
   ExpectNoPublish(specs + specs);  // ambiguous
 }
 
@@ -150,13 +129,11 @@ TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
     const std::string unknown = "\x7a" + length + "abc";
     ExpectNoPublish("\xa2\x06" + length + "abc");
     ExpectNoPublish("\x52" + std::string(1, static_cast<char>(unknown.size())) + unknown);  // in the fence
-    ExpectNoPublish("\x3a" + std::string(1, static_cast<char>(unknown.size())) + unknown,
-                    "ArraySpecs");  // beside the specs
     const std::string spec = "\x10\x08\x18\x01" + unknown;
     const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
     const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;
     ASSERT_FALSE(v1::PublishRequest().ParseFromString(bytes));
-    const auto asked = ReadPublish(bytes);
+    const auto asked = wire::Decode<wire::PublishRequest>(bytes);
     ASSERT_TRUE(asked.ok());
     EXPECT_EQ(CheckPublish(Limits{}, *asked).code(), Code::kInvalidArgument);
   }
@@ -168,7 +145,7 @@ TEST(PublishWireTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
   for (const std::string spec : {"\x22\x01\xff\x22\x01x", "\x2a\x01\x80", "\x7b\x7c"}) {
     const std::string specs = std::string("\x0a") + static_cast<char>(spec.size()) + spec;
     const std::string bytes = std::string("\x3a") + static_cast<char>(specs.size()) + specs;
-    const auto asked = ReadPublish(bytes);
+    const auto asked = wire::Decode<wire::PublishRequest>(bytes);
     ASSERT_TRUE(asked.ok());
     const Status refused = CheckPublish(Limits{}, *asked);
     EXPECT_EQ(refused.code(), Code::kInvalidArgument);

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "daemon/service/verbs/verbs.h"
 #include "tests/unit/memory/queue_client.h"
+#include "tests/unit/service/asked.h"
 
 namespace arraybridge {
 
@@ -17,7 +17,7 @@ class QueueWriter {
     v1::BrowseRequest request;
     request.set_namespace_(ns);
     request.set_part(v1::BrowseRequest::QUEUE);
-    const auto answer = verbs.arenas.Browse(caller, request);
+    const auto answer = TestDoor(verbs).Browse(caller, request);
     AB_CHECK(answer.ok() && answer->descriptor.count() == 2);
     client_.emplace(answer->descriptor, answer->descriptor.more().front());
     AB_CHECK(verbs.publishes.FindQueue(caller.session)->queue->Seal([] {}).ok());

@@ -82,7 +82,7 @@ TEST(ShareWireTest, EveryFieldOfEveryShareIsReadBack) {
   AppendDescriptorArena(0, &response);
   AppendDescriptorArena(UINT64_MAX, &response);
   v1::AcquireResponse message;
-  ASSERT_TRUE(ReadBack(response, &message));
+  ASSERT_TRUE(message.ParseFromString(response));
   ASSERT_EQ(message.shares_size(), 3);
   for (int i = 0; i < 3; ++i) ExpectSaid(message.shares(i), shares[i]);
   EXPECT_EQ(message.descriptor_arena(), UINT64_MAX);

@@ -132,7 +132,7 @@ TEST_F(VerbsChannelTest, ADrainAnswersWhoWaitsAndRefusesNewWork) {
   v1::OpenChannelRequest request;
   request.set_name("other");
   request.set_role(v1::OpenChannelRequest::SENDER);
-  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().reason(), "DRAINING");
+  EXPECT_EQ(door().OpenChannel(maker, request).status().reason(), "DRAINING");
   Close(maker, sends);
 }
 
@@ -145,7 +145,7 @@ TEST_F(VerbsChannelTest, WhatNobodyHearsGoesToTheNext) {
   for (const uint64_t page : {0, 1}) ASSERT_TRUE(Send(maker, sends, arena, page)->Get().ok());
   const auto granted = Receive(reader, receives)->Get();
   ASSERT_TRUE(granted.ok());
-  verbs().TakeBack(reader, granted->message);
+  verbs().TakeBack(reader, Verb::kReceive, granted->message.SerializeAsString());
   EXPECT_EQ(PageOf(Receive(reader, receives)), 0u);
   EXPECT_EQ(PageOf(Receive(reader, receives)), 1u);
 }
@@ -158,9 +158,7 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
     v1::PublishRequest request = PublishOf(arena, "", false);
     request.set_channel(sends);
     change(request);
-    Status refused;
-    verbs().channels.Send(maker, Asked(request), [&](auto answer) { refused = answer.status(); });
-    return refused.code();
+    return door().Send(maker, request)->Get().status().code();
   };
   EXPECT_EQ(refusal([](auto& request) { request.set_name("a"); }), Code::kInvalidArgument);
   EXPECT_EQ(refusal([](auto& request) { request.set_replace(true); }), Code::kInvalidArgument);
@@ -169,10 +167,10 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
   EXPECT_EQ(refusal([](auto& request) { request.set_size(1 << 30); }), Code::kInvalidArgument);
   v1::OpenChannelRequest request;
   request.set_name("frames");
-  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().code(), Code::kInvalidArgument);  // no role
+  EXPECT_EQ(door().OpenChannel(maker, request).status().code(), Code::kInvalidArgument);  // no role
   request.set_role(v1::OpenChannelRequest::SENDER);
   request.set_name(std::string(300, 'n'));
-  EXPECT_EQ(verbs().channels.OpenChannel(maker, request).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(door().OpenChannel(maker, request).status().code(), Code::kInvalidArgument);
   // An answer that its caller does not want cannot grant a share.
   Caller deaf = maker;
   deaf.hears = false;

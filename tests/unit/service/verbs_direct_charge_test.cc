@@ -16,9 +16,9 @@ TEST_F(VerbsDirectTest, SoManyOfAUserAndNoMore) {
   v1::OpenChannelRequest request;
   request.set_name("another");
   request.set_role(kSender);
-  const auto sends = verbs().channels.OpenChannel(sender_, request);
+  const auto sends = door().OpenChannel(sender_, request);
   request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
+  ASSERT_TRUE(door().OpenChannel(receiver_, request).ok());
   const Status refused = RefusedFiles(sender_, sends->message.channel());
   EXPECT_EQ(refused.reason(), "TOO_MANY_DIRECT_CHANNELS");
   CloseBoth();
@@ -26,7 +26,7 @@ TEST_F(VerbsDirectTest, SoManyOfAUserAndNoMore) {
       << "its sender may wait for what was received there";
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
-  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
+  EXPECT_TRUE(door().Release(sender_, release).ok());
   EXPECT_TRUE(RefusedFiles(sender_, sends->message.channel()).ok());
 }
 
@@ -53,7 +53,7 @@ class VerbsDirectOfTwoUsersTest : public VerbsDirectTest {
     request.set_name(channel);
     request.set_role(role);
     request.set_capacity(kCapacity);
-    const auto opened = verbs().channels.OpenChannel(caller, request);
+    const auto opened = door().OpenChannel(caller, request);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return opened.ok() ? opened->message.channel() : 0;
   }
@@ -83,7 +83,7 @@ TEST_F(VerbsDirectOfTwoUsersTest, ThatHasEndedIsItsSendersWhoMayWaitForWhatWasRe
   EXPECT_EQ(RefusalBetween(sender_, sender_), "TOO_MANY_DIRECT_CHANNELS");
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
-  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
+  EXPECT_TRUE(door().Release(sender_, release).ok());
   EXPECT_EQ(RefusalBetween(sender_, sender_), "");
 }
 
@@ -119,15 +119,15 @@ TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
   v1::OpenChannelRequest request;
   request.set_name("another");
   request.set_role(kSender);
-  const uint64_t another = verbs().channels.OpenChannel(sender_, request)->message.channel();
+  const uint64_t another = door().OpenChannel(sender_, request)->message.channel();
   request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().channels.OpenChannel(receiver_, request).ok());
+  ASSERT_TRUE(door().OpenChannel(receiver_, request).ok());
   EXPECT_EQ(RefusedFiles(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS")
       << "two that have ended, and one that stands";
   const auto forget = [&](const Caller& caller, const DirectEnds& direct) {
     v1::ReleaseRequest release;
     release.add_direct_channels(direct.control().number);
-    EXPECT_TRUE(verbs().shares.Release(caller, release).ok());
+    EXPECT_TRUE(door().Release(caller, release).ok());
   };
   const DirectEnds& first = *ends_;
   const DirectEnds& second = *direct_channels[0];
@@ -150,7 +150,7 @@ TEST_F(VerbsDirectTest, AStandingDirectChannelIsNotForgotten) {
   Build();
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
-  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
+  EXPECT_TRUE(door().Release(sender_, release).ok());
   ends_->Send(arena_, 3);
   verbs().sessions.EndSession(sender_.session);
   EXPECT_EQ(ends_->control().revoked, direct_channel::kRevoked);

@@ -22,7 +22,7 @@ class VerbsDirectForwardTest : public VerbsDirectTest {
     return request;
   }
   Status Forward(const Caller& caller, const v1::PublishRequest& request) {
-    return verbs().publishes.Publish(caller, Asked(request)).status();
+    return door().Publish(caller, request).status();
   }
   Result<v1::AcquireResponse> Get(const std::string& name) {
     auto answer = StartAcquire(Open(), {name})->Get();
@@ -82,9 +82,9 @@ TEST_F(VerbsDirectForwardTest, ItsDirectChannelIsCharged) {
   v1::OpenChannelRequest request;
   request.set_name("another");
   request.set_role(kSender);
-  const uint64_t another = verbs().channels.OpenChannel(sender_, request)->message.channel();
+  const uint64_t another = door().OpenChannel(sender_, request)->message.channel();
   request.set_role(kReceiver);
-  ASSERT_TRUE(verbs().channels.OpenChannel(Open(), request).ok());
+  ASSERT_TRUE(door().OpenChannel(Open(), request).ok());
   Hand(1, 2);
   ASSERT_TRUE(Forward(receiver_, ForwardOf("kept", 1, 2)).ok());
   verbs().sessions.EndSession(receiver_.session);
@@ -94,7 +94,7 @@ TEST_F(VerbsDirectForwardTest, ItsDirectChannelIsCharged) {
   EXPECT_EQ(RefusedFiles(sender_, another).reason(), "TOO_MANY_DIRECT_CHANNELS");
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
-  EXPECT_TRUE(verbs().shares.Release(sender_, release).ok());
+  EXPECT_TRUE(door().Release(sender_, release).ok());
   EXPECT_TRUE(RefusedFiles(sender_, another).ok());
 }
 
@@ -105,7 +105,7 @@ TEST_F(VerbsDirectForwardTest, KeepsNoPagesThatAreNotCharged) {
   CloseBoth();
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
-  ASSERT_TRUE(verbs().shares.Release(sender_, release).ok());
+  ASSERT_TRUE(door().Release(sender_, release).ok());
   EXPECT_EQ(Forward(receiver_, ForwardOf("late", 1, 2)).reason(), "NOT_FORWARDED");
   Withdraw(sender_, "kept");
   EXPECT_TRUE(IsKept(2)) << "the broker has no page of it any more";

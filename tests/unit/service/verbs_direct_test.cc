@@ -43,7 +43,7 @@ TEST_F(VerbsDirectTest, IsForOneSenderAndOneReceiverOnLifelines) {
   EXPECT_EQ(RefusedFiles(another, anothers).reason(), "NO_DIRECT_CHANNEL");
   v1::MappedRequest mapped;
   mapped.set_direct_channel_of(anothers);
-  EXPECT_EQ(verbs().arenas.Mapped(another, mapped).status().reason(), "NO_DIRECT_CHANNEL");
+  EXPECT_EQ(door().Mapped(another, mapped).status().reason(), "NO_DIRECT_CHANNEL");
 }
 
 TEST_F(VerbsDirectTest, WhoJoinsEndsItAndWhatStandsThereIsQueued) {
@@ -111,7 +111,7 @@ TEST_F(VerbsDirectTest, WhoReceivedAndHasGoneReadsNothing) {
   EXPECT_EQ(ends_->control().taken, 1u);
   EXPECT_EQ(Send(sender_, sending_, arena_, 2)->Get().status().reason(), "RECEIVER_DIED");
   v1::ReleaseRequest none;
-  const auto told = verbs().shares.Release(sender_, none);
+  const auto told = door().Release(sender_, none);
   ASSERT_TRUE(told.ok());
   EXPECT_EQ(told->message.returned_size(), 0) << "the broker keeps what the receiver had not taken";
   const Caller next = Open();
@@ -137,26 +137,26 @@ TEST_F(VerbsDirectTest, TheReceiverIsGivenTheSendersArenasAndNoOthers) {
   v1::ExportRequest request;
   request.set_arena(arena_.arena());
   request.set_arena_generation(arena_.generation());
-  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND");
+  EXPECT_EQ(door().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND");
   request.set_direct_channel_of(receiving_);
-  const auto exported = verbs().arenas.Export(receiver_, request);
+  const auto exported = door().Export(receiver_, request);
   ASSERT_TRUE(exported.ok()) << exported.status().ToString();
   EXPECT_TRUE(exported->descriptor.valid());
-  EXPECT_EQ(verbs().arenas.Export(Open(), request).status().reason(), "ARENA_NOT_FOUND") << "not its end";
+  EXPECT_EQ(door().Export(Open(), request).status().reason(), "ARENA_NOT_FOUND") << "not its end";
   const Caller other = Open();
   const auto others = Arena(other, kMiB);
   request.set_arena(others.arena());
   request.set_arena_generation(others.generation());
-  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not the sender's";
+  EXPECT_EQ(door().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not the sender's";
   const auto own = Arena(receiver_, kMiB);
   request.set_arena(own.arena());
   request.set_arena_generation(own.generation());
-  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "though it reads it";
+  EXPECT_EQ(door().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "though it reads it";
   const auto fresh = StartAllocate(sender_, kMiB)->Get();
   ASSERT_TRUE(fresh.ok());
   request.set_arena(fresh->message.handle().arena());
   request.set_arena_generation(fresh->message.handle().generation());
-  EXPECT_EQ(verbs().arenas.Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not sealed yet";
+  EXPECT_EQ(door().Export(receiver_, request).status().reason(), "ARENA_NOT_FOUND") << "not sealed yet";
 }
 
 TEST_F(VerbsDirectTest, WhoeverEndsItWhatStandsThereIsQueuedOnce) {

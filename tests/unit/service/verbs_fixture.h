@@ -42,28 +42,19 @@ class VerbsTest : public ::testing::Test {
     Peer peer;
     peer.uid = uid;
     peer.door = door;
-    const auto opened = verbs().sessions.OpenSession(hello, peer);
+    const auto opened = verbs().sessions.OpenSession(As<wire::OpenSessionRequest>(hello), peer);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return {SessionId{opened.ok() ? opened->session() : 0}, door};
   }
 
-  template <class Message>
-  struct Awaited {
-    std::promise<Result<Answer<Message>>> promise;
-    std::future<Result<Answer<Message>>> future = promise.get_future();
-    WaiterId waiter{};
-    Result<Answer<Message>> Get() { return future.get(); }
-  };
+  TestDoor door() { return TestDoor(verbs()); }
   std::unique_ptr<Awaited<v1::AllocateResponse>> StartAllocate(const Caller& caller, uint64_t size,
                                                                uint64_t timeout_ms = 0, const std::string& ns = {}) {
     v1::AllocateRequest request;
     request.set_namespace_(ns);
     request.set_size(size);
     request.set_timeout_ms(timeout_ms);
-    auto awaited = std::make_unique<Awaited<v1::AllocateResponse>>();
-    awaited->waiter = verbs().arenas.Allocate(
-        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Allocate(caller, request);
   }
   // Allocates an arena as its producer has it: mapped, sealed, its descriptor closed. The mapping is dropped at once.
   v1::Handle Arena(const Caller& caller, uint64_t size) {
@@ -73,14 +64,14 @@ class VerbsTest : public ::testing::Test {
     answer->descriptor.reset();
     v1::MappedRequest mapped;
     mapped.set_arena(answer->message.handle().arena());
-    EXPECT_TRUE(verbs().arenas.Mapped(caller, mapped).ok());
+    EXPECT_TRUE(door().Mapped(caller, mapped).ok());
     return answer->message.handle();
   }
-  Result<Answer<v1::PublishResponse>> Publish(const Caller& caller, const v1::Handle& arena, const std::string& name,
-                                              uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
+  Result<Answered<v1::PublishResponse>> Publish(const Caller& caller, const v1::Handle& arena, const std::string& name,
+                                                uint64_t offset = 0, uint64_t size = 4096, size_t metadata = 0) {
     v1::PublishRequest request = PublishOf(arena, name, false, offset, size);
     request.set_metadata(std::string(metadata, 'm'));
-    return verbs().publishes.Publish(caller, Asked(request));
+    return door().Publish(caller, request);
   }
   static v1::PublishRequest PublishOf(const v1::Handle& arena, const std::string& name, bool sealed,
                                       uint64_t offset = 0, uint64_t size = 4096) {
@@ -105,15 +96,12 @@ class VerbsTest : public ::testing::Test {
     v1::AcquireRequest request;
     for (const std::string& name : names) request.add_shares()->set_name(name);
     request.set_timeout_ms(timeout_ms);
-    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter = verbs().shares.Acquire(
-        caller, AskedFor(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Acquire(caller, request);
   }
   void Withdraw(const Caller& caller, const std::string& name) {
     v1::WithdrawRequest request;
     request.add_shares()->set_name(name);
-    EXPECT_TRUE(verbs().shares.Withdraw(caller, request).ok());
+    EXPECT_TRUE(door().Withdraw(caller, request).ok());
   }
 
   // Uses memory without bytes. REQUIRES: no verbs yet.

@@ -77,7 +77,7 @@ TEST_F(VerbsQueueTest, ItsNamespaceIsTheQueues) {
   const v1::Handle arena = StartAllocate(maker, kMiB, 0, "mine")->Get()->message.handle();
   v1::MappedRequest mapped;
   mapped.set_arena(arena.arena());
-  ASSERT_TRUE(verbs().arenas.Mapped(maker, mapped).ok());
+  ASSERT_TRUE(door().Mapped(maker, mapped).ok());
   QueueWriter writer(verbs(), maker, "mine");
   writer.Enter(Small(arena, "a", 0));
   auto elsewhere = Small(arena, "b", 256);
@@ -115,8 +115,7 @@ TEST_F(VerbsQueueTest, ARequestThatLooksForANameFindsItInAQueue) {
   writer.Enter(Small(arena, "at once", 256));
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("at once");
-  std::string answer;
-  EXPECT_TRUE(verbs().shares.TryAcquire(other, AskedFor(acquire), &answer).ok());
+  EXPECT_TRUE(door().Acquire(other, acquire)->Get().ok());
   writer.Enter(Small(arena, "by grpc", 512));
   EXPECT_TRUE(StartAcquire(Open(Door::kGrpc), {"by grpc"})->Get().ok());
   writer.Enter(Small(arena, "withdrawn", 768));
@@ -127,7 +126,7 @@ TEST_F(VerbsQueueTest, ARequestThatLooksForANameFindsItInAQueue) {
     v1::ListRequest list;
     list.set_namespace_(ns);
     list.set_name_prefix("listed");
-    EXPECT_EQ(verbs().lists.List(other, list)->message.shares_size(), ns[0] == 0 ? 2 : 3);
+    EXPECT_EQ(door().List(other, list)->message.shares_size(), ns[0] == 0 ? 2 : 3);
   }
   writer.Enter(Small(arena, "taken", 1792));
   EXPECT_EQ(Publish(other, Arena(other, kMiB), "taken").status().reason(), "NAME_TAKEN");
@@ -197,9 +196,9 @@ TEST_F(VerbsQueueTest, ASessionHasOneQueue) {
   QueueWriter writer(verbs(), maker);
   v1::BrowseRequest request;
   request.set_part(v1::BrowseRequest::QUEUE);
-  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
+  EXPECT_EQ(door().Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   request.set_namespace_("other");
-  EXPECT_EQ(verbs().arenas.Browse(maker, request).status().reason(), "QUEUE_TAKEN");
+  EXPECT_EQ(door().Browse(maker, request).status().reason(), "QUEUE_TAKEN");
   EXPECT_FALSE(verbs().publishes.FindQueue(Open().session));
 }
 
@@ -211,10 +210,10 @@ TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
   const Caller third = Open();
   v1::BrowseRequest request;
   request.set_part(v1::BrowseRequest::QUEUE);
-  EXPECT_EQ(verbs().arenas.Browse(third, request).status().reason(), "TOO_MANY_QUEUES");
+  EXPECT_EQ(door().Browse(third, request).status().reason(), "TOO_MANY_QUEUES");
   const QueueWriter strangers(verbs(), Open(Door::kLifeline, 1001));
   verbs().sessions.EndSession(ends.session);
-  EXPECT_TRUE(verbs().arenas.Browse(third, request).ok());
+  EXPECT_TRUE(door().Browse(third, request).ok());
 }
 
 TEST_F(VerbsQueueTest, ASessionThatWritesWhatCannotBeIsCutAloneAndARequestThatIsNoneIsRefused) {

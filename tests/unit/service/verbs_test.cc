@@ -46,7 +46,7 @@ TEST_F(VerbsTest, AHoldIsWatchedFromTheLastLeaseOn) {
   v1::ReleaseRequest release;
   release.add_leases(acquired->message.shares(0).lease());
   release.add_unmapped(arena.arena());
-  ASSERT_TRUE(verbs().shares.Release(maker, release).ok());
+  ASSERT_TRUE(door().Release(maker, release).ok());
   EXPECT_TRUE(broker_->hazards_waiting());
   reader.Clear();
   for (int i = 0; i < 300 && broker_->hazards_waiting(); ++i)
@@ -61,11 +61,11 @@ TEST_F(VerbsTest, AtTheGrpcDoorADescriptorIsATicket) {
   EXPECT_FALSE(arena->descriptor.valid());
   v1::RedeemRequest redeem;
   redeem.set_token(arena->message.ticket().token());
-  auto redeemed = verbs().arenas.Redeem(maker, redeem);
+  auto redeemed = door().Redeem(maker, redeem);
   ASSERT_TRUE(redeemed.ok());
   EXPECT_TRUE(redeemed->descriptor.valid());
   EXPECT_TRUE(redeemed->message.writable());
-  EXPECT_EQ(verbs().arenas.Redeem(maker, redeem).status().code(), Code::kNotFound);
+  EXPECT_EQ(door().Redeem(maker, redeem).status().code(), Code::kNotFound);
 }
 
 TEST_F(VerbsTest, WithoutRoomForItsTicketAnArenaIsNotKept) {
@@ -76,7 +76,7 @@ TEST_F(VerbsTest, WithoutRoomForItsTicketAnArenaIsNotKept) {
   ASSERT_EQ(second.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(second.status().message(), HasSubstr("tickets_per_session_max"));
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
-  EXPECT_EQ(verbs().lists.GetStats(maker, {})->message.arenas(), 1u);
+  EXPECT_EQ(door().GetStats(maker, {})->message.arenas(), 1u);
 }
 
 TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
@@ -98,16 +98,15 @@ TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
   spec->add_shape(300);
   spec->set_size(300);
   const v1::PublishRequest said = publish;
-  const auto published = verbs().publishes.Publish(maker, Asked(publish));
+  const auto published = door().Publish(maker, publish);
   ASSERT_TRUE(published.ok()) << published.status().ToString();
 
   v1::AcquireRequest request;
   request.add_shares()->set_name("x");
   request.add_shares()->set_name("x");
-  std::string bytes;
-  ASSERT_TRUE(verbs().shares.TryAcquire(maker, AskedFor(request), &bytes).ok());
-  v1::AcquireResponse lifeline;
-  ASSERT_TRUE(lifeline.ParseFromString(bytes));
+  const auto acquired = door().Acquire(maker, request)->Get();
+  ASSERT_TRUE(acquired.ok());
+  const v1::AcquireResponse& lifeline = acquired->message;
   ASSERT_EQ(lifeline.shares_size(), 2);
   EXPECT_NE(lifeline.shares(0).lease(), lifeline.shares(1).lease());
   const v1::Share& share = lifeline.shares(1).share();
@@ -133,7 +132,7 @@ TEST_F(VerbsTest, ALifelineAndAMessageHoldTheSameShare) {
   EXPECT_EQ(grpc->message.tickets_size(), 1);
   EXPECT_EQ(grpc->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
   v1::ListRequest list;
-  EXPECT_EQ(verbs().lists.List(maker, list)->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
+  EXPECT_EQ(door().List(maker, list)->message.shares(0).share().SerializeAsString(), share.SerializeAsString());
 }
 
 TEST_F(VerbsTest, WhatComesBackIsKeptForWhoHears) {
@@ -143,10 +142,10 @@ TEST_F(VerbsTest, WhatComesBackIsKeptForWhoHears) {
   v1::WithdrawRequest withdraw;
   withdraw.add_shares()->set_name("x");
   maker.hears = false;
-  EXPECT_EQ(verbs().shares.Withdraw(maker, withdraw)->message.returned_size(), 0);
-  EXPECT_EQ(verbs().shares.Release(maker, {})->message.returned_size(), 0);
+  EXPECT_EQ(door().Withdraw(maker, withdraw)->message.returned_size(), 0);
+  EXPECT_EQ(door().Release(maker, {})->message.returned_size(), 0);
   maker.hears = true;
-  EXPECT_EQ(verbs().shares.Release(maker, {})->message.returned_size(), 1);
+  EXPECT_EQ(door().Release(maker, {})->message.returned_size(), 1);
 }
 
 TEST_F(VerbsTest, AWithdrawBringsBackTheMakersRanges) {
@@ -155,7 +154,7 @@ TEST_F(VerbsTest, AWithdrawBringsBackTheMakersRanges) {
   ASSERT_TRUE(Publish(maker, arena, "x").ok());
   v1::WithdrawRequest request;
   request.add_shares()->set_name("x");
-  const auto answer = verbs().shares.Withdraw(maker, request);
+  const auto answer = door().Withdraw(maker, request);
   ASSERT_TRUE(answer.ok());
   ASSERT_EQ(answer->message.returned_size(), 1);
   EXPECT_EQ(answer->message.returned(0).size(), 4096u);
@@ -173,7 +172,7 @@ TEST_F(VerbsTest, AnAnswerThatNoFrameHoldsIsRefusedAndLeasesNothing) {
   const auto answer = StartAcquire(reader, names)->Get();
   ASSERT_EQ(answer.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(answer.status().message(), HasSubstr("frame_bytes_max"));
-  EXPECT_EQ(verbs().lists.GetStats(reader, {})->message.leases(), 0u);
+  EXPECT_EQ(door().GetStats(reader, {})->message.leases(), 0u);
 }
 
 TEST_F(VerbsTest, ListPagesFitIntoAFrameAndLoseNothing) {
@@ -187,7 +186,7 @@ TEST_F(VerbsTest, ListPagesFitIntoAFrameAndLoseNothing) {
   v1::ListRequest request;
   int pages = 0;
   do {
-    const auto page = verbs().lists.List(maker, request);
+    const auto page = door().List(maker, request);
     ASSERT_TRUE(page.ok()) << page.status().ToString();
     EXPECT_LE(page->message.ByteSizeLong() + sizeof(FrameHeader), kFrameBytesMax);
     for (const auto& row : page->message.shares()) EXPECT_TRUE(seen.insert(row.share().name()).second);
@@ -210,7 +209,7 @@ TEST_F(VerbsTest, SharesWhoseDescriptionsDoNotFitIntoAnAnswerAreNotLeased) {
   ASSERT_EQ(refused.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(refused.status().reason(), "ANSWER_TOO_LARGE");
   EXPECT_NE(refused.status().message().find("of 8 shares"), std::string::npos) << refused.status().message();
-  const auto stats = verbs().lists.GetStats(maker, {});
+  const auto stats = door().GetStats(maker, {});
   EXPECT_EQ(stats->message.leases(), 0u);
   EXPECT_EQ(stats->message.acquires_total(), 0u) << "nothing was leased and taken back";
 }
@@ -223,7 +222,7 @@ TEST_F(VerbsTest, EveryKindOfListAnswers) {
   const auto list = [&](v1::ListRequest::Kind kind) {
     v1::ListRequest request;
     request.set_kind(kind);
-    auto answer = verbs().lists.List(maker, request);
+    auto answer = door().List(maker, request);
     EXPECT_TRUE(answer.ok()) << answer.status().ToString();
     return answer.ok() ? answer->message : v1::ListResponse();
   };
@@ -244,7 +243,7 @@ TEST_F(VerbsTest, DrainingRefusesNewWorkAndAnswersWhoWaits) {
   EXPECT_EQ(StartAllocate(caller, kMiB)->Get().status().code(), Code::kUnavailable);
   EXPECT_EQ(Publish(caller, arena, "x").status().code(), Code::kUnavailable);
   EXPECT_TRUE(verbs().lists.GetServerInfo().draining());
-  EXPECT_TRUE(verbs().shares.Release(caller, {}).ok());
+  EXPECT_TRUE(door().Release(caller, {}).ok());
 }
 
 TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {
@@ -253,14 +252,14 @@ TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {
   hello.set_protocol_max(1);
   Peer peer;
   peer.uid = 1000;
-  const auto opened = verbs().sessions.OpenSession(hello, peer);
+  const auto opened = verbs().sessions.OpenSession(As<wire::OpenSessionRequest>(hello), peer);
   ASSERT_TRUE(opened.ok());
   hello.set_join(opened->token());
-  EXPECT_TRUE(verbs().sessions.Join(hello, peer).ok());
+  EXPECT_TRUE(verbs().sessions.Join(As<wire::OpenSessionRequest>(hello), peer).ok());
   peer.uid = 1001;
-  const auto foreign = verbs().sessions.Join(hello, peer);
+  const auto foreign = verbs().sessions.Join(As<wire::OpenSessionRequest>(hello), peer);
   hello.set_join(std::string(16, 'x'));
-  const auto forged = verbs().sessions.Join(hello, peer);
+  const auto forged = verbs().sessions.Join(As<wire::OpenSessionRequest>(hello), peer);
   EXPECT_EQ(foreign.status().code(), Code::kNotFound);
   EXPECT_EQ(foreign.status().message(), forged.status().message()) << "the messages reveal which token exists";
 }

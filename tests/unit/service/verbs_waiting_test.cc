@@ -28,7 +28,7 @@ TEST_F(VerbsWaitingTest, ANameThatComesLaterAnswersWhoWaits) {
   const v1::Handle arena = Arena(maker, kMiB);
   ASSERT_TRUE(Publish(maker, arena, "x").ok());
   verbs().WaitIdle(Clock::now() + std::chrono::hours(1));
-  EXPECT_EQ(verbs().lists.GetStats(maker, {})->message.waiting(), 1u) << "all or none";
+  EXPECT_EQ(door().GetStats(maker, {})->message.waiting(), 1u) << "all or none";
   ASSERT_TRUE(Publish(maker, arena, "y", 4096).ok());
   EXPECT_EQ(waits->Get()->message.shares_size(), 2);
 }
@@ -44,9 +44,7 @@ TEST_F(VerbsWaitingTest, WhoAsksForAnIdThatIsGoneDoesNotWait) {
   request.add_shares()->set_name("godot");
   request.add_shares()->set_id(99);
   request.set_timeout_ms(60'000);
-  std::optional<Code> heard;
-  verbs().shares.Acquire(Open(), AskedFor(request), [&](auto answer) { heard = answer.status().code(); });
-  EXPECT_EQ(heard, Code::kNotFound);
+  EXPECT_EQ(door().Acquire(Open(), request)->Get().status().code(), Code::kNotFound);
 }
 
 TEST_F(VerbsWaitingTest, NobodyWaitsLongerThanTheLimit) {
@@ -137,7 +135,7 @@ class VerbsFenceTest : public VerbsWaitingTest {
     capabilities.set_shm_device(8);
     Peer peer;
     peer.uid = 1000;
-    const auto opened = verbs().sessions.OpenSession(hello, std::move(peer));
+    const auto opened = verbs().sessions.OpenSession(As<wire::OpenSessionRequest>(hello), std::move(peer));
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();
     return {SessionId{opened->session()}, Door::kLifeline};
   }
@@ -145,17 +143,15 @@ class VerbsFenceTest : public VerbsWaitingTest {
     v1::AllocateRequest allocate;
     allocate.mutable_device()->set_type(kDeviceCuda);
     allocate.set_size(4096);
-    Awaited<v1::AllocateResponse> allocated;
-    verbs().arenas.Allocate(maker, allocate, [&](auto answer) { allocated.promise.set_value(std::move(answer)); });
-    const auto arena = allocated.Get();
+    const auto arena = door().Allocate(maker, allocate)->Get();
     EXPECT_TRUE(arena.ok()) << arena.status().ToString();
     v1::MappedRequest mapped;
     mapped.set_arena(arena->message.handle().arena());
-    EXPECT_TRUE(verbs().arenas.Mapped(maker, mapped).ok());
+    EXPECT_TRUE(door().Mapped(maker, mapped).ok());
     v1::PublishRequest request = PublishOf(arena->message.handle(), "late", false, 0, 256);
     request.mutable_fence()->set_kind(v1::Fence::EVENT);
     request.mutable_fence()->set_opaque(std::string(64, 'e'));
-    const auto published = verbs().publishes.Publish(maker, Asked(request));
+    const auto published = door().Publish(maker, request);
     EXPECT_TRUE(published.ok()) << published.status().ToString();
     return published->message.share();
   }
@@ -165,10 +161,7 @@ class VerbsFenceTest : public VerbsWaitingTest {
     request.add_shares()->set_name("late");
     request.set_fence_timeout_ms(fence_timeout_ms);
     request.set_timeout_ms(timeout_ms);
-    auto awaited = std::make_unique<Awaited<v1::AcquireResponse>>();
-    awaited->waiter = verbs().shares.Acquire(
-        caller, AskedFor(request), [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
+    return door().Acquire(caller, request);
   }
 };
 
@@ -203,7 +196,7 @@ TEST_F(VerbsFenceTest, WhoSaysNothingOrALongTimeWaitsAsLongAsEverybody) {
   }
   v1::ReleaseRequest release;
   release.add_done(share);
-  ASSERT_TRUE(verbs().shares.Release(maker, release).ok());
+  ASSERT_TRUE(door().Release(maker, release).ok());
   for (auto* const waiting : {&silent, &patient, &named}) EXPECT_TRUE((*waiting)->Get().ok());
 }
 
@@ -224,8 +217,11 @@ TEST_F(VerbsWaitingTest, NobodyWaitsInASessionThatEnds) {
   request.set_size(kMiB);
   request.set_timeout_ms(60'000);
   // The reply of a dropped waiter is destroyed; at this moment another request of the session arrives.
-  std::shared_ptr<void> dropped(nullptr, [&](void*) { late = verbs().arenas.Allocate(caller, request, [](auto) {}); });
-  verbs().arenas.Allocate(caller, request, [last = std::move(dropped)](auto) {});
+  const auto ask = [&](std::function<void(Result<Answered<v1::AllocateResponse>>)> heard) {
+    return Ask<v1::AllocateResponse>(verbs(), caller, Verb::kAllocate, request, std::move(heard));
+  };
+  std::shared_ptr<void> dropped(nullptr, [&](void*) { late = ask([](auto) {}); });
+  ask([last = std::move(dropped)](auto) {});
   verbs().WaitIdle(Clock::time_point::max());
   verbs().sessions.EndSession(caller.session);
   ASSERT_TRUE(late.has_value());
@@ -262,7 +258,7 @@ TEST_F(VerbsWaitingTest, WhoWaitsForMemoryDoesNotMakeTheSlowThreadSpin) {
   world->held = true;
   v1::ReleaseRequest release;
   release.add_arenas(arena.arena());
-  ASSERT_TRUE(verbs().shares.Release(caller, release).ok());
+  ASSERT_TRUE(door().Release(caller, release).ok());
   const auto begun = Clock::now();
   EXPECT_EQ(StartAllocate(caller, kMiB, 200)->Get().status().code(), Code::kResourceExhausted);
   const auto grains = static_cast<uint64_t>((Clock::now() - begun) / std::chrono::milliseconds(50));
@@ -335,9 +331,7 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);
   const v1::Handle other = Arena(caller, kMiB);
-  Awaited<v1::PublishResponse> published;
-  verbs().publishes.PublishSealed(caller, Asked(PublishOf(arena, "sealed", true)),
-                                  [&](auto answer) { published.promise.set_value(std::move(answer)); });
+  const auto published = door().Send(caller, PublishOf(arena, "sealed", true));
   sealing.get_future().wait();
   EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());
   EXPECT_TRUE(Publish(caller, other, "not sealed").ok());
@@ -345,7 +339,7 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
   EXPECT_EQ(StartAcquire(caller, {"sealed"})->Get().status().code(), Code::kNotFound);
   auto waits = StartAcquire(caller, {"sealed"}, 60'000);
   go_on.set_value();
-  const auto answer = published.Get();
+  const auto answer = published->Get();
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   EXPECT_EQ(answer->message.immutability(), v1::IMMUTABILITY_ENFORCED);
   EXPECT_TRUE(waits->Get().ok());

@@ -12,12 +12,7 @@ class VerbsWatchTest : public VerbsTest {
  protected:
   using Watched = std::unique_ptr<Awaited<v1::WatchResponse>>;
 
-  Watched Ask(const Caller& caller, const v1::WatchRequest& request) {
-    auto awaited = std::make_unique<Awaited<v1::WatchResponse>>();
-    awaited->waiter = verbs().watches.Watch(
-        caller, request, [a = awaited.get()](auto answer) { a->promise.set_value(std::move(answer)); });
-    return awaited;
-  }
+  Watched Ask(const Caller& caller, const v1::WatchRequest& request) { return door().Watch(caller, request); }
   Watched Next(const Caller& caller, uint64_t watch, uint64_t timeout_ms = 0) {
     v1::WatchRequest request;
     request.set_watch(watch);
@@ -114,16 +109,15 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note(std::string(65, 'x'));
-  const auto refused = verbs().publishes.Publish(caller, Asked(publish));
+  const auto refused = door().Publish(caller, publish);
   EXPECT_NE(refused.status().message().find("limits.note_bytes_max 64"), std::string::npos)
       << refused.status().message();
   publish.set_note(std::string(64, 'x'));
-  EXPECT_TRUE(verbs().publishes.Publish(caller, Asked(publish)).ok());
+  EXPECT_TRUE(door().Publish(caller, publish).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note(std::string(65, 'x'));
-  std::string response;
-  EXPECT_EQ(verbs().shares.TryAcquire(caller, AskedFor(acquire), &response).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(door().Acquire(caller, acquire)->Get().status().code(), Code::kInvalidArgument);
 }
 
 // A caller that wants no answer cannot learn of a refusal, so the releases in the same request must be done.
@@ -131,19 +125,17 @@ TEST_F(VerbsWatchTest, NotesThatCannotBeDoNotKeepAReleaseFromItsWork) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
-  ASSERT_TRUE(verbs().publishes.Publish(caller, Asked(publish)).ok());
+  ASSERT_TRUE(door().Publish(caller, publish).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
-  std::string response;
-  ASSERT_TRUE(verbs().shares.TryAcquire(caller, AskedFor(acquire), &response).ok());
-  v1::AcquireResponse acquired;
-  ASSERT_TRUE(acquired.ParseFromString(response));
+  const auto acquired = door().Acquire(caller, acquire)->Get();
+  ASSERT_TRUE(acquired.ok());
   v1::ReleaseRequest release;
-  release.add_leases(acquired.shares(0).lease());
+  release.add_leases(acquired->message.shares(0).lease());
   release.add_notes()->set_note("line\nline");
   release.add_notes()->set_note(std::string(65, 'x'));
   for (uint64_t i = 0; i < config_.limits.names_per_request; ++i) release.add_notes();
-  const auto released = verbs().shares.Release(caller, release);
+  const auto released = door().Release(caller, release);
   ASSERT_TRUE(released.ok()) << released.status().ToString();
   EXPECT_EQ(released->message.released(), 1u);
 }
@@ -154,15 +146,14 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   const v1::Handle arena = Arena(maker, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
   publish.set_note("numpy place");
-  ASSERT_TRUE(verbs().publishes.Publish(maker, Asked(publish)).ok());
+  ASSERT_TRUE(door().Publish(maker, publish).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");
   acquire.set_note("torch hand_over");
-  std::string response;
-  ASSERT_TRUE(verbs().shares.TryAcquire(reader, AskedFor(acquire), &response).ok());
+  ASSERT_TRUE(door().Acquire(reader, acquire)->Get().ok());
   v1::InspectRequest request;
   request.mutable_share()->set_name("a");
-  auto found = verbs().lists.Inspect(maker, request);
+  auto found = door().Inspect(maker, request);
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   EXPECT_EQ(found->message.share().share().name(), "a");
   EXPECT_EQ(found->message.maker().note(), "numpy place");
@@ -176,13 +167,13 @@ TEST_F(VerbsWatchTest, WhatIsInspectedSaysHowItWasRead) {
   v1::ShareNote* note = release.add_notes();
   note->set_share(found->message.share().share().id());
   note->set_note("torch place: dtype");
-  ASSERT_TRUE(verbs().shares.Release(reader, release).ok());
-  EXPECT_EQ(verbs().lists.Inspect(maker, request)->message.readers(0).note(), "torch place: dtype");
+  ASSERT_TRUE(door().Release(reader, release).ok());
+  EXPECT_EQ(door().Inspect(maker, request)->message.readers(0).note(), "torch place: dtype");
 
   request.mutable_share()->set_name("b");
-  EXPECT_EQ(verbs().lists.Inspect(maker, request).status().reason(), "SHARE_NOT_FOUND");
+  EXPECT_EQ(door().Inspect(maker, request).status().reason(), "SHARE_NOT_FOUND");
   request.clear_share();
-  EXPECT_EQ(verbs().lists.Inspect(maker, request).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(door().Inspect(maker, request).status().code(), Code::kInvalidArgument);
 }
 
 TEST_F(VerbsWatchTest, OffersThatDoNotFitIntoTheAnswerAreCounted) {
@@ -192,7 +183,7 @@ TEST_F(VerbsWatchTest, OffersThatDoNotFitIntoTheAnswerAreCounted) {
   ASSERT_TRUE(Publish(maker, Arena(maker, kMiB), "a").ok());
   v1::InspectRequest request;
   request.mutable_share()->set_name("a");
-  const auto found = verbs().lists.Inspect(maker, request);
+  const auto found = door().Inspect(maker, request);
   ASSERT_TRUE(found.ok());
   EXPECT_GT(found->message.offers_left_out(), 0u);
   EXPECT_EQ(found->message.offers_left_out() + found->message.offers_size(), 121u);

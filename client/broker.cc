@@ -375,20 +375,28 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
   const Deadline deadline = core_->Timeout();
-  const std::string request = codec::EncodeOpenChannel(core_->options().ns, name, role, options);
+  wire::OpenChannelRequest asked{.namespace_ = core_->options().ns,
+                                 .name = name,
+                                 .role = static_cast<wire::OpenChannelRequest::Role>(role),
+                                 .capacity = options.capacity,
+                                 .mode = static_cast<wire::ChannelMode>(options.mode),
+                                 .replay = options.replay};
+  if (options.on_slow != OnSlow::kAsIs) asked.drop_oldest = options.on_slow == OnSlow::kDropOldest;
+  const std::string request = wire::Encode(asked);
   for (bool again = true;; again = false) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     // The broker opens the end even if the caller has given up, and other clients would wait for it.
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
-      const auto opened = answer.ok() ? codec::DecodeOpenedChannel(answer->payload) : answer.status();
-      if (self && opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
+      if (!self || !answer.ok()) return;
+      const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
+      if (opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
-    const auto opened = codec::DecodeOpenedChannel(answer->payload);
+    const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
     if (!opened.ok()) return opened.status();
     return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, role, *opened));
   }
@@ -419,27 +427,30 @@ Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<co
     AB_RETURN_IF_ERROR(CheckLife(**session, refs));
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
-      const auto withdrawn = answer.ok() ? codec::DecodeWithdrawn(answer->payload) : answer.status();
-      if (self && withdrawn.ok()) self->written().Return(withdrawn->returned);
+      if (!self || !answer.ok()) return;
+      const auto withdrawn = codec::Read<wire::WithdrawResponse>(answer->payload);
+      if (withdrawn.ok()) self->written().Return(withdrawn->returned);
     };
     auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
-    const auto withdrawn = codec::DecodeWithdrawn(answer->payload);
+    const auto withdrawn = codec::Read<wire::WithdrawResponse>(answer->payload);
     if (!withdrawn.ok()) return withdrawn.status();
     (*session)->written().Return(withdrawn->returned);
-    return withdrawn->shares;
+    return uint64_t{withdrawn->withdrawn};
   }
 }
 
 Status Broker::Withdraw(const ShareRef& ref) {
   AB_RETURN_IF_ERROR(CheckText("a share's name", ref.name));
-  return core_->Withdraw(codec::EncodeWithdraw(core_->options().ns, {&ref, 1}), {&ref, 1}).status();
+  const wire::WithdrawRequest request{.namespace_ = core_->options().ns, .shares = codec::RefsOf({&ref, 1})};
+  return core_->Withdraw(wire::Encode(request), {&ref, 1}).status();
 }
 
 Result<uint64_t> Broker::DrainChannel(const std::string& name, bool remove) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
-  return core_->Withdraw(codec::EncodeDrainChannel(core_->options().ns, name, remove), {});
+  const wire::WithdrawRequest request{.namespace_ = core_->options().ns, .channel = name, .remove = remove};
+  return core_->Withdraw(wire::Encode(request), {});
 }
 
 Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
@@ -449,7 +460,8 @@ Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
   std::vector<ListedShare> all;
   std::string token;
   do {
-    const std::string request = codec::EncodeList(core_->options().ns, name_prefix, token);
+    const std::string request = wire::Encode(
+        wire::ListRequest{.namespace_ = core_->options().ns, .name_prefix = name_prefix, .page_token = token});
     std::string broker_id;
     auto answer = connection->Call(Verb::kList, request, deadline, &broker_id);
     if (!answer.ok()) return answer.status();
@@ -474,9 +486,9 @@ Result<Stats> Broker::GetStats() {
 Result<ServerInfo> Broker::GetServerInfo() {
   auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
   if (!answer.ok()) return answer.status();
-  auto server = codec::DecodeServer(answer->payload);
-  if (!server.ok()) return server.status();
-  return std::move(server->info);
+  const auto said = codec::Read<wire::GetServerInfoResponse>(answer->payload);
+  if (!said.ok()) return said.status();
+  return codec::ServerOf(*said).info;
 }
 
 Status Broker::Flush() {

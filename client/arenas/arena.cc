@@ -193,10 +193,10 @@ void WrittenArenas::DropBoth(uint64_t arena, uint64_t offset) {
   Drop(arena, offset, true, true);
 }
 
-void WrittenArenas::Return(std::span<const codec::Returned> returned) {
+void WrittenArenas::Return(std::span<const wire::Range> returned) {
   if (returned.empty()) return;
   MutexLock lock(mutex_);
-  for (const codec::Returned& range : returned) {
+  for (const wire::Range& range : returned) {
     const auto entry = entries_.find(range.arena);
     if (entry == entries_.end()) continue;
     // The broker may return adjacent ranges as one range.

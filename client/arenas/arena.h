@@ -98,7 +98,7 @@ class WrittenArenas {
   // Both in one step.
   void DropBoth(uint64_t arena, uint64_t offset);
   // Frees the ranges that the broker has released. Invalid entries change nothing.
-  void Return(std::span<const codec::Returned> returned);
+  void Return(std::span<const wire::Range> returned);
   // Before an arena is sealed: another one may be mapped at its address. REQUIRES: as for WrittenArena::Unmap.
   void Unmap(WrittenArena& arena);
   // Removes a sealed arena, which is no longer writable.

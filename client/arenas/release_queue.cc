@@ -88,7 +88,7 @@ Status ReleaseQueue::Send(const codec::Release& message) {
 }
 
 void ReleaseQueue::HandleReply(const codec::Release& told, std::string_view answer) {
-  const auto released = codec::DecodeReleased(answer);
+  const auto released = codec::Read<wire::ReleaseResponse>(answer);
   if (!released.ok()) return;
   written_.Return(released->returned);
   if (told.ends_fences()) fences_.Answered(told, released->awaited, steady_clock::now());
@@ -117,7 +117,8 @@ Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
     };
     auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler);
     if (!answer.ok()) return answer.status();
-    if (const auto released = codec::DecodeReleased(answer->payload); !released.ok()) return released.status();
+    const auto released = codec::Read<wire::ReleaseResponse>(answer->payload);
+    if (!released.ok()) return released.status();
     HandleReply(message, answer->payload);
   } while (!release.empty());
   return Ok();

@@ -27,11 +27,13 @@ void HazardTables::Prefetch(std::string_view ns) {
 
 // Sends both requests at once. Their answers arrive in this order, before the answers to later requests.
 void HazardTables::Ask() {
-  Status asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kCatalogue),
+  wire::BrowseRequest request{.namespace_ = ns_};  // the catalogue
+  Status asked = lifeline_.Ask(Verb::kBrowse, wire::Encode(request),
                                [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
   if (asked.ok()) {
-    asked = lifeline_.Ask(Verb::kBrowse, codec::EncodeBrowse(ns_, codec::BrowsePart::kHazardPage),
-                          [this](const Result<Answer>& answer) { HavePage(answer); });
+    request.part = wire::BrowseRequest::Part::kHazardPage;
+    asked =
+        lifeline_.Ask(Verb::kBrowse, wire::Encode(request), [this](const Result<Answer>& answer) { HavePage(answer); });
   }
   if (!asked.ok()) Refused(asked);
 }
@@ -59,7 +61,7 @@ void HazardTables::HavePage(const Result<Answer>& answer) {
     now_.store(tables_.back().get(), std::memory_order_release);
   }
   // The seal is optional, so the message is dropped if the broker is busy.
-  static_cast<void>(lifeline_.Post(Verb::kMapped, codec::EncodeHazardPageMapped(ns_)));
+  static_cast<void>(lifeline_.Post(Verb::kMapped, wire::Encode(wire::MappedRequest{.hazard_page_of = ns_})));
 }
 
 void HazardTables::Refused(const Status& why) {

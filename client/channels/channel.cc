@@ -43,14 +43,14 @@ bool MayWaitOn(const Status& refusal) {
 }  // namespace
 
 Channel::End::End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name, Role role,
-                  const codec::OpenedChannel& opened)
+                  const wire::OpenChannelResponse& opened)
     : session_(std::move(session)),
       options_(options),
       name_(std::move(name)),
       role_(role),
       id_(opened.channel),
       capacity_(opened.capacity),
-      mode_(opened.mode),
+      mode_(static_cast<ChannelMode>(opened.mode)),
       forks_(ForkGeneration()),
       seen_notice_(opened.seen_notice) {}
 
@@ -66,7 +66,8 @@ Channel::End::~End() {
 
 void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
   // The end of the connection closes what a broker did not take in time.
-  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, codec::EncodeCloseChannel(channel, false), deadline));
+  const wire::CloseChannelRequest request{.channel = channel, .abandoned = true};
+  static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, wire::Encode(request), deadline));
 }
 
 bool Channel::End::is_inherited() const { return forks_ != ForkGeneration(); }
@@ -135,7 +136,8 @@ Status Channel::End::Check(PeerDeath on_peer_death, uint64_t* seen) {
   Status told;
   do {
     const Deadline deadline = steady_clock::now() + options_.timeout;
-    told = session_->Call(Verb::kReceive, codec::EncodeReceive(id_, 0, *seen), deadline).status();
+    const wire::ReceiveRequest request{.channel = id_, .seen_notice = *seen};
+    told = session_->Call(Verb::kReceive, wire::Encode(request), deadline).status();
   } while (GoesOn(told, on_peer_death, seen));
   // An earlier broker tells a sender nothing in this way.
   return told.ok() || told.reason() == "WRONG_END" ? Ok() : Explain(told);
@@ -153,7 +155,8 @@ Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
     revoke = std::exchange(revoke_, false);
     ++asking_;
   }
-  const std::string request = codec::EncodeReceive(id_, static_cast<uint64_t>(slice.count()), seen, revoke);
+  const std::string request = wire::Encode(wire::ReceiveRequest{
+      .channel = id_, .timeout_ms = static_cast<uint64_t>(slice.count()), .seen_notice = seen, .revoke = revoke});
   auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
   Status told = answer.status();
   const MutexLock lock(mutex_);
@@ -223,7 +226,8 @@ Status Channel::End::Close(bool complete) {
   AB_RETURN_IF_ERROR(CheckHere());
   if (closed_.exchange(true)) return Ok();
   const Deadline deadline = steady_clock::now() + options_.timeout;
-  return session_->Call(Verb::kCloseChannel, codec::EncodeCloseChannel(id_, complete), deadline).status();
+  const wire::CloseChannelRequest request{.channel = id_, .abandoned = !complete};
+  return session_->Call(Verb::kCloseChannel, wire::Encode(request), deadline).status();
 }
 
 const std::string& Channel::name() const { return end_->name(); }

@@ -27,7 +27,7 @@ namespace arraybridge {
 class Channel::End : public std::enable_shared_from_this<End> {
  public:
   End(std::shared_ptr<Session> session, const Broker::Options& options, std::string name, Role role,
-      const codec::OpenedChannel& opened);
+      const wire::OpenChannelResponse& opened);
   // Abandons it, unless it was closed.
   ~End();
   End(const End&) = delete;

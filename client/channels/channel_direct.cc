@@ -29,7 +29,8 @@ bool MayTravelDirect(const Placement::Range& range) {
 bool KnownToBeMapped(Session& session, WrittenArena& arena, std::chrono::milliseconds timeout) {
   if (arena.published_of.load(std::memory_order_relaxed)) return true;
   const Deadline deadline = steady_clock::now() + timeout;
-  if (!session.Call(Verb::kMapped, codec::EncodeMapped(arena.id), deadline).ok()) return false;
+  const wire::MappedRequest request{.arena = arena.id};
+  if (!session.Call(Verb::kMapped, wire::Encode(request), deadline).ok()) return false;
   arena.published_of.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -51,10 +52,10 @@ void Channel::End::PrefetchDirect() {
   }
   const std::weak_ptr<End> weak = weak_from_this();
   // If a busy broker does not take the request now, this end does not repeat it: calls do as well.
-  static_cast<void>(
-      session_->lifeline().Ask(Verb::kBrowse, codec::EncodeBrowseDirect(id_), [weak](Result<Answer> answer) {
-        if (const auto self = weak.lock()) self->HandleDirect(std::move(answer));
-      }));
+  const wire::BrowseRequest request{.part = wire::BrowseRequest::Part::kDirectChannel, .channel = id_};
+  static_cast<void>(session_->lifeline().Ask(Verb::kBrowse, wire::Encode(request), [weak](Result<Answer> answer) {
+    if (const auto self = weak.lock()) self->HandleDirect(std::move(answer));
+  }));
 }
 
 void Channel::End::HandleDirect(Result<Answer> answer) {
@@ -62,8 +63,9 @@ void Channel::End::HandleDirect(Result<Answer> answer) {
   if (answer.ok()) {
     std::vector<UniqueFd> files = std::move(answer->more);
     files.insert(files.begin(), std::move(answer->descriptor));
-    auto sender = codec::DecodeDirectSender(answer->payload);
-    return MapDirect(std::move(files), sender.ok() ? *std::move(sender) : Sender{});
+    const auto said = codec::Read<wire::BrowseResponse>(answer->payload);
+    return MapDirect(std::move(files),
+                     said.ok() ? Sender{said->sender_process_id, std::string(said->sender)} : Sender{});
   }
   asked_ = false;
   ask_with_ = calls_ + pause_;
@@ -84,7 +86,8 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
     session_->direct_consumers().Add(consumer_);
   }
   if (producer_) session_->direct_producers().Add(producer_);
-  static_cast<void>(session_->lifeline().Post(Verb::kMapped, codec::EncodeDirectMapped(id_, number)));
+  const wire::MappedRequest request{.direct_channel_of = id_, .direct_channel_number = number};
+  static_cast<void>(session_->lifeline().Post(Verb::kMapped, wire::Encode(request)));
 }
 
 void Channel::End::LeaveDirect(const void* ended, bool tell) {

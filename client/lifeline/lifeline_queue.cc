@@ -41,8 +41,9 @@ void Lifeline::CountCall() {
 // If a busy broker does not take the request now, the client does not repeat it, because the socket also works.
 void Lifeline::WantQueue() {
   if (!queue_offered_ || queue_asked_.exchange(true, std::memory_order_relaxed)) return;
-  static_cast<void>(Ask(Verb::kBrowse, codec::EncodeBrowse(queue_ns_, codec::BrowsePart::kQueue),
-                        [this](const Result<Answer>& answer) { MapQueue(answer); }));
+  const wire::BrowseRequest request{.namespace_ = queue_ns_, .part = wire::BrowseRequest::Part::kQueue};
+  static_cast<void>(
+      Ask(Verb::kBrowse, wire::Encode(request), [this](const Result<Answer>& answer) { MapQueue(answer); }));
 }
 
 void Lifeline::MapQueue(const Result<Answer>& answer) {
@@ -50,11 +51,12 @@ void Lifeline::MapQueue(const Result<Answer>& answer) {
   auto mapped = QueuePages::Map(answer->descriptor, answer->more.front());
   if (!mapped.ok()) return;
   mapped_queue_ = *std::move(mapped);
-  static_cast<void>(Ask(Verb::kMapped, codec::EncodeQueueMapped(), [this](const Result<Answer>& sealed) {
-    // The lock orders this with unawaited frames: each is sent before, or goes through the queue.
-    const MutexLock lock(mutex_);
-    if (sealed.ok()) queue_.store(mapped_queue_.get(), std::memory_order_release);
-  }));
+  static_cast<void>(
+      Ask(Verb::kMapped, wire::Encode(wire::MappedRequest{.queue = true}), [this](const Result<Answer>& sealed) {
+        // The lock orders this with unawaited frames: each is sent before, or goes through the queue.
+        const MutexLock lock(mutex_);
+        if (sealed.ok()) queue_.store(mapped_queue_.get(), std::memory_order_release);
+      }));
 }
 
 Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::string_view payload, Deadline deadline,

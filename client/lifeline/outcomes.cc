@@ -39,14 +39,14 @@ void Outcomes::Answered(const Key& key, Verb verb, const Result<Answer>& answer)
   if (verb != Verb::kPublish && verb != Verb::kWithdraw) return;
   Outcome outcome{.status = answer.status(), .share = {}};
   if (answer.ok() && verb == Verb::kPublish) {
-    const auto published = codec::DecodePublished(answer->payload);
+    const auto published = codec::Read<wire::PublishResponse>(answer->payload);
     if (!published.ok()) outcome.status = published.status();
     if (published.ok()) {
       outcome.share.emplace();
       outcome.share->id = published->share;
       outcome.share->name = published->name;
       outcome.share->generation = published->generation;
-      outcome.share->immutability = published->immutability;
+      outcome.share->immutability = codec::ImmutabilityOf(published->immutability);
     }
   }
   const MutexLock lock(mutex_);

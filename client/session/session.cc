@@ -37,7 +37,8 @@ ClockOffset ReadClock(Lifeline& lifeline, ClockOffset offset, Deadline deadline)
     const int64_t asked_ms = ClockMs();
     const auto answer = lifeline.Call(Verb::kGetServerInfo, {}, deadline);
     const int64_t answered_ms = ClockMs();
-    const auto server = answer.ok() ? codec::DecodeServer(answer->payload) : answer.status();
+    if (!answer.ok()) break;
+    const auto server = codec::Read<wire::GetServerInfoResponse>(answer->payload);
     if (!server.ok()) break;
     offset.Note(asked_ms, static_cast<int64_t>(server->clock_ms), answered_ms);
   }
@@ -54,8 +55,14 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
                                                Deadline deadline) {
   AB_RETURN_IF_ERROR(CheckText("a namespace", options.ns));
   AB_RETURN_IF_ERROR(CheckText("the name of a client", options.client));
-  const codec::OpenSession hello{std::string(FirstBytes(options.client, kClientNameMax)),
-                                 static_cast<uint64_t>(::getpid()), CapabilitiesOf(*shared.mappers), options.token};
+  const codec::Capabilities capabilities = CapabilitiesOf(*shared.mappers);
+  const std::string hello = wire::Encode(wire::OpenSessionRequest{.protocol_min = kProtocolVersion,
+                                                                  .protocol_max = kProtocolVersion,
+                                                                  .client = FirstBytes(options.client, kClientNameMax),
+                                                                  .capabilities = codec::CapabilitiesOf(capabilities),
+                                                                  .process_id = static_cast<uint64_t>(::getpid()),
+                                                                  .token = options.token,
+                                                                  .resumes = true});
   std::shared_ptr<Lifeline> lifeline;
   std::optional<Result<Answer>> answer;
   int64_t asked_ms = 0;
@@ -68,18 +75,19 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
     if (!connected.ok()) return connected.status();
     lifeline = *std::move(connected);
     asked_ms = ClockMs();
-    answer.emplace(lifeline->Call(Verb::kOpenSession, codec::Encode(hello), deadline));
+    answer.emplace(lifeline->Call(Verb::kOpenSession, hello, deadline));
   }
   const int64_t answered_ms = ClockMs();
   if (!answer->ok()) return answer->status();
-  auto opened = codec::DecodeOpened((*answer)->payload);
+  const auto opened = codec::Read<wire::OpenSessionResponse>((*answer)->payload);
   if (!opened.ok()) return opened.status();
   if (opened->protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
   }
-  if (opened->server.clock_ms != 0) {
+  codec::Server server = opened->server ? codec::ServerOf(*opened->server) : codec::Server{};
+  if (server.clock_ms != 0) {
     ClockOffset offset;
-    offset.Note(asked_ms, static_cast<int64_t>(opened->server.clock_ms), answered_ms);
+    offset.Note(asked_ms, static_cast<int64_t>(server.clock_ms), answered_ms);
     if (const auto ahead = ReadClock(*lifeline, offset, deadline).ahead()) lifeline->StateDeadlines(*ahead);
   }
   lifeline->ObserveLate([outcomes = shared.outcomes, nonce = lifeline->nonce()](uint64_t request, Verb verb,
@@ -87,8 +95,8 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
     outcomes->Answered({nonce, request}, verb, reply);
   });
   lifeline->OfferQueue(options.ns);
-  std::shared_ptr<Session> session(new Session(options, shared, std::move(lifeline), std::move(opened->server)));
-  session->gpus_said_.store(!hello.capabilities.gpu_uuids.empty());
+  std::shared_ptr<Session> session(new Session(options, shared, std::move(lifeline), std::move(server)));
+  session->gpus_said_.store(!capabilities.gpu_uuids.empty());
   return session;
 }
 

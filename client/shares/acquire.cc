@@ -248,7 +248,8 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   const bool here = of.kind == HandleKind::kCudaIpc || (arrived.valid() && arrived_arena == of.arena);
   if (here) return MapArena(session, of, std::move(arrived));
   const auto handler = UnmapLate(session, of.arena);
-  auto answer = session.Call(Verb::kExport, codec::EncodeExport(of.arena, of.generation), deadline, handler);
+  const wire::ExportRequest request{.arena = of.arena, .arena_generation = of.generation};
+  auto answer = session.Call(Verb::kExport, wire::Encode(request), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -334,8 +335,9 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, DirectCo
 
 Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t receiving, Deadline deadline) {
   const auto handler = UnmapLate(session, entry.arena);
-  const std::string request = codec::EncodeExport(entry.arena, entry.generation, receiving);
-  auto answer = session.Call(Verb::kExport, request, deadline, handler);
+  const wire::ExportRequest request{
+      .arena = entry.arena, .arena_generation = entry.generation, .direct_channel_of = receiving};
+  auto answer = session.Call(Verb::kExport, wire::Encode(request), deadline, handler);
   if (!answer.ok()) return answer.status();
   auto exported = codec::DecodeExported(answer->payload);
   if (!exported.ok()) return exported.status();
@@ -399,8 +401,12 @@ Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std
   // The session owns the lifeline and therefore outlives its handlers.
   const auto handler = [&session](const Result<Answer>& answer) { GiveBackLate(session, answer); };
   const bool final_only = !session.opens_events();
-  const std::string request =
-      codec::EncodeAcquire(ns, refs, waits.timeout_ms, final_only, note, waits.fence_timeout_ms);
+  const std::string request = wire::Encode(wire::AcquireRequest{.namespace_ = ns,
+                                                                .shares = codec::RefsOf(refs),
+                                                                .timeout_ms = waits.timeout_ms,
+                                                                .final_only = final_only,
+                                                                .note = note,
+                                                                .fence_timeout_ms = waits.fence_timeout_ms});
   auto answer = session.Call(Verb::kAcquire, request, waits.deadline, handler);
   if (!answer.ok()) return answer.status();
   auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);

@@ -13,7 +13,7 @@ namespace {
 
 // A right of this session to bytes of a share, and the range of the share.
 struct Holding {
-  codec::Source source;
+  wire::Source source;
   uint64_t offset = 0;
   uint64_t size = 0;
   std::shared_ptr<DirectConsumer> direct;
@@ -29,7 +29,7 @@ std::optional<Holding> HoldingOf(Session& session, const ReadArena& arena, uint6
   const catalogue::Facts facts = session.hazards().FindHeld(id, offset, bytes);
   if (facts.share != 0) return Holding{{.share = facts.share}, facts.offset, facts.size, nullptr};
   if (auto sent = session.direct_consumers().FindAndHold(id, offset, bytes)) {
-    const codec::Source source{.direct_channel = sent->consumer->number(), .bit = sent->entry.bit};
+    const wire::Source source{.direct_channel_number = sent->consumer->number(), .direct_channel_bit = sent->entry.bit};
     return Holding{source, sent->entry.offset, sent->entry.size, std::move(sent->consumer)};
   }
   return std::nullopt;
@@ -108,17 +108,18 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
   }
   const Handle& arena = forward.arena->handle;
   codec::Publish request = RequestFor(session, options, arena.arena, arena.generation);
-  request.ns = ns;
-  request.offset = forward.offset;
-  request.size = forward.size;
-  request.source = forward.source;
-  request.channel = into.channel;
-  request.timeout_ms = into.timeout_ms;
-  request.seen_notice = into.seen_notice;
+  request.message.namespace_ = ns;
+  request.message.offset = forward.offset;
+  request.message.size = forward.size;
+  request.message.source = forward.source;
+  request.message.channel = into.channel;
+  request.message.timeout_ms = into.timeout_ms;
+  request.message.seen_notice = into.seen_notice;
   request.arrays = SpecsOf(placement.described(), Offsets(forward.arena->shared->data() + forward.offset));
   // The session owns the lifeline and therefore outlives its handlers.
   const auto handler = [&session](const Result<Answer>& answer) {
-    const auto published = answer.ok() ? codec::DecodePublished(answer->payload) : answer.status();
+    if (!answer.ok()) return;
+    const auto published = codec::Read<wire::PublishResponse>(answer->payload);
     if (published.ok()) session.written().Return(published->returned);
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
@@ -130,10 +131,10 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
     // A broker of an earlier version looks for an arena that this session writes.
     return why.reason() == "ARENA_NOT_FOUND" ? Refused("the broker is of an earlier version") : why;
   }
-  auto published = codec::DecodePublished(answer->payload);
+  auto published = codec::Read<wire::PublishResponse>(answer->payload);
   if (!published.ok()) return published.status();
   session.written().Return(published->returned);
-  return ShareOf(*std::move(published), ns, std::move(request), arena.device, arena.kind, session);
+  return ShareOf(*published, ns, std::move(request), arena.device, arena.kind, session);
 }
 
 }  // namespace arraybridge

@@ -25,13 +25,13 @@ struct Placement::Forward {
   std::shared_ptr<ReadArena> arena;
   uint64_t offset = 0;  // of the part, in the arena
   uint64_t size = 0;
-  codec::Source source;
+  wire::Source source;
   // Of the entry, if the source is one, whose forward this is.
   std::shared_ptr<DirectConsumer> direct;
   const uint64_t forks = ForkGeneration();
 
   Forward(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<ReadArena> in, uint64_t at, uint64_t bytes,
-          const codec::Source& from, std::shared_ptr<DirectConsumer> through)
+          const wire::Source& from, std::shared_ptr<DirectConsumer> through)
       : releases(std::move(of)),
         arena(std::move(in)),
         offset(at),
@@ -40,7 +40,7 @@ struct Placement::Forward {
         direct(std::move(through)) {}
   // A forked child has no pages.
   ~Forward() {
-    if (direct != nullptr && forks == ForkGeneration()) direct->Leave(source.bit);
+    if (direct != nullptr && forks == ForkGeneration()) direct->Leave(source.direct_channel_bit);
   }
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;

@@ -64,23 +64,29 @@ uint64_t MillisecondsLeft(Deadline deadline) {
 // Sends one Allocate. Returns nothing if the broker returned ranges instead.
 Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
                                   uint64_t timeout_ms, Deadline deadline) {
-  const codec::Allocate request{.ns = ns, .device = device, .size = size, .timeout_ms = timeout_ms};
+  const wire::AllocateRequest request{.namespace_ = ns,
+                                      .device = wire::Device{.type = device.type, .uuid = device.uuid},
+                                      .size = size,
+                                      .timeout_ms = timeout_ms};
   // The session outlives the handler.
   const auto handler = [&session](const Result<Answer>& answer) {
-    const auto allocated = answer.ok() ? codec::DecodeAllocated(answer->payload) : answer.status();
+    if (!answer.ok()) return;
+    const auto allocated = codec::Read<wire::AllocateResponse>(answer->payload);
     if (!allocated.ok()) return;
     session.written().Return(allocated->returned);
-    if (!allocated->has_handle) return;
-    session.releases().Post({.leases = {}, .arenas = {allocated->handle.arena}, .unmapped = {}});
+    if (!allocated->handle) return;
+    session.releases().Post({.leases = {}, .arenas = {allocated->handle->arena}, .unmapped = {}});
   };
-  auto answer = session.Call(Verb::kAllocate, codec::Encode(request), deadline, handler);
+  auto answer = session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler);
   if (!answer.ok()) return answer.status();
-  auto allocated = codec::DecodeAllocated(answer->payload);
+  const auto allocated = codec::Read<wire::AllocateResponse>(answer->payload);
   if (!allocated.ok()) return allocated.status();
   session.written().Return(allocated->returned);
-  if (!allocated->has_handle) return std::optional<Handle>();
-  allocated->handle.descriptor = std::move(answer->descriptor);
-  return std::optional<Handle>(std::move(allocated->handle));
+  if (!allocated->handle) return std::optional<Handle>();
+  auto handle = codec::HandleOf(*allocated->handle);
+  if (!handle.ok()) return handle.status();
+  handle->descriptor = std::move(answer->descriptor);
+  return std::optional(*std::move(handle));
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
@@ -111,7 +117,8 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   arena->continued = continued;
   // The next Publish follows this message and reports its errors. The deadline is needed because unwaited publishes of
   // other threads may fill the queue.
-  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, codec::EncodeMapped(handle.arena), deadline));
+  const wire::MappedRequest mapped{.arena = handle.arena};
+  AB_RETURN_IF_ERROR(session.lifeline().Post(Verb::kMapped, wire::Encode(mapped), deadline));
   return session.written().Add(std::move(arena), bytes);
 }
 
@@ -269,38 +276,36 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
 
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
                           uint64_t generation) {
-  codec::Publish request;
-  request.name = options.name;
-  request.arena = arena;
-  request.arena_generation = generation;
-  request.replace = options.replace;
-  request.sealed = options.sealed;
-  request.structure = options.structure;
-  request.metadata = options.metadata;
-  request.note = session.NoteFor(options.note);
-  request.lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0));
-  return request;
+  return {.message = {.name = options.name,
+                      .arena = arena,
+                      .arena_generation = generation,
+                      .replace = options.replace,
+                      .sealed = options.sealed,
+                      .structure = options.structure,
+                      .metadata = options.metadata,
+                      .lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0)),
+                      .note = session.NoteFor(options.note)}};
 }
 
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
   return !options.wait && !options.replace && !options.sealed && !options.name.empty() && session.unwaited().in(ns);
 }
 
-Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const Device& device,
+Share ShareOf(const wire::PublishResponse& published, std::string_view ns, codec::Publish request, const Device& device,
               HandleKind kind, const Session& session) {
   Share share;
   share.id = published.share;
   if (share.id != 0) share.broker_id = session.server().info.broker_id;
   share.ns = ns;
-  share.name = std::move(published.name);
+  share.name = published.name;
   share.generation = published.generation;
-  share.size = request.size;
+  share.size = request.message.size;
   share.device = device;
   share.kind = kind;
-  share.immutability = published.immutability;
-  share.structure = request.structure;
-  share.metadata = request.metadata;
-  share.unnamed = request.name.empty();
+  share.immutability = codec::ImmutabilityOf(published.immutability);
+  share.structure = request.message.structure;
+  share.metadata = request.message.metadata;
+  share.unnamed = request.message.name.empty();
   share.arrays.reserve(request.arrays.size());
   for (auto& array : request.arrays) share.arrays.push_back(std::move(array.spec));
   return share;
@@ -309,7 +314,7 @@ Share ShareOf(codec::Published published, std::string_view ns, codec::Publish re
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
             HandleKind kind) {
   if (!Outcomes::Key::Of(why)) return;
-  Share asked = ShareOf({.name = {}, .returned = {}}, ns, std::move(request), device, kind, session);
+  Share asked = ShareOf({}, ns, std::move(request), device, kind, session);
   asked.broker_id = session.server().info.broker_id;
   session.outcomes().Expect(why, std::move(asked));
 }
@@ -330,9 +335,9 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
   if (range->arena->device.type != kDeviceCpu) return false;
   session.lifeline().WantQueue();
   if (!range->arena->published_of.load(std::memory_order_relaxed)) return false;
-  const std::string_view ns = std::exchange(request.ns, {});  // the queue has a namespace of its own
-  const bool submitted = session.unwaited().Submit(codec::Encode(request), request.name, range);
-  request.ns = ns;
+  const std::string_view ns = std::exchange(request.message.namespace_, {});  // the queue has one of its own
+  const bool submitted = session.unwaited().Submit(codec::Encode(request), request.message.name, range);
+  request.message.namespace_ = ns;
   return submitted;
 }
 
@@ -377,18 +382,18 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   const std::shared_ptr<Placement::Range>& range = placement.range();
   const WrittenArena& arena = *range->arena;
   codec::Publish request = RequestFor(session, options, arena.id, arena.generation);
-  request.ns = ns;
-  request.offset = range->offset;
-  request.size = range->size;
-  request.channel = into.channel;
-  request.timeout_ms = into.timeout_ms;
-  request.seen_notice = into.seen_notice;
+  request.message.namespace_ = ns;
+  request.message.offset = range->offset;
+  request.message.size = range->size;
+  request.message.channel = into.channel;
+  request.message.timeout_ms = into.timeout_ms;
+  request.message.seen_notice = into.seen_notice;
   request.arrays = SpecsOf(placement.described(), Offsets(range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
   }
   if (into.channel == 0 && IsForQueue(session, ns, options) && SubmitUnwaited(session, request, range)) {
-    return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), arena.device, arena.kind, session);
+    return ShareOf({.name = options.name}, ns, std::move(request), arena.device, arena.kind, session);
   }
   auto event = FenceOf(session, placement, into.channel == 0);
   if (!event.ok()) return range->published.store(false), event.status();
@@ -404,7 +409,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     of.published.store(false);
   };
   // The session owns the lifeline and therefore outlives its handlers.
-  const auto heard = [&session, range, emitted, sealed = options.sealed](const codec::Published& published) {
+  const auto heard = [&session, range, emitted, sealed = options.sealed](const wire::PublishResponse& published) {
     session.written().Return(published.returned);
     range->arena->published_of.store(true, std::memory_order_relaxed);
     LookAfter(session, published.share, *range, std::move(emitted->event));
@@ -417,7 +422,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     if (!answer.ok()) return emitted->event.reset(), refused(*range);
     // The share was published although the caller has given up. Only this process can report that its bytes are
     // written.
-    if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
+    if (const auto published = codec::Read<wire::PublishResponse>(answer->payload); published.ok()) heard(*published);
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
   if (!answer.ok()) {
@@ -431,10 +436,10 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     refused(*range);
     return arena.continued == session.lifeline().continued() ? why : OfAnotherDaemon(arena, why);
   }
-  auto published = codec::DecodePublished(answer->payload);
+  auto published = codec::Read<wire::PublishResponse>(answer->payload);
   if (!published.ok()) return published.status();
   heard(*published);
-  return ShareOf(*std::move(published), ns, std::move(request), arena.device, arena.kind, session);
+  return ShareOf(*published, ns, std::move(request), arena.device, arena.kind, session);
 }
 
 std::optional<Placement> FindPlacement(Session& session, std::span<const View> views) {

@@ -76,7 +76,7 @@ codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& 
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
 
 // The published share, built from the request and the answer.
-Share ShareOf(codec::Published published, std::string_view ns, codec::Publish request, const Device& device,
+Share ShareOf(const wire::PublishResponse& published, std::string_view ns, codec::Publish request, const Device& device,
               HandleKind kind, const Session& session);
 
 // If `why` says that the broker may still publish the share, remembers the request.

@@ -18,31 +18,31 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
                                   const std::shared_ptr<WrittenArena>& arena, Unpublished& range,
                                   std::chrono::milliseconds timeout) {
   // The session owns the lifeline and therefore outlives its handlers.
-  const auto heard = [&session, arena](const codec::Published& published) {
+  const auto heard = [&session, arena](const wire::PublishResponse& published) {
     session.written().Return(published.returned);
     arena->published_of.store(true, std::memory_order_relaxed);
   };
   const Lifeline::CompletionHandler handler = [&session, heard, id = arena->id,
-                                               offset = request.offset](const Result<Answer>& answer) {
+                                               offset = request.message.offset](const Result<Answer>& answer) {
     if (!answer.ok()) return session.written().DropForBroker(id, offset);
-    if (const auto published = codec::DecodePublished(answer->payload); published.ok()) heard(*published);
+    if (const auto published = codec::Read<wire::PublishResponse>(answer->payload); published.ok()) heard(*published);
   };
-  request.ns = ns;
+  request.message.namespace_ = ns;
   const std::string message = codec::Encode(request);
   // The broker holds the range until an answer says otherwise, even a late one.
   range.Keep();
   auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, handler);
   if (!answer.ok()) {
     Status why = answer.status();
-    if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.offset);
+    if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.message.offset);
     if (why.reason() == Lifeline::kNotSent) return std::nullopt;
     Expect(session, why, ns, std::move(request), arena->device, arena->kind);
     return why;
   }
-  auto published = codec::DecodePublished(answer->payload);
+  auto published = codec::Read<wire::PublishResponse>(answer->payload);
   if (!published.ok()) return published.status();
   heard(*published);
-  return ShareOf(*std::move(published), ns, std::move(request), arena->device, arena->kind, session);
+  return ShareOf(*published, ns, std::move(request), arena->device, arena->kind, session);
 }
 
 }  // namespace
@@ -72,8 +72,8 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   const std::shared_ptr<WrittenArena>& arena = carving->arena;
   Unpublished range(session, *carving);
   codec::Publish request = RequestFor(session, options, arena->id, arena->generation);
-  request.offset = carving->offset;
-  request.size = *size;
+  request.message.offset = carving->offset;
+  request.message.size = *size;
   request.arrays = SpecsOf(sources, Offsets(nullptr));
   CopyAll(sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);
@@ -83,7 +83,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
     return std::nullopt;
   }
   range.Keep();
-  return ShareOf({.name = options.name, .returned = {}}, ns, std::move(request), arena->device, arena->kind, session);
+  return ShareOf({.name = options.name}, ns, std::move(request), arena->device, arena->kind, session);
 }
 
 }  // namespace arraybridge

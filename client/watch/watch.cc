@@ -62,7 +62,8 @@ Watch::Feed::~Feed() {
 
 void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
   // If the broker does not take the message in time, the end of the connection closes the watch.
-  static_cast<void>(session.lifeline().Post(Verb::kWatch, codec::EncodeCloseWatch(watch), deadline));
+  const wire::WatchRequest request{.watch = watch, .close = true};
+  static_cast<void>(session.lifeline().Post(Verb::kWatch, wire::Encode(request), deadline));
 }
 
 bool Watch::Feed::is_inherited() const { return forks_ != ForkGeneration(); }
@@ -89,7 +90,8 @@ Status Watch::Feed::Ask(milliseconds slice) {
   const auto handler = [weak = weak_from_this()](const Result<Answer>& answer) {
     if (const auto self = weak.lock()) self->Arrived(answer);
   };
-  const std::string request = codec::EncodeNextEvents(id_, static_cast<uint64_t>(slice.count()));
+  const std::string request =
+      wire::Encode(wire::WatchRequest{.watch = id_, .timeout_ms = static_cast<uint64_t>(slice.count())});
   auto answer = session_->Call(Verb::kWatch, request, deadline, handler);
   if (!answer.ok() && answer.status().reason() == Lifeline::kUnanswered) {
     const MutexLock lock(mutex_);
@@ -153,7 +155,8 @@ Status Watch::Feed::Close() {
   if (is_inherited() || closed_.exchange(true)) return Ok();
   if (session_->lifeline().lost()) return Ok();
   const Deadline deadline = steady_clock::now() + options_.timeout;
-  const Status closed = session_->Call(Verb::kWatch, codec::EncodeCloseWatch(id_), deadline).status();
+  const wire::WatchRequest request{.watch = id_, .close = true};
+  const Status closed = session_->Call(Verb::kWatch, wire::Encode(request), deadline).status();
   const bool gone = closed.reason() == "WATCH_NOT_OPEN" || session_->lifeline().lost();
   return gone ? Ok() : closed;
 }
@@ -163,7 +166,9 @@ Status Watch::Close() { return feed_->Close(); }
 
 Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a prefix", options.name_prefix));
-  const std::string request = codec::EncodeOpenWatch(this->options().ns, options.name_prefix, options.kinds);
+  wire::WatchRequest asked{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
+  for (const EventKind kind : options.kinds) asked.kinds.push_back(static_cast<wire::EventKind>(kind));
+  const std::string request = wire::Encode(asked);
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {
     // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.

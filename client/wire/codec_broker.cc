@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoding answers about the broker: its version and limits, its statistics, its errors.
-#include "client/wire/codec_wire.h"
+#include <utility>
+
+#include "client/wire/codec.h"
 
 namespace arraybridge::codec {
 namespace {
@@ -23,18 +25,6 @@ Limits LimitsOf(const wire::Limits& said) {
                   .structure_bytes_max = LimitOf(said.structure_bytes_max),
                   .metadata_bytes_max = LimitOf(said.metadata_bytes_max)};
   return limits;
-}
-
-Server ServerOf(const wire::GetServerInfoResponse& said) {
-  Server server;
-  server.info = {std::string(said.version), std::string(said.broker_id), said.protocol_min, said.protocol_max,
-                 said.uptime_ms};
-  if (said.limits) server.limits = LimitsOf(*said.limits);
-  for (const std::string_view can : said.capabilities) {
-    server.events = server.events || can == "events";
-  }
-  server.clock_ms = said.clock_ms;
-  return server;
 }
 
 Stats StatsOf(const wire::GetStatsResponse& said) {
@@ -75,44 +65,36 @@ Stats StatsOf(const wire::GetStatsResponse& said) {
 
 }  // namespace
 
-Result<Server> DecodeServer(std::string_view message) {
-  return Decode<wire::GetServerInfoResponse>(message,
-                                             [](const auto& said) -> Result<Server> { return ServerOf(said); });
+Status Malformed(std::string_view what) {
+  return Status(Code::kDataLoss, Concat("the broker's answer has a malformed ", what), "MALFORMED_ANSWER");
 }
 
-Result<Opened> DecodeOpened(std::string_view message) {
-  return Decode<wire::OpenSessionResponse>(message, [](const auto& said) -> Result<Opened> {
-    return Opened{said.session, said.protocol, said.server ? ServerOf(*said.server) : Server{}};
-  });
-}
-
-Result<OpenedChannel> DecodeOpenedChannel(std::string_view message) {
-  return Decode<wire::OpenChannelResponse>(message, [](const auto& said) -> Result<OpenedChannel> {
-    return OpenedChannel{said.channel, said.capacity, said.seen_notice, static_cast<ChannelMode>(said.mode)};
-  });
-}
-
-Result<Sender> DecodeDirectSender(std::string_view message) {
-  return Decode<wire::BrowseResponse>(message, [](const auto& said) -> Result<Sender> {
-    return Sender{said.sender_process_id, std::string(said.sender)};
-  });
+Server ServerOf(const wire::GetServerInfoResponse& said) {
+  Server server;
+  server.info = {std::string(said.version), std::string(said.broker_id), said.protocol_min, said.protocol_max,
+                 said.uptime_ms};
+  if (said.limits) server.limits = LimitsOf(*said.limits);
+  for (const std::string_view can : said.capabilities) {
+    server.events = server.events || can == "events";
+  }
+  server.clock_ms = said.clock_ms;
+  return server;
 }
 
 Result<Stats> DecodeStats(std::string_view message) {
-  return Decode<wire::GetStatsResponse>(message, [](const auto& said) -> Result<Stats> { return StatsOf(said); });
+  return Read<wire::GetStatsResponse>(message, [](const auto& said) -> Result<Stats> { return StatsOf(said); });
 }
 
 Status DecodeError(uint32_t code, std::string_view message) {
   const bool known = code != 0 && code <= static_cast<uint32_t>(Code::kUnauthenticated);
   const Code number = known ? static_cast<Code>(code) : Code::kUnknown;
-  auto error = Decode<wire::Error>(message, [number](const auto& said) -> Result<std::optional<Status>> {
-    Status status(number, std::string(said.message), std::string(said.reason));
-    for (const wire::ErrorEntry& entry : said.metadata) {
+  if (const auto error = Read<wire::Error>(message); error.ok()) {
+    Status status(number, std::string(error->message), std::string(error->reason));
+    for (const wire::ErrorEntry& entry : error->metadata) {
       status = std::move(status).With(std::string(entry.key), std::string(entry.value));
     }
-    return std::optional<Status>(std::move(status));
-  });
-  if (error.ok()) return **std::move(error);
+    return status;
+  }
   return Status(number, "the broker returned an error that does not parse");
 }
 

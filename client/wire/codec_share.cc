@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding answers about shares. It checks the values that a publisher chose and that a broker of another version may
-// have accepted.
-#include "client/wire/codec_wire.h"
-#include "proto/boundary/share_limits.h"
+// Reading answers about shares and their memory. Checks the values that a publisher chose and that a broker of another
+// version may have accepted.
+#include <memory>
+#include <utility>
+
+#include "client/wire/codec.h"
 
 namespace arraybridge::codec {
 namespace {
@@ -21,10 +23,6 @@ Status ReadSpecs(std::string_view specs, std::vector<ArraySpec>& arrays) {
     arrays.push_back({type, std::string(spec.dtype), std::move(spec.shape), std::move(spec.strides), spec.offset});
   }
   return unreadable;
-}
-
-Immutability ImmutabilityOf(wire::Immutability said) {
-  return said == wire::Immutability::kEnforced ? Immutability::kEnforced : Immutability::kByContract;
 }
 
 // Not checked for lists, which carry no events.
@@ -74,15 +72,41 @@ Result<ListedShare> ListedOf(const wire::ShareInfo& said) {
 
 }  // namespace
 
-Result<Published> DecodePublished(std::string_view message) {
-  return Decode<wire::PublishResponse>(message, [](const auto& said) -> Result<Published> {
-    return Published{said.share, std::string(said.name), said.generation, ImmutabilityOf(said.immutability),
-                     ReturnedOf(said.returned)};
+Device DeviceOf(const std::optional<wire::Device>& said) {
+  if (!said) return {};
+  return {said->type, said->id, std::string(said->uuid)};
+}
+
+Result<Handle> HandleOf(const wire::Handle& said) {
+  if (said.kind < wire::HandleKind::kMemfd || said.kind > wire::HandleKind::kCudaIpc) {
+    return Malformed("kind of handle");
+  }
+  if (said.offset > said.arena_size || said.size > said.arena_size - said.offset) return Malformed("range");
+  Handle handle;
+  handle.kind = static_cast<HandleKind>(said.kind);
+  handle.opaque = said.opaque;
+  handle.arena = said.arena;
+  handle.generation = said.generation;
+  handle.offset = said.offset;
+  handle.size = said.size;
+  handle.arena_size = said.arena_size;
+  handle.device = DeviceOf(said.device);
+  return handle;
+}
+
+Immutability ImmutabilityOf(wire::Immutability said) {
+  return said == wire::Immutability::kEnforced ? Immutability::kEnforced : Immutability::kByContract;
+}
+
+Result<Handle> DecodeExported(std::string_view message) {
+  return Read<wire::ExportResponse>(message, [](const auto& said) -> Result<Handle> {
+    if (!said.handle) return Malformed("export without a handle");
+    return HandleOf(*said.handle);
   });
 }
 
 Result<Grants> DecodeGrants(std::string_view message) {
-  return Decode<wire::AcquireResponse>(message, [](const auto& said) -> Result<Grants> {
+  return Read<wire::AcquireResponse>(message, [](const auto& said) -> Result<Grants> {
     Grants grants;
     grants.shares.reserve(said.shares.size());
     for (const wire::LeasedShare& leased : said.shares) {
@@ -101,10 +125,10 @@ Result<DescribedShare> DecodeShare(std::string_view message) {
   return described;
 }
 
-Result<DescribedShare> DecodeDescription(std::string_view message) { return Decode<wire::Share>(message, DescribedOf); }
+Result<DescribedShare> DecodeDescription(std::string_view message) { return Read<wire::Share>(message, DescribedOf); }
 
 Result<Listed> DecodeListed(std::string_view message) {
-  return Decode<wire::ListResponse>(message, [](const auto& said) -> Result<Listed> {
+  return Read<wire::ListResponse>(message, [](const auto& said) -> Result<Listed> {
     Listed listed;
     for (const wire::ShareInfo& info : said.shares) {
       auto share = ListedOf(info);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding and decoding for watches and events.
-#include "client/wire/codec_wire.h"
+// Reading answers about watches and events.
+#include "client/wire/codec.h"
 
 namespace arraybridge::codec {
 namespace {
@@ -30,27 +30,15 @@ Event EventOf(const wire::Event& said) {
 
 }  // namespace
 
-std::string EncodeOpenWatch(std::string_view ns, std::string_view name_prefix, std::span<const EventKind> kinds) {
-  wire::WatchRequest request{.namespace_ = ns, .name_prefix = name_prefix};
-  for (const EventKind kind : kinds) request.kinds.push_back(static_cast<wire::EventKind>(kind));
-  return wire::Encode(request);
-}
-
-std::string EncodeNextEvents(uint64_t watch, uint64_t timeout_ms) {
-  return wire::Encode(wire::WatchRequest{.watch = watch, .timeout_ms = timeout_ms});
-}
-
-std::string EncodeCloseWatch(uint64_t watch) { return wire::Encode(wire::WatchRequest{.watch = watch, .close = true}); }
-
 Result<uint64_t> DecodeWatch(std::string_view message) {
-  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<uint64_t> {
+  return Read<wire::WatchResponse>(message, [](const auto& said) -> Result<uint64_t> {
     if (said.watch == 0) return Malformed("watch");
     return said.watch;
   });
 }
 
 Result<std::vector<Event>> DecodeEvents(std::string_view message) {
-  return Decode<wire::WatchResponse>(message, [](const auto& said) -> Result<std::vector<Event>> {
+  return Read<wire::WatchResponse>(message, [](const auto& said) -> Result<std::vector<Event>> {
     std::vector<Event> events;
     events.reserve(said.events.size());
     for (const wire::Event& event : said.events) events.push_back(EventOf(event));

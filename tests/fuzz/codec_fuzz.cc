@@ -20,13 +20,14 @@ void Question(const ArraySpec& spec) {
 void Decode(uint8_t message, std::string_view bytes) {
   switch (message % 12) {
     case 0:
-      return (void)codec::DecodeServer(bytes);
+      if (const auto said = codec::Read<wire::GetServerInfoResponse>(bytes); said.ok()) (void)codec::ServerOf(*said);
+      return;
     case 1:
-      return (void)codec::DecodeOpened(bytes);
+      return (void)codec::Read<wire::OpenSessionResponse>(bytes);
     case 2:
-      return (void)codec::DecodeAllocated(bytes);
+      return (void)codec::Read<wire::AllocateResponse>(bytes);
     case 3:
-      return (void)codec::DecodePublished(bytes);
+      return (void)codec::Read<wire::PublishResponse>(bytes);
     case 4: {
       const auto grants = codec::DecodeGrants(bytes);
       if (!grants.ok()) return;
@@ -40,7 +41,7 @@ void Decode(uint8_t message, std::string_view bytes) {
     case 5:
       return (void)codec::DecodeExported(bytes);
     case 6:
-      return (void)codec::DecodeWithdrawn(bytes);
+      return (void)codec::Read<wire::WithdrawResponse>(bytes);
     case 7: {
       const auto listed = codec::DecodeListed(bytes);
       if (!listed.ok()) return;

@@ -264,7 +264,7 @@ class Stream {
     for (Sending& each : sendings_) {
       if (!each.queued) continue;
       each.queued = false;
-      const codec::Returned returned{1, each.offset, each.size};
+      const wire::Range returned{1, each.offset, each.size};
       session_->written().Return({&returned, 1});
     }
   }

@@ -125,7 +125,7 @@ TEST_F(HostileSenderTest, AnEntryWithTheBytesOfANamedShare) {
   const auto forward = broker_.PlacementOf(named->views);
   ASSERT_TRUE(forward && forward->forward());
   EXPECT_NE(forward->forward()->source.share, 0u);
-  EXPECT_EQ(forward->forward()->source.direct_channel, 0u);
+  EXPECT_EQ(forward->forward()->source.direct_channel_number, 0u);
 }
 
 TEST_F(HostileSenderTest, ADoorbellThatIsRungWithoutEnd) {

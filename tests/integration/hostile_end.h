@@ -28,17 +28,20 @@ class HostileEnd {
     auto connected = Lifeline::Connect(address, Until());
     EXPECT_TRUE(connected.ok());
     lifeline_ = *std::move(connected);
-    codec::OpenSession hello;
-    hello.client = "hostile";
-    Call(Verb::kOpenSession, codec::Encode(hello));
-    const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
-    const Answer opened = Call(Verb::kOpenChannel, codec::EncodeOpenChannel("default", channel, role, {}));
-    end_ = codec::DecodeOpenedChannel(opened.payload)->channel;
+    Call(Verb::kOpenSession,
+         wire::Encode(wire::OpenSessionRequest{
+             .protocol_min = kProtocolVersion, .protocol_max = kProtocolVersion, .client = "hostile"}));
+    using Role = wire::OpenChannelRequest::Role;
+    const wire::OpenChannelRequest request{.name = channel, .role = sends ? Role::kSender : Role::kReceiver};
+    const Answer opened = Call(Verb::kOpenChannel, wire::Encode(request));
+    end_ = codec::Read<wire::OpenChannelResponse>(opened.payload)->channel;
   }
 
   // REQUIRES: the other end is open.
   void MapDirect() {
-    Answer answer = Call(Verb::kBrowse, codec::EncodeBrowseDirect(end_));
+    Answer answer =
+        Call(Verb::kBrowse,
+             wire::Encode(wire::BrowseRequest{.part = wire::BrowseRequest::Part::kDirectChannel, .channel = end_}));
     std::vector<UniqueFd> files = std::move(answer.more);
     files.insert(files.begin(), std::move(answer.descriptor));
     ASSERT_EQ(files.size(), direct_channel::kFiles);
@@ -46,15 +49,15 @@ class HostileEnd {
     auto mapped = DirectPages::Map(sends_, files);
     ASSERT_TRUE(mapped.ok()) << mapped.status().ToString();
     pages_ = *std::move(mapped);
-    Call(Verb::kMapped, codec::EncodeDirectMapped(end_, pages_->control().number));
+    const wire::MappedRequest said{.direct_channel_of = end_, .direct_channel_number = pages_->control().number};
+    Call(Verb::kMapped, wire::Encode(said));
   }
   // An arena of its own, sealed.
   Handle MakeArena() {
-    const codec::Allocate request{.ns = "default", .device = {}, .size = 1 << 20, .timeout_ms = 0};
-    Answer answer = Call(Verb::kAllocate, codec::Encode(request));
-    Handle handle = std::move(codec::DecodeAllocated(answer.payload)->handle);
+    Answer answer = Call(Verb::kAllocate, wire::Encode(wire::AllocateRequest{.size = 1 << 20}));
+    Handle handle = *codec::HandleOf(*codec::Read<wire::AllocateResponse>(answer.payload)->handle);
     answer.descriptor.reset();
-    Call(Verb::kMapped, codec::EncodeMapped(handle.arena));
+    Call(Verb::kMapped, wire::Encode(wire::MappedRequest{.arena = handle.arena}));
     return handle;
   }
 
@@ -65,11 +68,11 @@ class HostileEnd {
   }
   void Publish(const Handle& arena, std::string_view name, int64_t words) {
     codec::Publish request;
-    request.ns = "default";
-    request.name = name;
-    request.arena = arena.arena;
-    request.arena_generation = arena.generation;
-    request.size = static_cast<uint64_t>(words) * sizeof(uint64_t);
+    request.message.namespace_ = "default";
+    request.message.name = name;
+    request.message.arena = arena.arena;
+    request.message.arena_generation = arena.generation;
+    request.message.size = static_cast<uint64_t>(words) * sizeof(uint64_t);
     request.arrays = {Words(words)};
     Call(Verb::kPublish, codec::Encode(request));
   }

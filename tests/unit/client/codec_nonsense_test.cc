@@ -19,10 +19,10 @@ TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
   *opened.mutable_server() = SomeServer();
   v1::AllocateResponse allocated;
   *allocated.mutable_handle() = SomeShare().handle();
-  AddReturned(allocated);
+  allocated.add_returned()->set_size(512);
   v1::PublishResponse published;
   published.set_name("x");
-  AddReturned(published);
+  published.add_returned()->set_size(512);
   v1::ExportResponse exported;
   *exported.mutable_handle() = SomeShare().handle();
   v1::Error error;
@@ -34,11 +34,11 @@ TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
                                          SomeList().SerializeAsString(), SomeStats().SerializeAsString(),
                                          error.SerializeAsString(),      SomeEvents().SerializeAsString()};
   const std::vector<std::function<bool(std::string_view)>> decoders{
-      [](auto bytes) { return codec::DecodeOpened(bytes).ok(); },
-      [](auto bytes) { return codec::DecodeServer(bytes).ok(); },
-      [](auto bytes) { return codec::DecodeAllocated(bytes).ok(); },
-      [](auto bytes) { return codec::DecodePublished(bytes).ok(); },
-      [](auto bytes) { return codec::DecodeOpenedChannel(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::OpenSessionResponse>(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::GetServerInfoResponse>(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::AllocateResponse>(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::PublishResponse>(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::OpenChannelResponse>(bytes).ok(); },
       [](auto bytes) { return codec::DecodeExported(bytes).ok(); },
       [](auto bytes) { return DecodeShares(bytes).ok(); },
       [](auto bytes) { return codec::DecodeListed(bytes).ok(); },
@@ -46,7 +46,7 @@ TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
       [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
       [](auto bytes) { return codec::DecodeWatch(bytes).ok(); },
       [](auto bytes) { return codec::DecodeEvents(bytes).ok(); },
-      [](auto bytes) { return codec::DecodeWithdrawn(bytes).ok(); }};
+      [](auto bytes) { return codec::Read<wire::WithdrawResponse>(bytes).ok(); }};
   size_t refused = 0;
   for (const std::string& answer : answers) {
     for (const auto& decode : decoders) {

@@ -52,7 +52,7 @@ TEST_F(DirectProducerTest, ACopyIsNotFreedWithTheRangeThatLiesThereNow) {
   const auto copy = CarveForBroker();
   ASSERT_EQ(sent_.Put(copy, kBytes, ""), Outcome::kSent);
   Revoke();
-  const codec::Returned returned{1, copy.offset, kBytes};
+  const wire::Range returned{1, copy.offset, kBytes};
   session_->written().Return({&returned, 1});  // its receiver has dropped it, before this end has looked
   ASSERT_EQ(OffsetOfNext(), copy.offset);
   EXPECT_TRUE(sent_.Poll());

@@ -162,15 +162,6 @@ inline v1::GetStatsResponse SomeStats() {
   return message;
 }
 
-template <class Message>
-inline void AddReturned(Message& message) {
-  auto* range = message.add_returned();
-  range->set_arena(1);
-  range->set_offset(256);
-  range->set_size(512);
-}
-inline const std::vector<codec::Returned> kReturned{{1, 256, 512}};
-
 inline v1::WatchResponse SomeEvents() {
   v1::WatchResponse message;
   message.set_watch(5);

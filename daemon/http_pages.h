@@ -10,8 +10,8 @@
 #include "daemon/config/config.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/service/http/http.h"
+#include "daemon/service/http/metrics.h"
 #include "daemon/service/system/passed_sockets.h"
-#include "daemon/service/telemetry/metrics.h"
 #include "daemon/service/verbs/verbs.h"
 
 namespace arraybridge {

@@ -5,7 +5,7 @@
 
 #include "daemon/config/load.h"
 #include "daemon/manager_status.h"
-#include "daemon/service/telemetry/metrics.h"
+#include "daemon/service/http/metrics.h"
 #include "daemon/service/verbs/admin.h"
 #include "daemon/service/verbs/verbs.h"
 

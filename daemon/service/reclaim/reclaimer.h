@@ -11,10 +11,10 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/service/reclaim/heap_trimmer.h"
+#include "daemon/service/reclaim/session_cuts.h"
 #include "daemon/service/reclaim/sweeper.h"
 #include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/reclaim/worker.h"
-#include "daemon/service/verbs/session_cuts.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

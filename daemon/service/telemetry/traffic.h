@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/broker/snapshot.h"
-#include "daemon/service/lifeline/passed_fd.h"
+#include "daemon/memory/passed_fd.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 

@@ -11,7 +11,7 @@
 #include <google/protobuf/message_lite.h>
 
 #include "daemon/broker/broker.h"
-#include "daemon/service/lifeline/passed_fd.h"
+#include "daemon/memory/passed_fd.h"
 #include "daemon/service/reclaim/waiting_line.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/service/telemetry/metrics.h"
+#include "daemon/service/http/metrics.h"
 
 #include <dirent.h>
 #include <fmt/format.h>

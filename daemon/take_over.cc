@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "daemon/broker/recovery/journal.h"
+#include "daemon/broker/tables/journal.h"
 #include "daemon/memory/cuda/device_nodes.h"
 #include "daemon/service/system/closer.h"
 #include "daemon/service/telemetry/log.h"

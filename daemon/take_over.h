@@ -10,7 +10,7 @@
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/service/system/listener.h"
 #include "daemon/service/system/manager_store.h"
-#include "daemon/service/telemetry/life.h"
+#include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/broker/calls.h"
-#include "daemon/broker/channels/direct_channel_record.h"
-#include "daemon/broker/events/events.h"
-#include "daemon/broker/ids.h"
-#include "daemon/broker/recovery/recovered.h"
-#include "daemon/broker/sessions/peer.h"
-#include "daemon/broker/snapshot.h"
+#include "daemon/broker/ledger/ids.h"
+#include "daemon/broker/ledger/snapshot.h"
+#include "daemon/broker/objects/calls.h"
+#include "daemon/broker/objects/direct_channel_record.h"
+#include "daemon/broker/objects/peer.h"
+#include "daemon/broker/objects/recovered.h"
+#include "daemon/broker/tables/events.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/memory_backend.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/broker/channels/kept_ranges.h"
+#include "daemon/broker/objects/kept_ranges.h"
 
 namespace arraybridge {
 namespace {

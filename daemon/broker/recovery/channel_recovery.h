@@ -13,9 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/broker/objects/recovered.h"
 #include "daemon/broker/recovery/reading.h"
-#include "daemon/broker/recovery/recovered.h"
-#include "daemon/broker/state.h"
+#include "daemon/broker/verbs/state.h"
 
 namespace arraybridge {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/broker/calls.h"
-#include "daemon/broker/recovery/records.h"
+#include "daemon/broker/ledger/records.h"
+#include "daemon/broker/objects/calls.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 

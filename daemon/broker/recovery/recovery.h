@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/broker/objects/recovered.h"
 #include "daemon/broker/recovery/channel_recovery.h"
 #include "daemon/broker/recovery/reading.h"
-#include "daemon/broker/recovery/recovered.h"
-#include "daemon/broker/state.h"
+#include "daemon/broker/verbs/state.h"
 
 namespace arraybridge {
 

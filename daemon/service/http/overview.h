@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/snapshot.h"
+#include "daemon/broker/ledger/snapshot.h"
 
 namespace arraybridge {
 

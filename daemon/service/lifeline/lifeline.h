@@ -16,14 +16,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "daemon/broker/sessions/open_queue.h"
+#include "daemon/broker/objects/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/memory/descriptor_store.h"
-#include "daemon/memory/passed_fd.h"
 #include "daemon/service/lifeline/descriptors_in_flight.h"
 #include "daemon/service/system/listener.h"
 #include "daemon/service/telemetry/tallies.h"
 #include "daemon/service/telemetry/traffic.h"
+#include "daemon/service/wire/passed_fd.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 

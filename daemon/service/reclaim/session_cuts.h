@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/broker/ids.h"
-#include "daemon/broker/snapshot.h"
+#include "daemon/broker/ledger/ids.h"
+#include "daemon/broker/ledger/snapshot.h"
 #include "proto/boundary/mutex.h"
 
 namespace arraybridge {

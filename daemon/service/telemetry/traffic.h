@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/broker/snapshot.h"
-#include "daemon/memory/passed_fd.h"
+#include "daemon/broker/ledger/snapshot.h"
+#include "daemon/service/wire/passed_fd.h"
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 

@@ -11,8 +11,8 @@
 #include <google/protobuf/message_lite.h>
 
 #include "daemon/broker/broker.h"
-#include "daemon/memory/passed_fd.h"
 #include "daemon/service/reclaim/waiting_line.h"
+#include "daemon/service/wire/passed_fd.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
@@ -52,7 +52,7 @@ using Reply = std::function<void(Result<Answer>)>;
 // Makes the reply of a request that has to wait. To be called once at most, before the verb returns.
 using Later = std::function<Reply()>;
 
-// What a verb returns that may wait.
+// The result of a verb that may wait.
 struct Served {
   std::optional<Result<Answer>> now;  // nothing: the reply says it later, or has said it
   WaiterId waiter{};                  // of a request that waits and can be cancelled

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
-#include "daemon/broker/ids.h"
+#include "daemon/broker/ledger/ids.h"
 #include "daemon/service/reclaim/waiting_line.h"
 
 namespace arraybridge {

@@ -8,12 +8,12 @@
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/telemetry/life.h"
 #include "daemon/service/telemetry/service_counts.h"
 #include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/publish_verbs.h"
 #include "daemon/service/wire/handle_offer.h"
+#include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "daemon/broker/broker.h"
-#include "daemon/broker/sessions/open_queue.h"
+#include "daemon/broker/objects/open_queue.h"
 #include "daemon/config/config.h"
 #include "daemon/service/reclaim/reclaimer.h"
 #include "daemon/service/reclaim/session_cuts.h"

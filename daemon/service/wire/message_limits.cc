@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "daemon/broker/events/event.h"
-#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/ledger/event.h"
+#include "daemon/broker/objects/namespace.h"
 #include "daemon/service/wire/messages.h"
 #include "proto/boundary/fence.h"
 #include "proto/boundary/frame.h"

@@ -12,7 +12,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/broker.h"
 #include "daemon/config/config.h"
-#include "daemon/service/telemetry/life.h"
+#include "daemon/service/wire/life.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an arena validates the ranges that a client publishes.
-#include "daemon/broker/arenas/arena.h"
+#include "daemon/broker/objects/arena.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/broker/shares/share.h"
+#include "daemon/broker/objects/share.h"
 #include "tests/unit/broker/broker_fixture.h"
 
 namespace arraybridge {

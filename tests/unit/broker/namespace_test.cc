@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/broker/quota/namespace.h"
+#include "daemon/broker/objects/namespace.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "daemon/broker/recovery/journal.h"
+#include "daemon/broker/tables/journal.h"
 #include "daemon/memory/host/host_backend.h"
 #include "daemon/memory/shared_pages/record_file.h"
 #include "tests/unit/broker/broker_fixture.h"

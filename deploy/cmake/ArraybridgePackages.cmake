@@ -2,7 +2,7 @@
 # Debian packages: run cpack -G DEB in a build tree. arraybridged (the daemon), arraybridge-tools (arraybridgectl),
 # libarraybridge1 (the C API) and libarraybridge-dev (headers, archives, messages); the first two
 # with ARRAYBRIDGE_PARTS=all only. The Python package is not among them, because it needs a newer NumPy than that of Debian
-# 12. The programs in the packages are linked with Debian's OpenSSL and zlib (ab_program_of_debian); the components
+# 12. The programs in the packages are linked with Debian's zlib (ab_program_of_debian); the components
 # Daemon and Tools contain those that need only the C library and libgcc_s.
 set(CPACK_PACKAGE_NAME arraybridge)
 set(CPACK_PACKAGE_VENDOR arraybridge)

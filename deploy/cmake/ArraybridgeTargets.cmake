@@ -43,7 +43,7 @@ function(ab_room name)
 endfunction()
 
 # ab_program_of_debian(<program> <component>): links the program's objects a second time, for the Debian packages: with
-# the system's OpenSSL and zlib, which Debian updates. Only cpack uses it.
+# the system's zlib, which Debian updates. Only cpack uses it.
 function(ab_program_of_debian program component)
   if(SKBUILD)
     return()
@@ -52,7 +52,7 @@ function(ab_program_of_debian program component)
   get_target_property(libraries ${program} LINK_LIBRARIES)
   get_target_property(options ${program} LINK_OPTIONS)
   add_executable(${target} $<TARGET_OBJECTS:${program}>)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${program} LINKER_LANGUAGE CXX AB_SYSTEM_TLS ON
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${program} LINKER_LANGUAGE CXX AB_SYSTEM_ZLIB ON
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/of_debian)
   target_link_libraries(${target} PRIVATE ${libraries})
   if(options)

@@ -17,7 +17,7 @@ from pathlib import Path
 from test_install import BUILD
 
 PATIENCE_S = 120.0  # a watchdog against hangs, not a limit on speed
-DEPENDED_ON = ("libc6", "libgcc-s1", "libstdc++6", "libssl3", "zlib1g")
+DEPENDED_ON = ("libc6", "libgcc-s1", "libstdc++6", "zlib1g")
 # The programs that dpkg checks for before it starts, those that process sysusers.d and tmpfiles.d, and coreutils' for postrm.
 TOOLS = ("ldconfig", "start-stop-daemon", "update-rc.d", "systemd-sysusers", "systemd-tmpfiles", "rm")
 INSTALLED = """Package: {0}

@@ -64,12 +64,12 @@ def test_the_installed_tree_has_notices_and_sbom(prefix: Path) -> None:
     document: dict[str, Any] = json.loads((folder / "arraybridge.cdx.json").read_text())
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
     assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", document["serialNumber"])
-    assert {each["name"] for each in document["components"]} == listed(text) >= {"grpc", "openssl", "apache-tvm-ffi"}
+    assert {each["name"] for each in document["components"]} == listed(text) >= {"grpc", "zlib", "apache-tvm-ffi"}
     references = [each["bom-ref"] for each in document["components"]]
     assert document["dependencies"][0] == {"ref": "arraybridge", "dependsOn": references} and len(set(references)) == len(references)
     for each in document["components"]:
         assert each["type"] == "library" and each["version"] and each["purl"].startswith("pkg:")
-    for words in ("OpenSSL", "END OF TERMS AND CONDITIONS", "The text to which a notice above refers"):
+    for words in ("Jean-loup Gailly", "END OF TERMS AND CONDITIONS", "The text to which a notice above refers"):
         assert words in text
 
 

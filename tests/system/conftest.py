@@ -17,7 +17,7 @@ from service import Service
 __all__ = ["packages"]
 
 # systemd, and what the packages depend on: apt installs them without a network.
-OF_DEBIAN = ("systemd", "systemd-sysv", "dbus", "libstdc++6", "libssl3", "zlib1g")
+OF_DEBIAN = ("systemd", "systemd-sysv", "dbus", "libstdc++6", "zlib1g")
 
 
 @pytest.fixture(scope="session")

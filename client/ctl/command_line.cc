@@ -23,7 +23,6 @@ namespace arraybridge::ctl {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr uint64_t kBenchCountMax = 1'000'000;
 constexpr uint64_t kTimeMax = 86'400'000;               // a day, in milliseconds
 constexpr uint64_t kAgeMax = 365 * uint64_t{kTimeMax};  // the longest age
 
@@ -369,12 +368,6 @@ void CommandLine::DeclareWatch() {
 }
 
 void CommandLine::DeclareShell() {
-  auto* const bench =
-      AddLocal(app_, "bench", "measure the time of verbs and the speed of copies",
-               [this](const Options& options, std::ostream& out) { return Bench(options, bench_, out); });
-  bench->add_option("WHAT", bench_.what, "allocate, acquire or copy; default: all")->check(CLI::IsMember(BenchKinds()));
-  bench->add_option("--count", bench_.count, "repetitions of each: 200 (default)")
-      ->check(CLI::Range(uint64_t{1}, kBenchCountMax));
   auto* const cdi = app_.add_subcommand("cdi", "Container Device Interface: the broker's sockets in containers");
   cdi->require_subcommand(1);
   AddLocal(*cdi, "generate", "print a CDI file for the broker of this host, to be saved in /etc/cdi", PrintCdi);
@@ -402,7 +395,6 @@ std::vector<Choices> CommandLine::AllChoices() const {
           {"config", {"show", "check", "default"}},
           {"token", {"create", "revoke", "ls"}},
           {"--kind", EventKinds()},
-          {"bench", BenchKinds()},
           {"cdi", {"generate"}},
           {"completion", {"bash", "zsh", "fish"}}};
 }

@@ -12,7 +12,6 @@
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
 #include "client/ctl/output/listing.h"
-#include "client/ctl/shares/bench.h"
 #include "client/ctl/shares/transfer.h"
 
 namespace CLI {
@@ -104,7 +103,6 @@ class CommandLine {
   uint64_t lifetime_ms_ = 0;
   LoadWishes load_;
   DumpWishes dump_;
-  BenchWishes bench_;
   WatchWishes watching_;
   uint64_t since_ms_ = 0;
   std::string config_file_;

@@ -467,22 +467,6 @@ def test_a_share_on_a_gpu_is_copied_out(start: Callable[..., Daemon], tmp_path: 
         maker.communicate("\n", timeout=PATIENCE_S)
 
 
-def test_bench_measures_and_leaves_nothing(daemon: Daemon) -> None:
-    rows = json.loads(ctl(daemon, "-o", "json", "bench", "--count", 20).stdout)
-    assert [(row["what"], row["size"]) for row in rows] == [
-        ("allocate", "65536"), ("allocate", "16777216"), ("acquire", "4096"), ("acquire", "4096"), ("copy", "65536"), ("copy", "16777216"),
-    ]  # fmt: skip
-    assert [row["how"] for row in rows if row["what"] == "acquire"] == ["by a call", "without a call"]
-    for row in rows:
-        assert row["count"] == "20" and 0 < int(row["median_ns"]) <= int(row["p99_ns"])
-    assert shares(daemon) == {}
-    table = ctl(daemon, "bench", "copy", "--count", 1).stdout.splitlines()
-    assert len(table) == 3 and table[1].startswith("copy") and " us " in table[1]
-    assert json.loads(ctl(daemon, "-o", "json", "stats").stdout)["sessions"] == "1"  # the command that asks
-    for wrong in (["bench", "everything"], ["bench", "--count", 0]):
-        assert ctl(daemon, *wrong).returncode == USAGE
-
-
 def test_no_daemon(tmp_path: Path) -> None:
     save(tmp_path / "a.npy", ARRAYS["matrix"])
     for words in (["put", str(tmp_path / "a.npy")], ["get", "a", "-f", str(tmp_path / "out.npy")]):

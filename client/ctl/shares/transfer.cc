@@ -5,7 +5,7 @@
 
 namespace arraybridge::ctl {
 
-Result<Broker> ClientOf(const Options& options, bool catalogue) {
+Result<Broker> ClientOf(const Options& options) {
   const auto socket = FindBroker(options.address);
   if (!socket.ok()) return socket.status();
   Broker::Options its;
@@ -14,7 +14,6 @@ Result<Broker> ClientOf(const Options& options, bool catalogue) {
   its.timeout = options.timeout;
   its.client = "arraybridgectl";
   its.token = options.token;
-  its.catalogue = catalogue;
   return Broker(std::move(its));
 }
 

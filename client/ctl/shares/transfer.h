@@ -20,8 +20,8 @@ namespace arraybridge::ctl {
 inline constexpr uint64_t kPieceBytes = 16 << 20;
 
 // Returns a client of the broker that the options name, on the lifeline socket beside its gRPC socket.
-// INVALID_ARGUMENT: the broker is on another host. `catalogue`: the client gets shares that it knows without a call.
-Result<Broker> ClientOf(const Options& options, bool catalogue = true);
+// INVALID_ARGUMENT: the broker is on another host.
+Result<Broker> ClientOf(const Options& options);
 
 struct PutWishes {
   std::string file;

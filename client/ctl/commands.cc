@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/commands.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -55,21 +53,15 @@ Status RunPython(std::vector<std::string> words, const Options& options, const c
 
 }  // namespace
 
+Style StyleOf(const Options& options) {
+  constexpr Form kForms[] = {Form::kPeople, Form::kPeople, Form::kCsv, Form::kJson, Form::kJsonLines};  // as in Output
+  return {kForms[static_cast<size_t>(options.output)], options.unit, options.output == Output::kWide};
+}
+
 Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
   std::string json;
-  if (const auto layout = JsonLayout::Of(*message.GetDescriptor())) {
-    layout->Append(message, !lines, &json);
-    out << json << (lines ? "\n" : "");
-    return Ok();
-  }
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = !lines;
-  // The answers without a message of the protocol are google.protobuf.Struct, whose own fields must not be printed.
-  options.always_print_primitive_fields = message.GetDescriptor()->file()->package() != "google.protobuf";
-  options.preserve_proto_field_names = true;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) return Internal("the answer cannot be written as JSON: ", status.ToString());
-  out << PrintableJson(json) << (lines ? "\n" : "");
+  JsonWriter(!lines, &json).Object(message);
+  out << json << '\n';
   return Ok();
 }
 
@@ -92,17 +84,21 @@ Status Version(const Options& options, std::ostream& out) {
     if (!info.ok()) out << "the broker does not answer: " << info.status().message() << '\n';
     return Ok();
   }
-  google::protobuf::Struct told;
-  auto& fields = *told.mutable_fields();
-  fields["version"].set_string_value(ARRAYBRIDGE_VERSION);
-  fields["protocol"].set_number_value(kProtocolVersion);
+  std::string json;
+  JsonWriter told(options.output == Output::kJson, &json);
+  told.Open('{');
+  told.Key("version").Text(ARRAYBRIDGE_VERSION);
+  told.Key("protocol").Number(kProtocolVersion);
   if (info.ok()) {
-    auto& broker = *fields["broker"].mutable_struct_value()->mutable_fields();
-    broker["version"].set_string_value(info->version());
-    broker["protocol_min"].set_number_value(info->protocol_min());
-    broker["protocol_max"].set_number_value(info->protocol_max());
+    told.Key("broker").Open('{');
+    told.Key("version").Text(info->version());
+    told.Key("protocol_min").Number(info->protocol_min());
+    told.Key("protocol_max").Number(info->protocol_max());
+    told.Close('}');
   }
-  return PrintJson(told, options, out);
+  told.Close('}');
+  out << json << '\n';
+  return Ok();
 }
 
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
@@ -130,11 +126,7 @@ Status Doctor(const Options& options, const std::string& cuda_driver, std::ostre
       connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
   for (Finding& finding : ExamineDriver(cuda_driver)) findings.push_back(std::move(finding));
   for (Finding& finding : ExamineBroker(info, socket.ok() ? *socket : "")) findings.push_back(std::move(finding));
-  if (IsJson(options)) {
-    PrintFindingsAsJson(findings, options.output == Output::kJsonl, out);
-  } else {
-    PrintFindings(findings, StyleOf(options), out, options.header);
-  }
+  PrintFindings(findings, StyleOf(options), out, options.header);
   size_t problems = 0;
   for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
   if (problems == 0) return Ok();

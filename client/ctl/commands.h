@@ -33,9 +33,7 @@ struct Options {
 inline bool IsJson(const Options& options) {
   return options.output == Output::kJson || options.output == Output::kJsonl;
 }
-inline Style StyleOf(const Options& options) {
-  return {options.output == Output::kCsv ? Form::kCsv : Form::kPeople, options.unit, options.output == Output::kWide};
-}
+Style StyleOf(const Options& options);
 
 // Prints the message by protobuf's JSON rules: 64-bit numbers are strings, bytes are base64, field names are those of
 // the .proto. `lines`: on one line, which ends with a line feed.
@@ -46,19 +44,13 @@ inline Status PrintJson(const google::protobuf::Message& message, const Options&
 inline constexpr size_t kWrittenAtOnce = 65536;  // about what a pipe takes
 template <class Rows>
 Status PrintJsonLines(const Rows& rows, std::ostream& out) {
-  const auto layout = JsonLayout::Of(*Rows::value_type::descriptor());
   std::string lines;
   for (const auto& row : rows) {
-    if (!layout) {
-      AB_RETURN_IF_ERROR(PrintJson(row, true, out));
-      continue;
-    }
-    layout->Append(row, false, &lines);
+    JsonWriter(false, &lines).Object(row);
     lines.push_back('\n');
-    if (lines.size() >= kWrittenAtOnce) {
-      out << lines;
-      lines.clear();
-    }
+    if (lines.size() < kWrittenAtOnce) continue;
+    out << lines;
+    lines.clear();
   }
   out << lines;
   return Ok();

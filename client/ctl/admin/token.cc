@@ -2,7 +2,6 @@
 #include "client/ctl/admin/token.h"
 
 #include <fcntl.h>
-#include <google/protobuf/struct.pb.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,22 +114,12 @@ Status Replace(const std::string& path, const struct stat& old, const std::strin
   return temp_file.Finish(true);
 }
 
-Status PrintEntries(const std::vector<Entry>& entries, const Options& options, std::ostream& out) {
+void PrintEntries(const std::vector<Entry>& entries, const Options& options, std::ostream& out) {
   Table table({"NAMESPACE", "RIGHT", "FILE", "STATE", "ORIGIN"}, StyleOf(options));
-  google::protobuf::ListValue list;
   for (const Entry& entry : entries) {
     table.Add({entry.ns, entry.right, entry.file, StateOf(entry.file), entry.origin});
-    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
-    fields["namespace"].set_string_value(entry.ns);
-    fields["right"].set_string_value(entry.right);
-    fields["file"].set_string_value(entry.file);
-    fields["state"].set_string_value(StateOf(entry.file));
-    fields["origin"].set_string_value(entry.origin);
   }
-  if (options.output == Output::kJsonl) return PrintJsonLines(list.values(), out);
-  if (IsJson(options)) return PrintJson(list, options, out);
   table.Print(out, options.header);
-  return Ok();
 }
 
 }  // namespace
@@ -169,7 +158,7 @@ Status RevokeToken(AdminConnection& connection, const Options& options, const Ad
     return Status(told.code(), Concat("the old token stays valid until the broker reloads: ", path,
                                       " holds the new token, but the broker could not be reloaded: ", told.message()));
   }
-  AB_RETURN_IF_ERROR(PrintEntries(*all, options, out));
+  PrintEntries(*all, options, out);
   if (kept.ok()) return Ok();
   return Status(kept.code(),
                 Concat("the old token is revoked, but may return to the file after a power failure: ", kept.message()));
@@ -177,7 +166,8 @@ Status RevokeToken(AdminConnection& connection, const Options& options, const Ad
 
 Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
   const auto entries = Entries(connection);
-  return entries.ok() ? PrintEntries(*entries, options, out) : entries.status();
+  if (entries.ok()) PrintEntries(*entries, options, out);
+  return entries.status();
 }
 
 }  // namespace arraybridge::ctl

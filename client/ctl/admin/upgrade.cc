@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <google/protobuf/struct.pb.h>
-
 #include <algorithm>
 #include <chrono>
 #include <ostream>
@@ -49,15 +47,20 @@ Status PrintUpgraded(const v1::UpgradeResponse& ended, const v1::GetRecoveryResp
     table.Print(out, options.header);
     return Ok();
   }
-  google::protobuf::Struct told;
+  std::string json;
+  JsonWriter told(options.output == Output::kJson, &json);
   const auto add = [&told](const char* which, const std::string& version, uint64_t life) {
-    auto& fields = *(*told.mutable_fields())[which].mutable_struct_value()->mutable_fields();
-    fields["version"].set_string_value(version);
-    fields["life"].set_number_value(static_cast<double>(life));
+    told.Key(which).Open('{');
+    told.Key("version").Text(version);
+    told.Key("life").Number(static_cast<int64_t>(life));
+    told.Close('}');
   };
+  told.Open('{');
   add("before", ended.version(), ended.life());
   add("now", next.version(), next.life().number());
-  return PrintJson(told, options, out);
+  told.Close('}');
+  out << json << '\n';
+  return Ok();
 }
 
 }  // namespace

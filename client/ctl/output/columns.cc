@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <functional>
 
 #include <arraybridge/bundle.h>
 
@@ -37,8 +38,6 @@ std::string Arrays(const v1::Share& share, bool wide) {
 
 Cell SessionOrGone(uint64_t session) { return session == 0 ? Cell::Text("gone") : Cell::Number(session); }
 
-Cell AgeOrNone(uint64_t milliseconds) { return milliseconds == 0 ? Cell::Text("") : Cell::Age(milliseconds); }
-
 uint64_t Left(uint64_t all, uint64_t used) { return used < all ? all - used : 0; }
 
 std::string Refused(const DeviceInfo& device) {
@@ -49,49 +48,18 @@ std::string Refused(const DeviceInfo& device) {
   return text;
 }
 
-template <class Row, class Make>
-Column<Row> Shown(std::string name, Make make) {
-  return {std::move(name), false, [make](const Row& row, bool) { return make(row); }};
-}
-template <class Row, class Make>
-Column<Row> Wide(std::string name, Make make) {
-  return {std::move(name), kWide, [make](const Row& row, bool) { return make(row); }};
-}
+Cell CellOf(Cell cell) { return cell; }
+Cell CellOf(uint64_t number) { return Cell::Number(number); }
+Cell CellOf(const std::string& text) { return Cell::Text(text); }
 
-std::vector<Column<ShareInfo>> ShareColumns() {
-  using Row = ShareInfo;
-  return {
-      Shown<Row>("NAMESPACE", [](const Row& row) { return Cell::Text(row.share().namespace_()); }),
-      Shown<Row>("NAME", [](const Row& row) { return Cell::Text(row.share().name()); }),
-      Shown<Row>("GENERATION", [](const Row& row) { return Cell::Number(row.share().generation()); }),
-      Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.share().handle().size()); }),
-      {"ARRAYS", false, [](const Row& row, bool wide) { return Cell::Text(Arrays(row.share(), wide)); }},
-      Shown<Row>("LEASES", [](const Row& row) { return Cell::Number(row.leases()); }),
-      Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
-      Shown<Row>("MAKER", [](const Row& row) { return SessionOrGone(row.maker()); }),
-      Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.maker_process_id()); }),
-      Shown<Row>("IMMUTABLE",
-                 [](const Row& row) {
-                   const bool enforced = row.share().immutability() == v1::IMMUTABILITY_ENFORCED;
-                   return Cell::Text(enforced ? "enforced" : "contract");
-                 }),
-      Shown<Row>("DEVICE", [](const Row& row) { return Cell::Text(DeviceName(row.share().handle().device())); }),
-      Shown<Row>("KIND", [](const Row& row) { return Cell::Text(KindName(row.share().handle().kind())); }),
-      Shown<Row>(
-          "FENCE",
-          [](const Row& row) { return Cell::Text(row.share().fence().kind() == v1::Fence::DONE ? "done" : "event"); }),
-      Wide<Row>("UID",
-                [](const Row& row) { return row.has_maker_uid() ? Cell::Number(row.maker_uid()) : Cell::Text(""); }),
-      Wide<Row>("ID", [](const Row& row) { return Cell::Number(row.share().id()); }),
-      Wide<Row>("ARENA", [](const Row& row) { return Cell::Number(row.share().handle().arena()); }),
-      Wide<Row>("OFFSET", [](const Row& row) { return Cell::Number(row.share().handle().offset()); }),
-      Wide<Row>("METADATA", [](const Row& row) { return Cell::Size(row.share().metadata().size()); }),
-      Wide<Row>("EXPIRES IN",
-                [](const Row& row) { return row.expires() ? Cell::Age(row.expires_in_ms()) : Cell::Text(""); }),
-      Wide<Row>("ON EXIT", [](const Row& row) { return Cell::Text(row.goes_with_maker() ? "withdraw" : "keep"); }),
-      Wide<Row>("FORWARD OF",
-                [](const Row& row) { return row.forward_of() == 0 ? Cell::Text("") : Cell::Number(row.forward_of()); }),
-  };
+// `read`: a function of the row, or a field of the message. It returns a Cell, a number or a text.
+template <class Row, class Read>
+Column<Row> Shown(std::string name, Read read) {
+  return {std::move(name), false, [read](const Row& row, bool) { return CellOf(std::invoke(read, row)); }};
+}
+template <class Row, class Read>
+Column<Row> Wide(std::string name, Read read) {
+  return {std::move(name), kWide, [read](const Row& row, bool) { return CellOf(std::invoke(read, row)); }};
 }
 
 }  // namespace
@@ -103,106 +71,117 @@ std::string Cell::In(const Table& table) const {
 }
 
 Kind<ShareInfo> ShareKind() {
-  Kind<ShareInfo> kind{ListRequest::SHARES, [](ListResponse* answer) { return answer->mutable_shares(); },
-                       ShareColumns()};
-  kind.owner = [](const ShareInfo& row) { return row.has_maker_uid() ? std::optional(row.maker_uid()) : std::nullopt; };
-  kind.process_id = [](const ShareInfo& row) { return row.maker_process_id(); };
-  kind.device = [](const ShareInfo& row) -> const v1::Device& { return row.share().handle().device(); };
-  kind.age_ms = [](const ShareInfo& row) { return row.age_ms(); };
-  kind.session = [](const ShareInfo& row) { return SessionOrGone(row.maker()); };
-  kind.ns = [](const ShareInfo& row) { return row.share().namespace_(); };
-  kind.bytes = [](const ShareInfo& row) { return row.share().handle().size(); };
-  return kind;
+  using Row = ShareInfo;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("NAMESPACE", [](const Row& row) { return row.share().namespace_(); }),
+      Shown<Row>("NAME", [](const Row& row) { return row.share().name(); }),
+      Shown<Row>("GENERATION", [](const Row& row) { return row.share().generation(); }),
+      Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.share().handle().size()); }),
+      {"ARRAYS", false, [](const Row& row, bool wide) { return Cell::Text(Arrays(row.share(), wide)); }},
+      Shown<Row>("LEASES", &Row::leases),
+      Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
+      Shown<Row>("MAKER", [](const Row& row) { return SessionOrGone(row.maker()); }),
+      Shown<Row>("PID", &Row::maker_process_id),
+      Shown<Row>("IMMUTABLE",
+                 [](const Row& row) {
+                   return row.share().immutability() == v1::IMMUTABILITY_ENFORCED ? "enforced" : "contract";
+                 }),
+      Shown<Row>("DEVICE", [](const Row& row) { return DeviceName(row.share().handle().device()); }),
+      Shown<Row>("KIND", [](const Row& row) { return KindName(row.share().handle().kind()); }),
+      Shown<Row>("FENCE",
+                 [](const Row& row) { return row.share().fence().kind() == v1::Fence::DONE ? "done" : "event"; }),
+      Wide<Row>("UID", [](const Row& row) { return row.has_maker_uid() ? Cell::Number(row.maker_uid()) : Cell(); }),
+      Wide<Row>("ID", [](const Row& row) { return row.share().id(); }),
+      Wide<Row>("ARENA", [](const Row& row) { return row.share().handle().arena(); }),
+      Wide<Row>("OFFSET", [](const Row& row) { return row.share().handle().offset(); }),
+      Wide<Row>("METADATA", [](const Row& row) { return Cell::Size(row.share().metadata().size()); }),
+      Wide<Row>("EXPIRES IN", [](const Row& row) { return row.expires() ? Cell::Age(row.expires_in_ms()) : Cell(); }),
+      Wide<Row>("ON EXIT", [](const Row& row) { return row.goes_with_maker() ? "withdraw" : "keep"; }),
+      Wide<Row>("FORWARD OF",
+                [](const Row& row) { return row.forward_of() == 0 ? Cell() : Cell::Number(row.forward_of()); }),
+  };
+  return {ListRequest::SHARES, [](ListResponse* answer) { return answer->mutable_shares(); }, std::move(columns),
+          [](const Row& row) -> const v1::Device& { return row.share().handle().device(); }};
 }
 
 Kind<SessionInfo> SessionKind() {
   using Row = SessionInfo;
-  Kind<Row> kind{
-      ListRequest::SESSIONS,
-      [](ListResponse* answer) { return answer->mutable_sessions(); },
-      {Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
-       Shown<Row>("CLIENT", [](const Row& row) { return Cell::Text(row.client()); }),
-       Shown<Row>("UID", [](const Row& row) { return Cell::Number(row.uid()); }),
-       Shown<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
-       Shown<Row>("DOOR",
-                  [](const Row& row) { return Cell::Text(row.awaited() ? row.door() + ", away" : row.door()); }),
-       Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
-       Shown<Row>("LEASES", [](const Row& row) { return Cell::Number(row.leases()); }),
-       Shown<Row>("ARENAS", [](const Row& row) { return Cell::Number(row.arenas()); }),
-       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.arena_bytes()); }),
-       Wide<Row>("KINDS", [](const Row& row) { return Cell::Text(KindNames(row.kinds())); })}};
-  kind.owner = [](const Row& row) { return std::optional(row.uid()); };
-  kind.process_id = [](const Row& row) { return row.process_id(); };
-  kind.age_ms = [](const Row& row) { return row.age_ms(); };
-  return kind;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("SESSION", &Row::session),
+      Shown<Row>("CLIENT", &Row::client),
+      Shown<Row>("UID", &Row::uid),
+      Shown<Row>("PID", &Row::process_id),
+      Shown<Row>("DOOR", [](const Row& row) { return row.awaited() ? row.door() + ", away" : row.door(); }),
+      Shown<Row>("AGE", [](const Row& row) { return Cell::Age(row.age_ms()); }),
+      Shown<Row>("LEASES", &Row::leases),
+      Shown<Row>("ARENAS", &Row::arenas),
+      Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.arena_bytes()); }),
+      Wide<Row>("KINDS", [](const Row& row) { return KindNames(row.kinds()); }),
+  };
+  return {ListRequest::SESSIONS, [](ListResponse* answer) { return answer->mutable_sessions(); }, std::move(columns)};
 }
 
 Kind<LeaseInfo> LeaseKind() {
   using Row = LeaseInfo;
-  Kind<Row> kind{ListRequest::LEASES,
-                 [](ListResponse* answer) { return answer->mutable_leases(); },
-                 {Shown<Row>("LEASE", [](const Row& row) { return Cell::Number(row.lease()); }),
-                  Shown<Row>("SESSION", [](const Row& row) { return Cell::Number(row.session()); }),
-                  Shown<Row>("NAMESPACE", [](const Row& row) { return Cell::Text(row.namespace_()); }),
-                  Shown<Row>("NAME", [](const Row& row) { return Cell::Text(row.name()); }),
-                  Shown<Row>("GENERATION", [](const Row& row) { return Cell::Number(row.generation()); }),
-                  Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.size()); }),
-                  Wide<Row>("UID", [](const Row& row) { return Cell::Number(row.uid()); }),
-                  Wide<Row>("PID", [](const Row& row) { return Cell::Number(row.process_id()); }),
-                  Wide<Row>("DEVICE", [](const Row& row) { return Cell::Text(DeviceName(row.device())); }),
-                  Wide<Row>("SHARE", [](const Row& row) { return Cell::Number(row.share()); })}};
-  kind.owner = [](const Row& row) { return std::optional(row.uid()); };
-  kind.process_id = [](const Row& row) { return row.process_id(); };
-  kind.device = [](const Row& row) -> const v1::Device& { return row.device(); };
-  kind.session = [](const Row& row) { return SessionOrGone(row.session()); };
-  kind.ns = [](const Row& row) { return row.namespace_(); };
-  kind.bytes = [](const Row& row) { return row.size(); };
-  return kind;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("LEASE", &Row::lease),
+      Shown<Row>("SESSION", &Row::session),
+      Shown<Row>("NAMESPACE", &Row::namespace_),
+      Shown<Row>("NAME", &Row::name),
+      Shown<Row>("GENERATION", &Row::generation),
+      Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.size()); }),
+      Wide<Row>("UID", &Row::uid),
+      Wide<Row>("PID", &Row::process_id),
+      Wide<Row>("DEVICE", [](const Row& row) { return DeviceName(row.device()); }),
+      Wide<Row>("SHARE", &Row::share),
+  };
+  return {ListRequest::LEASES, [](ListResponse* answer) { return answer->mutable_leases(); }, std::move(columns),
+          [](const Row& row) -> const v1::Device& { return row.device(); }};
 }
 
 Kind<NamespaceInfo> NamespaceKind() {
   using Row = NamespaceInfo;
-  Kind<Row> kind{
-      ListRequest::NAMESPACES,
-      [](ListResponse* answer) { return answer->mutable_namespaces(); },
-      {Shown<Row>("NAMESPACE", [](const Row& row) { return Cell::Text(row.namespace_()); }),
-       Shown<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); }),
-       Shown<Row>("QUOTA", [](const Row& row) { return Cell::Size(row.quota_bytes()); }),
-       Shown<Row>("CHARGED", [](const Row& row) { return Cell::Size(row.charged_bytes()); }),
-       Shown<Row>("SHARES", [](const Row& row) { return Cell::Number(row.shares()); }),
-       Shown<Row>("NAMED", [](const Row& row) { return Cell::Size(row.named_bytes()); }),
-       Shown<Row>("QUEUED", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
-       Shown<Row>(
-           "HELD",
-           [](const Row& row) { return Cell::Size(Left(row.share_bytes(), row.named_bytes() + row.queued_bytes())); }),
-       Shown<Row>("UNUSED", [](const Row& row) { return Cell::Size(Left(row.charged_bytes(), row.share_bytes())); }),
-       Wide<Row>("UNOWNED", [](const Row& row) { return Cell::Size(row.unowned_bytes()); }),
-       Wide<Row>("FREE", [](const Row& row) { return Cell::Size(Left(row.quota_bytes(), row.charged_bytes())); }),
-       Wide<Row>("RIGHT", [](const Row& row) { return Cell::Text(row.read_only() ? "read" : "write"); }),
-       Wide<Row>("LIFETIME", [](const Row& row) { return AgeOrNone(row.share_lifetime_ms()); }),
-       Wide<Row>("ORPHAN GRACE", [](const Row& row) { return Cell::Age(row.orphan_grace_ms()); }),
-       Wide<Row>("ON EXIT", [](const Row& row) { return Cell::Text(row.withdraws_on_exit() ? "withdraw" : "keep"); })}};
-  kind.owner = [](const Row& row) { return row.shared() ? std::nullopt : std::optional(row.uid()); };
-  return kind;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("NAMESPACE", &Row::namespace_),
+      Shown<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); }),
+      Shown<Row>("QUOTA", [](const Row& row) { return Cell::Size(row.quota_bytes()); }),
+      Shown<Row>("CHARGED", [](const Row& row) { return Cell::Size(row.charged_bytes()); }),
+      Shown<Row>("SHARES", &Row::shares),
+      Shown<Row>("NAMED", [](const Row& row) { return Cell::Size(row.named_bytes()); }),
+      Shown<Row>("QUEUED", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
+      Shown<Row>(
+          "HELD",
+          [](const Row& row) { return Cell::Size(Left(row.share_bytes(), row.named_bytes() + row.queued_bytes())); }),
+      Shown<Row>("UNUSED", [](const Row& row) { return Cell::Size(Left(row.charged_bytes(), row.share_bytes())); }),
+      Wide<Row>("UNOWNED", [](const Row& row) { return Cell::Size(row.unowned_bytes()); }),
+      Wide<Row>("FREE", [](const Row& row) { return Cell::Size(Left(row.quota_bytes(), row.charged_bytes())); }),
+      Wide<Row>("RIGHT", [](const Row& row) { return row.read_only() ? "read" : "write"; }),
+      Wide<Row>(
+          "LIFETIME",
+          [](const Row& row) { return row.share_lifetime_ms() == 0 ? Cell() : Cell::Age(row.share_lifetime_ms()); }),
+      Wide<Row>("ORPHAN GRACE", [](const Row& row) { return Cell::Age(row.orphan_grace_ms()); }),
+      Wide<Row>("ON EXIT", [](const Row& row) { return row.withdraws_on_exit() ? "withdraw" : "keep"; }),
+  };
+  return {ListRequest::NAMESPACES, [](ListResponse* answer) { return answer->mutable_namespaces(); },
+          std::move(columns)};
 }
 
 Kind<DeviceInfo> DeviceKind() {
   using Row = DeviceInfo;
-  Kind<Row> kind{
-      ListRequest::DEVICES,
-      [](ListResponse* answer) { return answer->mutable_devices(); },
-      {Shown<Row>("DEVICE", [](const Row& row) { return Cell::Text(DeviceName(row.device())); }),
-       Shown<Row>("KINDS", [](const Row& row) { return Cell::Text(KindNames(row.kinds())); }),
-       Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Size(row.capacity_bytes()); }),
-       Shown<Row>("ALLOCATED", [](const Row& row) { return Cell::Size(row.allocated_bytes()); }),
-       Shown<Row>("CACHED", [](const Row& row) { return Cell::Size(row.cached_bytes()); }),
-       Shown<Row>("QUARANTINED", [](const Row& row) { return Cell::Size(row.quarantined_bytes()); }),
-       Shown<Row>("SERVICE", [](const Row& row) { return Cell::Text(row.out_of_service() ? "lost" : "in service"); }),
-       Wide<Row>("FREE", [](const Row& row) { return Cell::Size(Left(row.capacity_bytes(), row.allocated_bytes())); }),
-       Wide<Row>("NUMBER", [](const Row& row) { return Cell::Number(static_cast<uint64_t>(row.device().id())); }),
-       Wide<Row>("NOT SHARED AS", [](const Row& row) { return Cell::Text(Refused(row)); })}};
-  kind.device = [](const Row& row) -> const v1::Device& { return row.device(); };
-  return kind;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("DEVICE", [](const Row& row) { return DeviceName(row.device()); }),
+      Shown<Row>("KINDS", [](const Row& row) { return KindNames(row.kinds()); }),
+      Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Size(row.capacity_bytes()); }),
+      Shown<Row>("ALLOCATED", [](const Row& row) { return Cell::Size(row.allocated_bytes()); }),
+      Shown<Row>("CACHED", [](const Row& row) { return Cell::Size(row.cached_bytes()); }),
+      Shown<Row>("QUARANTINED", [](const Row& row) { return Cell::Size(row.quarantined_bytes()); }),
+      Shown<Row>("SERVICE", [](const Row& row) { return row.out_of_service() ? "lost" : "in service"; }),
+      Wide<Row>("FREE", [](const Row& row) { return Cell::Size(Left(row.capacity_bytes(), row.allocated_bytes())); }),
+      Wide<Row>("NUMBER", [](const Row& row) { return static_cast<uint64_t>(row.device().id()); }),
+      Wide<Row>("NOT SHARED AS", Refused),
+  };
+  return {ListRequest::DEVICES, [](ListResponse* answer) { return answer->mutable_devices(); }, std::move(columns),
+          [](const Row& row) -> const v1::Device& { return row.device(); }};
 }
 
 std::string ModeName(const ChannelInfo& channel) {
@@ -234,27 +213,26 @@ Kind<ChannelInfo> ChannelKind(std::shared_ptr<const ChannelRates> rates) {
     cell.number = static_cast<uint64_t>(10 * found->second);
     return cell;
   };
-  Kind<Row> kind{
-      ListRequest::CHANNELS,
-      [](ListResponse* answer) { return answer->mutable_channels(); },
-      {Shown<Row>("NAMESPACE", [](const Row& row) { return Cell::Text(row.namespace_()); }),
-       Shown<Row>("CHANNEL", [](const Row& row) { return Cell::Text(row.name()); }),
-       Shown<Row>("SENDERS", [](const Row& row) { return Cell::Number(row.senders()); }),
-       Shown<Row>("RECEIVERS", [](const Row& row) { return Cell::Number(row.receivers()); }),
-       Shown<Row>("QUEUED", [](const Row& row) { return Cell::Number(row.queued()); }),
-       Shown<Row>("CAPACITY", [](const Row& row) { return Cell::Number(row.capacity()); }),
-       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
-       Shown<Row>("OLDEST", [](const Row& row) { return row.queued() > 0 ? Cell::Age(row.oldest_ms()) : Cell(); }),
-       Shown<Row>("SENT", [](const Row& row) { return Cell::Number(row.sent()); }), Shown<Row>("RATE", rate),
-       Shown<Row>("DROPPED", [](const Row& row) { return Cell::Number(row.dropped()); }),
-       Shown<Row>("MODE", [](const Row& row) { return Cell::Text(ModeName(row)); }),
-       Shown<Row>("STREAM", [](const Row& row) { return Cell::Number(row.stream()); }),
-       Wide<Row>("RECEIVED", [](const Row& row) { return Cell::Number(row.received()); }),
-       Wide<Row>("REPLAY", [](const Row& row) { return Cell::Number(row.replay()); }),
-       Shown<Row>("DIRECT", [](const Row& row) { return Cell::Text(row.direct() ? "yes" : "no"); }),
-       Wide<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); })}};
-  kind.owner = [](const Row& row) { return row.shared() ? std::nullopt : std::optional(row.uid()); };
-  return kind;
+  std::vector<Column<Row>> columns{
+      Shown<Row>("NAMESPACE", &Row::namespace_),
+      Shown<Row>("CHANNEL", &Row::name),
+      Shown<Row>("SENDERS", &Row::senders),
+      Shown<Row>("RECEIVERS", &Row::receivers),
+      Shown<Row>("QUEUED", &Row::queued),
+      Shown<Row>("CAPACITY", &Row::capacity),
+      Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.queued_bytes()); }),
+      Shown<Row>("OLDEST", [](const Row& row) { return row.queued() > 0 ? Cell::Age(row.oldest_ms()) : Cell(); }),
+      Shown<Row>("SENT", &Row::sent),
+      Shown<Row>("RATE", rate),
+      Shown<Row>("DROPPED", &Row::dropped),
+      Shown<Row>("MODE", ModeName),
+      Shown<Row>("STREAM", &Row::stream),
+      Wide<Row>("RECEIVED", &Row::received),
+      Wide<Row>("REPLAY", &Row::replay),
+      Shown<Row>("DIRECT", [](const Row& row) { return row.direct() ? "yes" : "no"; }),
+      Wide<Row>("UID", [](const Row& row) { return row.shared() ? Cell::Text("shared") : Cell::Number(row.uid()); }),
+  };
+  return {ListRequest::CHANNELS, [](ListResponse* answer) { return answer->mutable_channels(); }, std::move(columns)};
 }
 
 }  // namespace arraybridge::ctl

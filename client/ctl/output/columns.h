@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Column is a named value of a row, shown and sorted by. A Kind is one kind of list: its columns, and the values by
-// which its rows can be selected and grouped.
+// A Column is a named value of a row: shown, sorted by, selected by and grouped by. A Kind is one kind of list.
 #pragma once
 
 #include <compare>
@@ -8,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -48,15 +46,7 @@ struct Kind {
   v1::ListRequest::Kind kind{};
   std::function<google::protobuf::RepeatedPtrField<Row>*(v1::ListResponse* answer)> rows;
   std::vector<Column<Row>> columns;
-  // Empty: the rows of this kind have no such value.
-  std::function<std::optional<uint32_t>(const Row& row)> owner = {};
-  std::function<uint64_t(const Row& row)> process_id = {};
-  std::function<const v1::Device&(const Row& row)> device = {};
-  std::function<uint64_t(const Row& row)> age_ms = {};
-  // The values by which rows can be grouped, and the bytes that are added up in a group.
-  std::function<Cell(const Row& row)> session = {};
-  std::function<std::string(const Row& row)> ns = {};
-  std::function<uint64_t(const Row& row)> bytes = {};
+  std::function<const v1::Device&(const Row& row)> device = {};  // empty: the rows have no device
 };
 
 Kind<v1::ShareInfo> ShareKind();

@@ -1,45 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JsonLayout writes messages of one type as JSON. The text is identical to PrintableJson of that of protobuf's
-// printer, with the field names of the .proto and with defaults. Protobuf's printer serialises a message and parses it
-// again through a type resolver, which takes 40 us for a row of `ls`. A layout is made once for a type and takes about
-// 1 us.
+// A JsonWriter appends JSON to a string. It writes a message as protobuf's printer does, with the field names of the
+// .proto and with defaults, in the form of PrintableJson. Protobuf's printer serialises a message and parses it again
+// through a type resolver, which takes 40 us for a row of `ls`; a JsonWriter takes about 5 us.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <memory>
-#include <optional>
+#include <cstddef>
+#include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace arraybridge::ctl {
 
-class JsonLayout {
+class JsonWriter {
  public:
-  // nullopt: the type contains maps, floating-point fields, messages of google.protobuf, or itself. Protobuf's printer
-  // writes these.
-  static std::optional<JsonLayout> Of(const google::protobuf::Descriptor& type);
+  // With `whitespace`, each member of an object and each element of a list begins an indented line.
+  JsonWriter(bool whitespace, std::string* out) : whitespace_(whitespace), out_(*out) {}
 
-  // REQUIRES: `message` has the layout's type. Appends one line without its line feed or, with `whitespace`, indented
-  // lines.
-  void Append(const google::protobuf::Message& message, bool whitespace, std::string* out) const;
+  // REQUIRES: neither the message nor one in it has a map or a floating-point field.
+  void Object(const google::protobuf::Message& message);
+
+  // An object is Open('{'), Key and a value for each member, Close('}'). A list is Open('['), Next and a value for each
+  // element, Close(']').
+  void Open(char bracket);
+  JsonWriter& Key(std::string_view name);
+  void Next();
+  void Close(char bracket);
+  void Text(const std::string& text);
+  void Number(int64_t number) { out_ += std::to_string(number); }
 
  private:
-  struct Field {
-    const google::protobuf::FieldDescriptor* descriptor;
-    google::protobuf::FieldDescriptor::CppType type;
-    bool repeated;
-    bool has_presence;  // shown if it is set; any other field is always shown
-    bool bytes;
-    std::string key;                     // with its comma, quotes and colon
-    std::unique_ptr<JsonLayout> inside;  // if the field is a message
-  };
-  class Writing;
+  void Member(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
+  void Value(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field, int index);
+  void Boolean(bool is);
+  void String(const google::protobuf::FieldDescriptor& field, const std::string& text);
+  void Quoted(std::string_view plain);
+  void Base64(std::string_view bytes);
+  void Enum(const google::protobuf::FieldDescriptor& field, int number);
+  void NewLine();
 
-  static std::optional<JsonLayout> AtDepth(const google::protobuf::Descriptor& type, int depth);
-
-  std::vector<Field> fields_;  // in the order of declaration, members of a oneof last
+  const bool whitespace_;
+  std::string& out_;
+  size_t depth_ = 0;
+  bool empty_ = true;  // whether the object or list that was opened last is empty so far
 };
 
 }  // namespace arraybridge::ctl

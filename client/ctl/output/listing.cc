@@ -2,7 +2,6 @@
 #include "client/ctl/output/listing.h"
 
 #include <google/protobuf/arena.h>
-#include <google/protobuf/struct.pb.h>
 #include <pwd.h>
 
 #include <algorithm>
@@ -33,21 +32,6 @@ struct Group {
   uint64_t bytes = 0;
 };
 
-// The form on the command line: "expires-in" for "EXPIRES IN".
-std::string Spoken(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
-    if (c == ' ') return '-';
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  return name;
-}
-
-std::string Loud(std::string word) {
-  std::transform(word.begin(), word.end(), word.begin(),
-                 [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
-  return word;
-}
-
 Result<uint32_t> UserOf(const std::string& text) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -62,15 +46,15 @@ Result<uint32_t> UserOf(const std::string& text) {
 }
 
 std::vector<Column<Group>> GroupColumns(const std::string& what, const std::string& by) {
-  return {{Loud(by), false, [](const Group& group, bool) { return group.key; }},
-          {Loud(what), false, [](const Group& group, bool) { return Cell::Number(group.rows); }},
+  return {{HeadingOf(by), false, [](const Group& group, bool) { return group.key; }},
+          {HeadingOf(what), false, [](const Group& group, bool) { return Cell::Number(group.rows); }},
           {"SIZE", false, [](const Group& group, bool) { return Cell::Size(group.bytes); }}};
 }
 
 template <class Row>
 const Column<Row>* ColumnCalled(const std::vector<Column<Row>>& columns, const std::string& name) {
   const auto found =
-      std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return Spoken(column.name) == name; });
+      std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return WordOf(column.name) == name; });
   return found == columns.end() ? nullptr : &*found;
 }
 
@@ -78,35 +62,62 @@ template <class Row>
 Status CheckSort(const std::vector<Column<Row>>& columns, const std::string& sort) {
   if (sort.empty() || ColumnCalled(columns, sort) != nullptr) return Ok();
   std::string names;
-  for (const auto& column : columns) names += (names.empty() ? "" : ", ") + Spoken(column.name);
+  for (const auto& column : columns) names += (names.empty() ? "" : ", ") + WordOf(column.name);
   return InvalidArgument("--sort ", sort, ": there is no such column; choose one of ", names);
 }
 
 template <class Row>
-Status CheckAgainst(const Kind<Row>& kind, const Selection& selection) {
-  const auto has = [&](bool said, bool there, std::string_view option) {
-    if (!said || there) return Ok();
+using Conditions = std::vector<std::function<bool(const Row& row)>>;
+
+// The conditions that every selected row meets. INVALID_ARGUMENT: the rows of this kind lack a value that is selected
+// by, or the user does not exist.
+template <class Row>
+Result<Conditions<Row>> ConditionsOf(const Kind<Row>& kind, const Selection& selection) {
+  Conditions<Row> conditions;
+  const auto refused = [&](std::string_view option) {
     return InvalidArgument(selection.what, " cannot be selected by ", option);
   };
-  AB_RETURN_IF_ERROR(has(!selection.owner.empty(), kind.owner != nullptr, "--owner"));
-  AB_RETURN_IF_ERROR(has(selection.process_id.has_value(), kind.process_id != nullptr, "--pid"));
-  AB_RETURN_IF_ERROR(has(!selection.device.empty(), kind.device != nullptr, "--device"));
-  AB_RETURN_IF_ERROR(has(selection.older_than_ms.has_value(), kind.age_ms != nullptr, "--older-than"));
-  AB_RETURN_IF_ERROR(has(!selection.group_by.empty(), kind.bytes != nullptr, "--group-by"));
+  const auto add = [&](std::string_view option, const char* column, const auto& holds) {
+    const auto* const found = ColumnCalled(kind.columns, column);
+    if (found == nullptr) return refused(option);
+    conditions.push_back([cell = found->cell, holds](const Row& row) { return holds(cell(row, true)); });
+    return Ok();
+  };
   if (!selection.owner.empty()) {
-    if (const auto user = UserOf(selection.owner); !user.ok()) return user.status();
+    const auto user = UserOf(selection.owner);
+    if (!user.ok()) return user.status();
+    AB_RETURN_IF_ERROR(add("--owner", "uid", [user = *user](const Cell& cell) {
+      return cell.is == Cell::Is::kNumber && cell.number == user;
+    }));
   }
-  if (!selection.group_by.empty()) return CheckSort(GroupColumns(selection.what, selection.group_by), selection.sort);
-  return CheckSort(kind.columns, selection.sort);
+  if (const auto process = selection.process_id) {
+    AB_RETURN_IF_ERROR(add("--pid", "pid", [process](const Cell& cell) { return cell.number == *process; }));
+  }
+  if (const auto age = selection.older_than_ms) {
+    AB_RETURN_IF_ERROR(add("--older-than", "age", [age](const Cell& cell) { return cell.number > *age; }));
+  }
+  if (selection.device.empty()) return conditions;
+  if (kind.device == nullptr) return refused("--device");
+  conditions.push_back([&](const Row& row) { return IsDevice(kind.device(row), selection.device); });
+  return conditions;
 }
 
-// REQUIRES: CheckAgainst returned OK.
+// Null: the rows of this kind have no such value, or no bytes to add up.
 template <class Row>
-bool IsSelected(const Kind<Row>& kind, const Selection& selection, std::optional<uint32_t> owner, const Row& row) {
-  if (owner && kind.owner(row) != owner) return false;
-  if (selection.process_id && kind.process_id(row) != *selection.process_id) return false;
-  if (!selection.device.empty() && !IsDevice(kind.device(row), selection.device)) return false;
-  return !selection.older_than_ms || kind.age_ms(row) > *selection.older_than_ms;
+const Column<Row>* GroupingOf(const Kind<Row>& kind, const std::string& by) {
+  if (kind.device == nullptr || ColumnCalled(kind.columns, "size") == nullptr) return nullptr;
+  const auto* const found = ColumnCalled(kind.columns, by);
+  return found == nullptr && by == "session" ? ColumnCalled(kind.columns, "maker") : found;
+}
+
+template <class Row>
+Status CheckAgainst(const Kind<Row>& kind, const Selection& selection) {
+  if (const auto conditions = ConditionsOf(kind, selection); !conditions.ok()) return conditions.status();
+  if (selection.group_by.empty()) return CheckSort(kind.columns, selection.sort);
+  if (GroupingOf(kind, selection.group_by) == nullptr) {
+    return InvalidArgument(selection.what, " cannot be selected by --group-by");
+  }
+  return CheckSort(GroupColumns(selection.what, selection.group_by), selection.sort);
 }
 
 template <class Row>
@@ -123,7 +134,7 @@ template <class Row>
 void PrintRows(const std::vector<Column<Row>>& columns, const std::vector<Row>& rows, const Options& options,
                std::ostream& out) {
   const Style style = StyleOf(options);
-  const bool wide = style.wide || style.form == Form::kCsv;
+  const bool wide = style.wide || style.form != Form::kPeople;
   std::vector<std::string> header;
   for (const auto& column : columns) {
     if (wide || !column.wide) header.push_back(column.name);
@@ -140,51 +151,34 @@ void PrintRows(const std::vector<Column<Row>>& columns, const std::vector<Row>& 
 }
 
 template <class Row>
-Cell KeyOf(const Kind<Row>& kind, const std::string& by, const Row& row) {
-  if (by == "session") return kind.session(row);
-  if (by == "device") return Cell::Text(DeviceName(kind.device(row)));
-  return Cell::Text(kind.ns(row));
-}
-
-// The protocol has no message for groups, so the objects are our own, with numbers as strings as protobuf writes them.
-Status PrintGroupsAsJson(const std::vector<Column<Group>>& columns, const std::vector<Group>& groups,
-                         const Options& options, std::ostream& out) {
-  google::protobuf::ListValue list;
-  const Table plain({}, {.form = Form::kCsv});
-  for (const Group& group : groups) {
-    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
-    for (const auto& column : columns) fields[Spoken(column.name)].set_string_value(column.cell(group, true).In(plain));
-  }
-  if (options.output == Output::kJsonl) return PrintJsonLines(list.values(), out);
-  return PrintJson(list, options, out);
-}
-
-template <class Row>
-Status PrintGroups(const Kind<Row>& kind, const Selection& selection, const std::vector<Row>& rows,
-                   const Options& options, std::ostream& out) {
+void PrintGroups(const Kind<Row>& kind, const Selection& selection, const std::vector<Row>& rows,
+                 const Options& options, std::ostream& out) {
+  const auto& key_of = GroupingOf(kind, selection.group_by)->cell;
+  const auto& size_of = ColumnCalled(kind.columns, "size")->cell;
   std::map<Cell, Group> sums;
   for (const Row& row : rows) {
-    const Cell key = KeyOf(kind, selection.group_by, row);
+    const Cell key = key_of(row, true);
     Group& group = sums[key];
     group.key = key;
     group.rows += 1;
-    group.bytes += kind.bytes(row);
+    group.bytes += size_of(row, true).number;
   }
   std::vector<Group> groups;
   groups.reserve(sums.size());
   for (auto& [key, group] : sums) groups.push_back(std::move(group));
   const auto columns = GroupColumns(selection.what, selection.group_by);
   Sort(columns, selection, &groups);
-  if (IsJson(options)) return PrintGroupsAsJson(columns, groups, options, out);
   PrintRows(columns, groups, options, out);
-  return Ok();
 }
 
 // REQUIRES: `rows` are selected.
 template <class Row>
 Status PrintSelected(const Kind<Row>& kind, const Selection& selection, std::vector<Row> rows, const Options& options,
                      std::ostream& out) {
-  if (!selection.group_by.empty()) return PrintGroups(kind, selection, rows, options, out);
+  if (!selection.group_by.empty()) {
+    PrintGroups(kind, selection, rows, options, out);
+    return Ok();
+  }
   Sort(kind.columns, selection, &rows);
   if (!IsJson(options)) {
     PrintRows(kind.columns, rows, options, out);
@@ -207,12 +201,8 @@ bool IsStreamed(const Selection& selection, const Options& options) {
 template <class Row>
 Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Options& options, const AskPage& ask,
                   std::ostream& out) {
-  std::optional<uint32_t> owner;
-  if (!selection.owner.empty()) {
-    const auto user = UserOf(selection.owner);
-    if (!user.ok()) return user.status();
-    owner = *user;
-  }
+  const auto conditions = ConditionsOf(kind, selection);
+  if (!conditions.ok()) return conditions.status();
   v1::ListRequest request;
   request.set_kind(kind.kind);
   request.set_namespace_(options.ns);
@@ -226,7 +216,9 @@ Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Optio
     AB_RETURN_IF_ERROR(ask(request, &page));
     request.set_page_token(page.next_page_token());
     auto& listed = *kind.rows(&page);
-    const auto unselected = [&](const Row& row) { return !IsSelected(kind, selection, owner, row); };
+    const auto unselected = [&](const Row& row) {
+      return !std::ranges::all_of(*conditions, [&](const auto& holds) { return holds(row); });
+    };
     listed.erase(std::remove_if(listed.begin(), listed.end(), unselected), listed.end());
     if (IsStreamed(selection, options)) {
       AB_RETURN_IF_ERROR(PrintJsonLines(listed, out));
@@ -254,7 +246,7 @@ std::vector<std::string> SortColumns() {
   std::set<std::string> names;
   for (const std::string& what : ListedKinds()) {
     WithKind(what, [&names](const auto& kind) {
-      for (const auto& column : kind.columns) names.insert(Spoken(column.name));
+      for (const auto& column : kind.columns) names.insert(WordOf(column.name));
     });
   }
   return {names.begin(), names.end()};

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/output/print.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/ctl/output/table.h"
@@ -119,12 +118,14 @@ std::string WhyOutOfService(const v1::DeviceInfo& device) {
   return {};
 }
 
+std::string EnumText(std::string name, std::string_view prefix, int number) {
+  if (name.empty()) return to_string(number);  // of a broker newer than this program
+  name.erase(0, prefix.size());
+  return WordOf(std::move(name));
+}
+
 std::string KindName(int kind) {
-  std::string name = v1::HandleKind_Name(static_cast<v1::HandleKind>(kind));
-  if (name.empty()) return std::to_string(kind);  // of a broker newer than this program
-  name.erase(0, std::string_view("HANDLE_KIND_").size());
-  for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return name;
+  return EnumText(v1::HandleKind_Name(static_cast<v1::HandleKind>(kind)), "HANDLE_KIND_", kind);
 }
 
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
@@ -134,27 +135,11 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
 }
 
 void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header) {
-  Table table({"WHAT", "HEALTH", "FINDING", "MENDED BY"}, style);
+  const bool people = style.form == Form::kPeople || style.form == Form::kCsv;
+  Table table({"WHAT", "HEALTH", "FINDING", people ? "MENDED BY" : "MEND"}, style);
   for (const Finding& finding : findings)
     table.Add({finding.what, std::string(HealthName(finding.health)), finding.text, finding.mend});
   table.Print(out, with_header);
-}
-
-void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out) {
-  google::protobuf::ListValue list;
-  for (const Finding& finding : findings) {
-    auto& fields = *list.add_values()->mutable_struct_value()->mutable_fields();
-    fields["what"].set_string_value(finding.what);
-    fields["health"].set_string_value(std::string(HealthName(finding.health)));
-    fields["finding"].set_string_value(finding.text);
-    fields["mend"].set_string_value(finding.mend);
-  }
-  const auto print = [&out](const google::protobuf::Message& message) {
-    std::string json;
-    if (google::protobuf::util::MessageToJsonString(message, &json).ok()) out << PrintableJson(json) << '\n';
-  };
-  if (!lines) return print(list);
-  for (const auto& value : list.values()) print(value);
 }
 
 void PrintInfo(const v1::GetServerInfoResponse& info, const google::protobuf::RepeatedPtrField<v1::LostShare>& lost,

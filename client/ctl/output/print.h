@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arraybridge/v1/admin.pb.h"
@@ -22,6 +23,8 @@ std::string WhyOutOfService(const v1::DeviceInfo& device);
 std::string ArrayName(const v1::ArraySpec& spec);
 // In tables for people the local time of day, "14:03:59.123"; otherwise nanoseconds since 1970.
 std::string TimeText(uint64_t time_ns, const Style& style);
+// The name of an enumerator without its prefix, in lower case; the number, if this program does not know the name.
+std::string EnumText(std::string name, std::string_view prefix, int number);
 // "memfd", "cuda_vmm", "cuda_ipc".
 std::string KindName(int kind);
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds);
@@ -36,7 +39,5 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
 void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
               std::chrono::milliseconds interval, const Style& style, std::ostream& out);
 void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header);
-// `lines`: one object per line; otherwise one list.
-void PrintFindingsAsJson(const std::vector<Finding>& findings, bool lines, std::ostream& out);
 
 }  // namespace arraybridge::ctl

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <utility>
 
+#include "client/ctl/output/json.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/text.h"
 
@@ -49,18 +50,18 @@ void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
 void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
-    cell = Printable(std::move(cell));
+    if (style_.form == Form::kPeople || style_.form == Form::kCsv) cell = Printable(std::move(cell));
     if (cell.empty() && style_.form == Form::kPeople) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));
 }
 
 std::string Table::Size(uint64_t bytes) const {
-  return style_.form == Form::kCsv ? std::to_string(bytes) : HumanSize(bytes, style_.unit);
+  return style_.form == Form::kPeople ? HumanSize(bytes, style_.unit) : std::to_string(bytes);
 }
 
 std::string Table::Age(uint64_t milliseconds) const {
-  return style_.form == Form::kCsv ? std::to_string(milliseconds) : HumanAge(milliseconds);
+  return style_.form == Form::kPeople ? HumanAge(milliseconds) : std::to_string(milliseconds);
 }
 
 void Table::Print(std::ostream& out, bool with_header) const {
@@ -69,6 +70,7 @@ void Table::Print(std::ostream& out, bool with_header) const {
     for (const auto& row : rows_) PrintCsv(out, row);
     return;
   }
+  if (style_.form != Form::kPeople) return PrintJson(out);
   std::vector<size_t> widths = widths_;
   widths.resize(header_.size(), 0);
   const auto widen = [&widths](const std::vector<std::string>& cells) {
@@ -78,6 +80,32 @@ void Table::Print(std::ostream& out, bool with_header) const {
   for (const auto& row : rows_) widen(row);
   if (with_header) PrintRow(out, header_, widths);
   for (const auto& row : rows_) PrintRow(out, row, widths);
+}
+
+void Table::PrintJson(std::ostream& out) const {
+  const bool lines = style_.form == Form::kJsonLines;
+  std::string text;
+  JsonWriter json(!lines, &text);
+  if (!lines) json.Open('[');
+  for (const auto& row : rows_) {
+    if (!lines) json.Next();
+    json.Open('{');
+    for (size_t i = 0; i < row.size(); ++i) json.Key(WordOf(header_[i])).Text(row[i]);
+    json.Close('}');
+    if (lines) text += '\n';
+  }
+  if (!lines) json.Close(']');
+  out << text << (lines ? "" : "\n");
+}
+
+std::string WordOf(std::string heading) {
+  for (char& c : heading) c = c == ' ' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return heading;
+}
+
+std::string HeadingOf(std::string word) {
+  for (char& c : word) c = c == '-' ? ' ' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return word;
 }
 
 std::string HumanSize(uint64_t bytes, Unit unit) {

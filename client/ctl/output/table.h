@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Table is rows of text under a header: aligned columns for people, CSV for programs. This header also formats sizes
-// and ages.
+// A Table is rows of text under a header: aligned columns for people, CSV or JSON for programs. In JSON each row is an
+// object of texts whose keys are the headings, in lower case with hyphens. This header also formats sizes and ages.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace arraybridge::ctl {
 
-enum class Form : uint8_t { kPeople, kCsv };
+enum class Form : uint8_t { kPeople, kCsv, kJson, kJsonLines };
 // The unit of sizes in tables. kFitting: the unit with the fewest digits.
 enum class Unit : uint8_t { kFitting, kB, kKiB, kMiB, kGiB };
 
@@ -27,21 +27,27 @@ class Table {
   explicit Table(std::vector<std::string> header, Style style = {}, std::vector<size_t> widths = {})
       : header_(std::move(header)), style_(style), widths_(std::move(widths)) {}
 
-  // Cells in the form of the style: CSV has bytes and milliseconds.
+  // Cells in the form of the style: programs get bytes and milliseconds.
   std::string Size(uint64_t bytes) const;
   std::string Age(uint64_t milliseconds) const;
 
-  // REQUIRES: as many cells as the header has. Control characters are shown as '?', because names come from other
-  // users.
+  // REQUIRES: as many cells as the header has.
   void Add(std::vector<std::string> cells);
+  // Control characters are escaped, because names come from other users.
   void Print(std::ostream& out, bool with_header) const;
 
  private:
+  void PrintJson(std::ostream& out) const;
+
   std::vector<std::string> header_;
   Style style_;
   std::vector<size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+// A heading as a word of the command line: "expires-in" for "EXPIRES IN".
+std::string WordOf(std::string heading);
+std::string HeadingOf(std::string word);
 
 // "512 B", "1.5 KiB", "64 MiB": at most one decimal, none above 10. With an explicit unit: always one decimal, except
 // for bytes.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <google/protobuf/struct.pb.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -89,26 +88,16 @@ Result<size_t> IndexIn(const Share& share, const std::optional<uint64_t>& wished
                   *wished);
 }
 
-Status Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Options& options,
-            const DumpWishes& wishes, std::ostream& out) {
+void Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Options& options, const DumpWishes& wishes,
+          std::ostream& out) {
   std::string shape;
   for (const int64_t each : array.shape) shape += Concat(shape.empty() ? "" : ",", each);
   const std::string what = array.dtype + "[" + shape + "]";
-  if (!IsJson(options)) {
-    Table table({"NAMESPACE", "NAME", "GENERATION", "ARRAY", "SIZE", "FILE"}, StyleOf(options));
-    table.Add({share.ns, share.name, std::to_string(share.generation), what, table.Size(bytes), wishes.file});
-    table.Print(out, options.header);
-    return Ok();
-  }
-  google::protobuf::Struct told;
-  auto& fields = *told.mutable_fields();
-  fields["namespace"].set_string_value(share.ns);
-  fields["name"].set_string_value(share.name);
-  fields["generation"].set_string_value(std::to_string(share.generation));
-  fields["array"].set_string_value(what);
-  fields["size"].set_string_value(std::to_string(bytes));
-  fields["file"].set_string_value(wishes.file);
-  return PrintJson(told, options, out);
+  Style style = StyleOf(options);
+  if (style.form == Form::kJson) style.form = Form::kJsonLines;  // an object, not a list of one
+  Table table({"NAMESPACE", "NAME", "GENERATION", "ARRAY", "SIZE", "FILE"}, style);
+  table.Add({share.ns, share.name, std::to_string(share.generation), what, table.Size(bytes), wishes.file});
+  table.Print(out, options.header);
 }
 
 }  // namespace
@@ -132,7 +121,8 @@ Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out)
   AB_RETURN_IF_ERROR(
       ForEachPiece(view, [&](const void* bytes, uint64_t count) { return temp_file.Write(bytes, count); }));
   AB_RETURN_IF_ERROR(Finish(temp_file, wishes));
-  return Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
+  Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
+  return Ok();
 }
 
 }  // namespace arraybridge::ctl

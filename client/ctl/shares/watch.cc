@@ -16,23 +16,13 @@ using std::to_string;
 
 constexpr std::string_view kPrefix = "EVENT_KIND_";
 
-std::string KindText(v1::EventKind kind) {
-  std::string name = v1::EventKind_Name(kind);
-  if (name.empty()) return to_string(static_cast<int>(kind));  // of a broker newer than this program
-  name.erase(0, kPrefix.size());
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  return name;
-}
+std::string KindText(v1::EventKind kind) { return EnumText(v1::EventKind_Name(kind), kPrefix, kind); }
 
 // REQUIRES: `text` is one of EventKinds.
 v1::EventKind KindOf(const std::string& text) {
-  const auto* const kinds = v1::EventKind_descriptor();
-  for (int i = 0; i < kinds->value_count(); ++i) {
-    const auto kind = static_cast<v1::EventKind>(kinds->value(i)->number());
-    if (KindText(kind) == text) return kind;
-  }
-  return v1::EVENT_KIND_UNSPECIFIED;
+  v1::EventKind kind{};
+  AB_CHECK(v1::EventKind_Parse(Concat(kPrefix, HeadingOf(text)), &kind));
+  return kind;
 }
 
 std::string Details(const v1::Event& event) {

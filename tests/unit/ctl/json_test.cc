@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// JsonLayout beside protobuf's own printer: the same characters for every message of the protocol, except for those
+// JsonWriter beside protobuf's own printer: the same characters for every message of the protocol, except for those
 // that a terminal would act on.
 #include "client/ctl/output/json.h"
 
-#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +16,9 @@
 namespace arraybridge::ctl {
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
+using google::protobuf::Reflection;
 using Type = FieldDescriptor::CppType;
 
 std::string Theirs(const Message& message, bool whitespace) {
@@ -33,11 +32,9 @@ std::string Theirs(const Message& message, bool whitespace) {
 }
 
 std::string Ours(const Message& message, bool whitespace) {
-  const auto layout = JsonLayout::Of(*message.GetDescriptor());
-  EXPECT_TRUE(layout.has_value()) << message.GetDescriptor()->full_name();
   std::string json;
-  if (layout) layout->Append(message, whitespace, &json);
-  return json;
+  JsonWriter(whitespace, &json).Object(message);
+  return whitespace ? json + '\n' : json;
 }
 
 // Fills a message with values of which every kind has its edges among them.
@@ -49,11 +46,7 @@ class Filler {
     for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
       const FieldDescriptor* const field = message->GetDescriptor()->field(i);
       if (random_() % 4 == 0) continue;  // some are left out
-      if (!field->is_repeated()) {
-        Set(message, field);
-        continue;
-      }
-      for (auto count = random_() % 3; count > 0; --count) Add(message, field);
+      for (auto count = field->is_repeated() ? random_() % 3 : 1; count > 0; --count) Put(message, field);
     }
   }
 
@@ -83,47 +76,29 @@ class Filler {
     return type->value(static_cast<int>(random_() % static_cast<uint64_t>(type->value_count())))->number();
   }
 
-  void Set(Message* to, const FieldDescriptor* field) {
+  // Sets the field, or adds an element to a repeated one.
+  void Put(Message* to, const FieldDescriptor* field) {
     const auto& of = *to->GetReflection();
+    const auto put = [&](auto set, auto add, auto value) {
+      return field->is_repeated() ? (of.*add)(to, field, value) : (of.*set)(to, field, value);
+    };
     switch (field->cpp_type()) {
       case Type::CPPTYPE_INT32:
-        return of.SetInt32(to, field, static_cast<int32_t>(Number()));
+        return put(&Reflection::SetInt32, &Reflection::AddInt32, static_cast<int32_t>(Number()));
       case Type::CPPTYPE_UINT32:
-        return of.SetUInt32(to, field, static_cast<uint32_t>(Number()));
+        return put(&Reflection::SetUInt32, &Reflection::AddUInt32, static_cast<uint32_t>(Number()));
       case Type::CPPTYPE_INT64:
-        return of.SetInt64(to, field, static_cast<int64_t>(Number()));
+        return put(&Reflection::SetInt64, &Reflection::AddInt64, static_cast<int64_t>(Number()));
       case Type::CPPTYPE_UINT64:
-        return of.SetUInt64(to, field, Number());
+        return put(&Reflection::SetUInt64, &Reflection::AddUInt64, Number());
       case Type::CPPTYPE_BOOL:
-        return of.SetBool(to, field, Number() % 2 == 1);
+        return put(&Reflection::SetBool, &Reflection::AddBool, Number() % 2 == 1);
       case Type::CPPTYPE_ENUM:
-        return of.SetEnumValue(to, field, Enum(field));
+        return put(&Reflection::SetEnumValue, &Reflection::AddEnumValue, Enum(field));
       case Type::CPPTYPE_STRING:
-        return of.SetString(to, field, Text(field->type() == FieldDescriptor::TYPE_BYTES));
+        return put(&Reflection::SetString, &Reflection::AddString, Text(field->type() == FieldDescriptor::TYPE_BYTES));
       default:
-        return Fill(of.MutableMessage(to, field));
-    }
-  }
-
-  void Add(Message* to, const FieldDescriptor* field) {
-    const auto& of = *to->GetReflection();
-    switch (field->cpp_type()) {
-      case Type::CPPTYPE_INT32:
-        return of.AddInt32(to, field, static_cast<int32_t>(Number()));
-      case Type::CPPTYPE_UINT32:
-        return of.AddUInt32(to, field, static_cast<uint32_t>(Number()));
-      case Type::CPPTYPE_INT64:
-        return of.AddInt64(to, field, static_cast<int64_t>(Number()));
-      case Type::CPPTYPE_UINT64:
-        return of.AddUInt64(to, field, Number());
-      case Type::CPPTYPE_BOOL:
-        return of.AddBool(to, field, Number() % 2 == 1);
-      case Type::CPPTYPE_ENUM:
-        return of.AddEnumValue(to, field, Enum(field));
-      case Type::CPPTYPE_STRING:
-        return of.AddString(to, field, Text(field->type() == FieldDescriptor::TYPE_BYTES));
-      default:
-        return Fill(of.AddMessage(to, field));
+        return Fill(field->is_repeated() ? of.AddMessage(to, field) : of.MutableMessage(to, field));
     }
   }
 
@@ -140,7 +115,7 @@ void Compare() {
   }
 }
 
-TEST(JsonLayout, WritesWhatProtobufWrites) {
+TEST(JsonWriter, WritesWhatProtobufWrites) {
   Compare<v1::ShareInfo>();
   Compare<v1::SessionInfo>();
   Compare<v1::LeaseInfo>();
@@ -153,24 +128,6 @@ TEST(JsonLayout, WritesWhatProtobufWrites) {
   Compare<v1::Event>();
   Compare<v1::SessionEvent>();  // a oneof
   Compare<v1::PublishResponse>();
-}
-
-// A message is handed on in pieces of 512 characters: each kind of value begins at, ends at, or crosses the end of one.
-TEST(JsonLayout, WritesValuesOfEveryLength) {
-  v1::ShareInfo message;
-  message.set_leases(~uint64_t{0});
-  message.mutable_share()->mutable_handle()->mutable_device()->set_id(-2147483647 - 1);
-  for (size_t length = 0; length < 1100; ++length) {
-    message.mutable_share()->set_name(std::string(length, 'n'));
-    message.mutable_share()->set_metadata(std::string(length % 7, '\xff'));
-    ASSERT_EQ(Ours(message, false), Theirs(message, false));
-    ASSERT_EQ(Ours(message, true), Theirs(message, true));
-  }
-}
-
-TEST(JsonLayout, LeavesMapsAndProtobufsOwnTypesToProtobuf) {
-  EXPECT_FALSE(JsonLayout::Of(*google::protobuf::ListValue::descriptor()));
-  EXPECT_FALSE(JsonLayout::Of(*v1::Error::descriptor()));  // a map
 }
 
 }  // namespace

@@ -50,6 +50,30 @@ TEST(Table, AnEmptyCellIsADash) {
   EXPECT_EQ(Printed(table, false), "-  b\n");
 }
 
+TEST(Table, IsAListOfObjectsForPrograms) {
+  const auto printed = [](Form form) {
+    Table table({"NAME", "EXPIRES IN"}, {.form = form});
+    table.Add({"a\n\"", table.Size(2048)});
+    table.Add({"b", ""});
+    return Printed(table, false);
+  };
+  EXPECT_EQ(printed(Form::kJsonLines), R"({"name":"a\n\"","expires-in":"2048"})"
+                                       "\n"
+                                       R"({"name":"b","expires-in":""})"
+                                       "\n");
+  EXPECT_EQ(printed(Form::kJson), R"([
+ {
+  "name": "a\n\"",
+  "expires-in": "2048"
+ },
+ {
+  "name": "b",
+  "expires-in": ""
+ }
+]
+)");
+}
+
 TEST(HumanSize, ReadsLikeASize) {
   EXPECT_EQ(HumanSize(0), "0 B");
   EXPECT_EQ(HumanSize(1023), "1023 B");

@@ -9,8 +9,13 @@
 
 namespace arraybridge::ctl {
 
-// Returns the exit status. `words`: the program, as a path or a name for $PATH, and its arguments. NOT_FOUND: there is
-// no such program.
-Result<int> RunChild(std::vector<std::string> words);
+// Returns the exit status. `words`: the program, as a path or a name for $PATH, and its arguments. `output`: the
+// descriptor that its output is written to, instead of the output of this program. NOT_FOUND: there is no such program.
+Result<int> RunChild(std::vector<std::string> words, int output = 1);
+
+// The Python that started this program, from $ARRAYBRIDGE_PYTHON; without one python3, for $PATH.
+std::string PythonProgram();
+// Runs `python -m arraybridge` with these words, as RunChild.
+Result<int> RunPython(const std::vector<std::string>& words, int output = 1);
 
 }  // namespace arraybridge::ctl

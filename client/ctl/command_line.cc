@@ -196,16 +196,12 @@ void CommandLine::DeclareLooking() {
   info_->add_flag("--lost", lost_, "list the shares that were lost with the last daemon; for administrators");
   Add(app_, "stats", "print totals: sessions, shares, fences, bytes by device", ShowStats);
   auto* const doctor =
-      AddLocal(app_, "doctor", "examine what this host and the broker can share",
-               [this](const Options& options, std::ostream& out) {
-                 return conversions_ ? DoctorWithConversions(options) : Doctor(options, cuda_driver_, out);
-               });
-  auto* const conversions = doctor->add_flag("--conversions", conversions_,
-                                             "also examine the frameworks of Python: python3 -m arraybridge doctor");
-  doctor
-      ->add_option("--cuda-driver", cuda_driver_,
-                   "CUDA driver to use: auto (default; the system's driver), none, or the path of a library")
-      ->excludes(conversions);
+      AddLocal(app_, "doctor", "examine what this host, the broker and Python can share",
+               [this](const Options& options, std::ostream& out) { return Doctor(options, doctor_, out); });
+  doctor->add_option("FRAMEWORK", doctor_.frameworks,
+                     "a framework of Python to examine; default: all, if Python started this program");
+  doctor->add_option("--cuda-driver", doctor_.cuda_driver,
+                     "CUDA driver to use: auto (default; the system's driver), none, or the path of a library");
 }
 
 void CommandLine::DeclareLs() {

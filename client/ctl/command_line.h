@@ -84,8 +84,7 @@ class CommandLine {
 
   Selection listed_;
   bool all_ = false;
-  bool conversions_ = false;
-  std::string cuda_driver_ = "auto";
+  DoctorWishes doctor_;
 
   Rounds rounds_;
   uint64_t interval_ms_ = 2000;

@@ -3,52 +3,26 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <iterator>
 #include <ostream>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "client/ctl/child.h"
 #include "client/ctl/doctor/doctor.h"
 #include "client/ctl/output/print.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/frame.h"
-#include "proto/boundary/text.h"
 
 namespace arraybridge::ctl {
 namespace {
 
-// Returns a path, or a bare name for $PATH.
-std::string FindPython() {
-  std::error_code failed;
-  auto folder = std::filesystem::read_symlink("/proc/self/exe", failed);
-  while (!failed && folder.has_relative_path() && folder.filename() != "site-packages") folder = folder.parent_path();
-  const auto found = folder.parent_path().parent_path().parent_path() / "bin/python3";  // above lib/pythonX.Y
-  return folder.has_relative_path() && ::access(found.c_str(), X_OK) == 0 ? found.string() : "python3";
-}
-
-// Runs `python -m arraybridge` with these words, of which the first is its command, and options of this program.
-// FAILED_PRECONDITION: it fails. `what` needs it, as errors name it.
-Status RunPython(std::vector<std::string> words, const Options& options, const char* what) {
-  // Without the working directory in the path: any user may have written to it.
-  constexpr char kRun[] =
-      "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
-      "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
-  const std::string python = FindPython();
-  const std::string command = words.front();
-  std::vector<std::string> all = {python, "-c", kRun, command};
-  if (!options.address.empty()) all.push_back(Concat("--address=", options.address));
-  if (IsJson(options)) all.emplace_back("--output=json");
-  all.insert(all.end(), std::make_move_iterator(words.begin() + 1), std::make_move_iterator(words.end()));
-  // Not as an argument, which all users can read.
-  if (!options.token.empty()) ::setenv("ARRAYBRIDGE_TOKEN", options.token.c_str(), 1);
-  const auto ended = RunChild(std::move(all));
-  if (!ended.ok()) return Status(ended.status().code(), Concat(what, " needs Python: ", ended.status().message()));
-  if (*ended == 0) return Ok();
-  return FailedPrecondition(python, " -m arraybridge ", command, " found a problem, or this Python has no arraybridge ",
-                            "(exit status ", *ended, ")");
+// True if a Broker() in Python would start a broker: none runs, and no address is given.
+bool IsYetToStart(const Options& options, const Result<std::string>& socket) {
+  const bool named = !options.address.empty() || !Environment("ARRAYBRIDGE_ADDRESS").empty();
+  return !named && socket.ok() && ::access(socket->c_str(), F_OK) != 0;
 }
 
 }  // namespace
@@ -118,26 +92,26 @@ Status ShowStats(Connection& connection, const Options& options, std::ostream& o
   return Ok();
 }
 
-Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out) {
+Status Doctor(const Options& options, const DoctorWishes& wishes, std::ostream& out) {
+  const bool with_python = !Environment("ARRAYBRIDGE_PYTHON").empty() || !wishes.frameworks.empty();
   const auto socket = FindBroker(options.address);
-  std::vector<Finding> findings = ExamineHost(socket.ok() ? *socket : "");
-  const auto connection = Connect(options);
-  const auto info =
-      connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
-  for (Finding& finding : ExamineDriver(cuda_driver)) findings.push_back(std::move(finding));
-  for (Finding& finding : ExamineBroker(info, socket.ok() ? *socket : "")) findings.push_back(std::move(finding));
+  const bool none_yet = with_python && IsYetToStart(options, socket);
+  std::vector<Finding> findings = ExamineHost(socket.ok() && !none_yet ? *socket : "");
+  const auto add = [&findings](std::vector<Finding> more) { std::ranges::move(more, std::back_inserter(findings)); };
+  add(ExamineDriver(wishes.cuda_driver));
+  if (none_yet) {
+    add({{"broker", Health::kNote, "none runs for this user: the first Broker() starts one", ""}});
+  } else {
+    const auto connection = Connect(options);
+    const auto info =
+        connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
+    add(ExamineBroker(info, socket.ok() ? *socket : ""));
+  }
+  if (with_python) add(ExaminePython(wishes.frameworks));
   PrintFindings(findings, StyleOf(options), out, options.header);
-  size_t problems = 0;
-  for (const Finding& finding : findings) problems += finding.health == Health::kProblem ? 1 : 0;
+  const auto problems = std::ranges::count(findings, Health::kProblem, &Finding::health);
   if (problems == 0) return Ok();
   return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
-}
-
-Status DoctorWithConversions(const Options& options) {
-  if (options.output != Output::kTable && options.output != Output::kJson) {
-    return InvalidArgument("--conversions prints a table or json").Because(kUsageReason);
-  }
-  return RunPython({"doctor"}, options, "--conversions");
 }
 
 Status Load(const Options& options, const LoadWishes& wishes) {
@@ -145,6 +119,8 @@ Status Load(const Options& options, const LoadWishes& wishes) {
     return InvalidArgument("load prints a table or json").Because(kUsageReason);
   }
   std::vector<std::string> words = {"load"};
+  if (!options.address.empty()) words.push_back(Concat("--address=", options.address));
+  if (IsJson(options)) words.emplace_back("--output=json");
   if (!wishes.name.empty()) words.push_back(Concat("--name=", wishes.name));
   if (!options.ns.empty()) words.push_back(Concat("--namespace=", options.ns));
   if (wishes.sha256) words.emplace_back("--sha256");
@@ -152,7 +128,14 @@ Status Load(const Options& options, const LoadWishes& wishes) {
   if (!wishes.device.empty()) words.push_back(Concat("--device=", wishes.device));
   words.emplace_back("--");
   words.insert(words.end(), wishes.files.begin(), wishes.files.end());
-  return RunPython(std::move(words), options, "load");
+  // Not as an argument, which all users can read.
+  if (!options.token.empty()) ::setenv("ARRAYBRIDGE_TOKEN", options.token.c_str(), 1);
+  const auto ended = RunPython(words);
+  if (!ended.ok()) return Status(ended.status().code(), Concat("load needs Python: ", ended.status().message()));
+  if (*ended == 0) return Ok();
+  return FailedPrecondition(PythonProgram(),
+                            " -m arraybridge load found a problem, or this Python has no arraybridge (exit status ",
+                            *ended, ")");
 }
 
 }  // namespace arraybridge::ctl

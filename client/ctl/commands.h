@@ -66,12 +66,14 @@ Status Version(const Options& options, std::ostream& out);
 Status Info(Connection& connection, const Options& options, std::ostream& out);
 // Prints totals of the whole broker, and the use of each device.
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out);
-// Examines the host and the broker; the broker need not answer. FAILED_PRECONDITION: a problem was found.
-// `cuda_driver`: auto, none, or the path of a library.
-Status Doctor(const Options& options, const std::string& cuda_driver, std::ostream& out);
-// The same, and the frameworks of a Python installation: the output of `python -m arraybridge doctor`, of the Python
-// that this program was installed into, else of the one in $PATH. NOT_FOUND: there is no Python.
-Status DoctorWithConversions(const Options& options);
+
+struct DoctorWishes {
+  std::string cuda_driver = "auto";     // auto, none, or the path of a library
+  std::vector<std::string> frameworks;  // of Python; empty: all
+};
+// Examines the host, the broker, which need not answer, and the Python that started this program or whose frameworks
+// are named. FAILED_PRECONDITION: a problem was found.
+Status Doctor(const Options& options, const DoctorWishes& wishes, std::ostream& out);
 
 struct LoadWishes {
   std::vector<std::string> files;

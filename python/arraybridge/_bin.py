@@ -16,8 +16,7 @@ def path(name: str) -> str:
     Raises:
         FileNotFoundError: it is in none of these places.
     """
-    beside = _beside(name)
-    if beside is not None:
+    if (beside := _beside(name)) is not None:
         return str(beside)
     chosen = os.environ.get("ARRAYBRIDGE_DAEMON") if name == "arraybridged" else None
     found = chosen or shutil.which(name)
@@ -49,4 +48,5 @@ def arraybridged() -> None:
 
 
 def arraybridgectl() -> None:
+    os.environ["ARRAYBRIDGE_PYTHON"] = sys.executable  # its doctor examines this Python, its load runs in it
     _become("arraybridgectl")

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from foreign_client import BUILD, CTL, Daemon
-from test_arraybridgectl import ERROR, NOBODY, NOT_FOUND, USAGE, ctl
+from foreign_client import BUILD, Daemon
+from test_arraybridgectl import ERROR, NOBODY, USAGE, ctl
 
 
 def findings(*arguments: object, prefix: Sequence[str] = ()) -> tuple[int, dict[str, dict[str, str]]]:
@@ -156,25 +154,30 @@ def test_doctor_reports_a_missing_driver_unless_told_not_to_check(tmp_path: Path
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """A Python that prints its arguments."""
-    program = tmp_path / "bin/python3"
-    program.parent.mkdir()
+    program = tmp_path / "python3"
     program.write_text("#!/bin/bash\ncase $2 in *run_module*arraybridge*) echo $1 ${@:3} ;; esac\n")
     program.chmod(0o755)
     return program
 
 
-def test_doctor_delegates_conversions_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
-    assert ctl("doctor", "--conversions").stdout == "-c doctor\n"
-    assert ctl("-H", "/there", "-o", "json", "doctor", "--conversions").stdout == "-c doctor --address=/there --output=json\n"
-    wrong = ctl("-o", "csv", "doctor", "--conversions")
-    assert (wrong.returncode, "a table or json" in wrong.stderr) == (USAGE, True)
-    python.write_text("#!/bin/sh\nexit 1\n")
-    found = ctl("doctor", "--conversions")
-    assert (found.returncode, "python3 -m arraybridge doctor" in found.stderr) == (ERROR, True)
-    monkeypatch.setenv("PATH", "/nowhere")
-    none = ctl("doctor", "--conversions")
-    assert (none.returncode, none.stderr) == (NOT_FOUND, "arraybridgectl: --conversions needs Python: there is no python3\n")
+def test_doctor_has_the_findings_of_the_python_that_started_it(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python.write_text(
+        "#!/bin/bash\necho a line of a framework\nprintf 'words\\tok\\t%s\\t\\nnumpy\\tproblem\\told\\tpip install\\n' \"${*:3}\"\n"
+    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("ARRAYBRIDGE_PYTHON", str(python))
+    code, found = findings("-H", tmp_path)
+    assert code == ERROR and found["words"] == {"what": "words", "health": "ok", "finding": "findings", "mend": ""}
+    assert found["numpy"] == {"what": "numpy", "health": "problem", "finding": "old", "mend": "pip install"}
+    assert found["broker"]["health"] == "problem", "of an address that is given"
+    if not Path("/run/arraybridge").exists():
+        assert findings()[1]["broker"]["health"] == "note", "the first Broker() starts one"
+    python.write_text("#!/bin/sh\nexit 3\n")
+    assert findings()[1]["Python"]["finding"] == "has no findings: ended with exit status 3"
+    monkeypatch.setenv("ARRAYBRIDGE_PYTHON", "/nowhere/python3")
+    assert findings()[1]["Python"]["finding"] == "has no findings: there is no /nowhere/python3"
+    monkeypatch.delenv("ARRAYBRIDGE_PYTHON")
+    assert "Python" not in findings()[1]
 
 
 def test_load_delegates_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,18 +197,10 @@ def test_load_delegates_to_python(python: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_doctor_runs_no_program_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("arraybridge", "runpy", "numpy"):
-        (tmp_path / f"{module}.py").write_text("print('theirs')")
+        (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    assert "theirs" not in ctl("doctor", "--conversions").stdout
-
-
-def test_doctor_uses_the_python_of_its_installation(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = python.parents[1] / "lib/python3.11/site-packages/arraybridge/bin/arraybridgectl"
-    inside.parent.mkdir(parents=True)
-    shutil.copy(CTL, inside)
-    monkeypatch.setenv("PATH", "/nowhere")
-    done = subprocess.run([inside, "doctor", "--conversions"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "-c doctor\n"), done.stderr
+    ctl("doctor", "numpy")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_doctor_names_remedies_for_limits_and_sockets(start: Callable[..., Daemon], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from processes import ROOT, environment
 
 import arraybridge
 from arraybridge import adapters, commands, planner
-from arraybridge.commands import doctor, matrix, samples, tables
+from arraybridge.commands import findings, matrix, samples, tables
 from arraybridge.errors import DeviceUnavailable, UnsupportedDtype
 
 
@@ -273,8 +273,9 @@ def test_doctor_tells_of_host_and_frameworks():
         assert found[name] == {"what": name, "health": "note", "finding": "not installed", "mend": adapters.pip_install(extra)}
         assert "arraybridged" not in found[name]["mend"] and f"'{extra}" in found[name]["mend"]
     assert status == int(any(each["health"] == "problem" for each in found.values()))
-    assert re.search(r"\| numpy +\| ok", ask("doctor", "numpy")[1])
-    assert ask("doctor", "nump")[0] == 2
+    assert re.search(r"^numpy +ok", ask("doctor", "numpy")[1], re.MULTILINE)
+    status, _, err = ask("doctor", "nump")
+    assert status == 1 and "unknown frameworks: nump; choose from numpy, " in err
 
 
 def test_doctor_asks_the_broker_of_an_address(tmp_path):
@@ -307,7 +308,7 @@ def test_doctor_says_that_an_import_fails(tmp_path):
 def test_doctor_says_that_a_version_is_too_old(tmp_path):
     """Of a JAX of another version that is the same otherwise."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif any('doctor.tell' in word for word in sys.orig_argv):\n    import jax\n    jax.__version__ = '0.5.2'\n"
+        "import sys\nif any('findings.tell' in word for word in sys.orig_argv):\n    import jax\n    jax.__version__ = '0.5.2'\n"
     )
     status, out, _ = ask("doctor", "jax", "numpy", "-o", "json", PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}")
     found = {each["what"]: each for each in json.loads(out)}
@@ -317,5 +318,5 @@ def test_doctor_says_that_a_version_is_too_old(tmp_path):
 
 
 def test_doctor_knows_the_oldest_version_of_every_framework():
-    oldest = {name: doctor.oldest_of(name) for name in doctor._ARRAYS}
+    oldest = {name: findings.oldest_of(name) for name in findings._ARRAYS}
     assert oldest["numpy"] == "1.26.4" and oldest["torch"] == "2.4.1" and all(oldest.values()), oldest

@@ -17,6 +17,8 @@ std::vector<Finding> ExamineHost(const std::string& socket);
 // Examines the GPUs that this process sees, independent of those that a broker serves. `which`: auto (the system's
 // driver), none, or a library.
 std::vector<Finding> ExamineDriver(const std::string& which);
+// Examines these frameworks of PythonProgram(), or all if none is named, and the package that it imports.
+std::vector<Finding> ExaminePython(const std::vector<std::string>& frameworks);
 // Examines the answer of the broker, or the error instead of an answer. `address`: socket or URI of the broker, empty
 // if unknown.
 std::vector<Finding> ExamineBroker(const Result<v1::GetServerInfoResponse>& info, const std::string& address);

@@ -27,10 +27,6 @@ std::string OutOfService(const v1::DeviceInfo& device) {
   return Concat(", out of service", why.empty() ? "" : ": ", why);
 }
 
-std::string_view HealthName(Health health) {
-  return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "problem";
-}
-
 // In tables for people the local time, "2026-11-24 14:03:59"; otherwise seconds since 1970.
 std::string DateText(uint64_t unix_s, const Style& style) {
   if (style.form == Form::kCsv) return to_string(unix_s);
@@ -138,7 +134,8 @@ void PrintFindings(const std::vector<Finding>& findings, const Style& style, std
   const bool people = style.form == Form::kPeople || style.form == Form::kCsv;
   Table table({"WHAT", "HEALTH", "FINDING", people ? "MENDED BY" : "MEND"}, style);
   for (const Finding& finding : findings)
-    table.Add({finding.what, std::string(HealthName(finding.health)), finding.text, finding.mend});
+    table.Add(
+        {finding.what, std::string(kHealthNames[static_cast<size_t>(finding.health)]), finding.text, finding.mend});
   table.Print(out, with_header);
 }
 

@@ -9,17 +9,21 @@ import sys
 from collections.abc import Sequence
 
 import arraybridge
-from arraybridge.commands import bench, doctor, explain, load, selftest
+from arraybridge import _bin
+from arraybridge.commands import bench, explain, findings, load, selftest
 from arraybridge.errors import BrokerError
 
-_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "doctor": doctor, "load": load}
+_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "findings": findings, "load": load}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0; 1 if a check failed; 2 for invalid arguments or a failed write; as in shells 130 if
     interrupted, 141 if the reader closed the output.
     """
-    parser = argparse.ArgumentParser("python -m arraybridge", description="Arrays from every framework to every framework.")
+    if arguments is None and sys.argv[1:2] == ["doctor"]:
+        _bin.arraybridgectl()  # does not return
+    about = "Arrays from every framework to every framework. `doctor` is that of arraybridgectl: it examines this Python, too."
+    parser = argparse.ArgumentParser("python -m arraybridge", description=about)
     parser.add_argument("--version", action="version", version=f"arraybridge {_version()}")
     chosen = parser.add_subparsers(dest="command", required=True)
     for name, command in _COMMANDS.items():

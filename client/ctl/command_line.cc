@@ -381,18 +381,10 @@ void CommandLine::DeclareShell() {
 
 std::vector<Choices> CommandLine::AllChoices() const {
   const auto outputs = NamesOf(kOutputs);
-  return {{"--output", outputs},
-          {"-o", outputs},
-          {"--units", NamesOf(kUnits)},
-          {"ls", ListedKinds()},
-          {"--sort", SortColumns()},
-          {"--group-by", Groupings()},
-          {"quota", {"get", "set"}},
-          {"config", {"show", "check", "default"}},
-          {"token", {"create", "revoke", "ls"}},
-          {"--kind", EventKinds()},
-          {"cdi", {"generate"}},
-          {"completion", {"bash", "zsh", "fish"}}};
+  return {{"--output", outputs},        {"-o", outputs},
+          {"--units", NamesOf(kUnits)}, {"ls", ListedKinds()},
+          {"--sort", SortColumns()},    {"--group-by", Groupings()},
+          {"--kind", EventKinds()},     {"completion", {"bash", "zsh", "fish"}}};
 }
 
 }  // namespace arraybridge::ctl

@@ -87,7 +87,11 @@ std::string Fish(const CLI::App& app, const std::vector<Choices>& choices) {
 
 }  // namespace
 
-Result<std::string> Completion(const CLI::App& app, const std::vector<Choices>& choices, const std::string& shell) {
+Result<std::string> Completion(const CLI::App& app, std::vector<Choices> choices, const std::string& shell) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const auto inner = CommandsOf(*command);
+    if (!inner.empty()) choices.push_back({command->get_name(), inner});
+  }
   if (shell == "bash") return Bash(app, choices);
   if (shell == "zsh") return Zsh(app, choices);
   if (shell == "fish") return Fish(app, choices);

@@ -19,7 +19,8 @@ struct Choices {
   std::vector<std::string> values;
 };
 
-// Returns a script for `shell`: bash, zsh or fish. INVALID_ARGUMENT: another shell.
-Result<std::string> Completion(const CLI::App& app, const std::vector<Choices>& choices, const std::string& shell);
+// Returns a script for `shell`: bash, zsh or fish. `choices`: beside those of commands that have commands of their own.
+// INVALID_ARGUMENT: another shell.
+Result<std::string> Completion(const CLI::App& app, std::vector<Choices> choices, const std::string& shell);
 
 }  // namespace arraybridge::ctl

@@ -425,6 +425,7 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert completed("--units", "M") == {"MiB"}
     assert completed("cdi", "") == {"generate"}
     assert completed("token", "") == {"create", "revoke", "ls"}
+    assert completed("channel", "") == {"ls", "show", "drain", "rm"}
     assert completed("--sort", "s") == {"senders", "sent", "service", "session", "share", "shares", "size", "stream"}
     assert completed("top", "--") == {"--help", "--count", "--delay", "--once", "--batch"}
     assert completed("--no") == {"--no-header"}

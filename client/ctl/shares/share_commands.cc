@@ -39,7 +39,7 @@ Status Tell(Connection& connection, const Options& options, const ShareArgument&
             TableOf table_of) {
   const auto found = Inspect(connection, options, share);
   if (!found.ok()) return found.status();
-  if (IsJson(options)) return PrintJson(*found, options.output == Output::kJsonl, out);
+  if (IsJson(options)) return PrintJson(*found, options, out);
   table_of(*found, StyleOf(options)).Print(out, options.header);
   return Ok();
 }
@@ -162,7 +162,7 @@ Status Withdraw(Connection& connection, const Options& options, const ShareArgum
   *request.add_shares() = RefOf(share);
   const auto withdrawn = connection.Withdraw(request);
   if (!withdrawn.ok()) return withdrawn.status();
-  if (IsJson(options)) return PrintJson(*withdrawn, options.output == Output::kJsonl, out);
+  if (IsJson(options)) return PrintJson(*withdrawn, options, out);
   out << "withdrawn\n";
   return Ok();
 }

@@ -27,11 +27,6 @@ bool IsYetToStart(const Options& options, const Result<std::string>& socket) {
 
 }  // namespace
 
-Style StyleOf(const Options& options) {
-  constexpr Form kForms[] = {Form::kPeople, Form::kPeople, Form::kCsv, Form::kJson, Form::kJsonLines};  // as in Output
-  return {kForms[static_cast<size_t>(options.output)], options.unit, options.output == Output::kWide};
-}
-
 Status PrintJson(const google::protobuf::Message& message, bool lines, std::ostream& out) {
   std::string json;
   JsonWriter(!lines, &json).Object(message);

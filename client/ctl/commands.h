@@ -18,8 +18,6 @@ namespace arraybridge::ctl {
 // The reason of errors that the command line caused.
 inline constexpr char kUsageReason[] = "USAGE";
 
-enum class Output { kTable, kWide, kCsv, kJson, kJsonl };
-
 struct Options {
   std::string address;
   std::string ns;     // empty: every namespace
@@ -33,7 +31,7 @@ struct Options {
 inline bool IsJson(const Options& options) {
   return options.output == Output::kJson || options.output == Output::kJsonl;
 }
-Style StyleOf(const Options& options);
+inline Style StyleOf(const Options& options) { return {options.output, options.unit}; }
 
 // Prints the message by protobuf's JSON rules: 64-bit numbers are strings, bytes are base64, field names are those of
 // the .proto. `lines`: on one line, which ends with a line feed.

@@ -22,8 +22,6 @@ using v1::NamespaceInfo;
 using v1::SessionInfo;
 using v1::ShareInfo;
 
-constexpr bool kWide = true;
-
 // "model" for a bundle, otherwise "float32[3,4]", and how many more arrays there are; in wide tables all of them.
 std::string Arrays(const v1::Share& share, bool wide) {
   const v1::ArraySpecs& specs = share.specs();
@@ -54,12 +52,12 @@ Cell CellOf(const std::string& text) { return Cell::Text(text); }
 
 // `read`: a function of the row, or a field of the message. It returns a Cell, a number or a text.
 template <class Row, class Read>
-Column<Row> Shown(std::string name, Read read) {
-  return {std::move(name), false, [read](const Row& row, bool) { return CellOf(std::invoke(read, row)); }};
+Column<Row> Shown(std::string name, Read read, bool wide = false) {
+  return {std::move(name), wide, [read](const Row& row, bool) { return CellOf(std::invoke(read, row)); }};
 }
 template <class Row, class Read>
 Column<Row> Wide(std::string name, Read read) {
-  return {std::move(name), kWide, [read](const Row& row, bool) { return CellOf(std::invoke(read, row)); }};
+  return Shown<Row>(std::move(name), read, true);
 }
 
 }  // namespace

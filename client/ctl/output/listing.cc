@@ -134,7 +134,7 @@ template <class Row>
 void PrintRows(const std::vector<Column<Row>>& columns, const std::vector<Row>& rows, const Options& options,
                std::ostream& out) {
   const Style style = StyleOf(options);
-  const bool wide = style.wide || style.form != Form::kPeople;
+  const bool wide = style.output != Output::kTable;
   std::vector<std::string> header;
   for (const auto& column : columns) {
     if (wide || !column.wide) header.push_back(column.name);

@@ -29,7 +29,7 @@ std::string OutOfService(const v1::DeviceInfo& device) {
 
 // In tables for people the local time, "2026-11-24 14:03:59"; otherwise seconds since 1970.
 std::string DateText(uint64_t unix_s, const Style& style) {
-  if (style.form == Form::kCsv) return to_string(unix_s);
+  if (!style.people()) return to_string(unix_s);
   const auto seconds = static_cast<std::time_t>(unix_s);
   std::tm day{};
   ::localtime_r(&seconds, &day);
@@ -90,7 +90,7 @@ std::string ArrayName(const v1::ArraySpec& spec) {
 }
 
 std::string TimeText(uint64_t time_ns, const Style& style) {
-  if (style.form == Form::kCsv) return to_string(time_ns);
+  if (!style.people()) return to_string(time_ns);
   constexpr uint64_t kSecond = 1'000'000'000;
   const auto seconds = static_cast<std::time_t>(time_ns / kSecond);
   std::tm day{};
@@ -131,8 +131,7 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
 }
 
 void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header) {
-  const bool people = style.form == Form::kPeople || style.form == Form::kCsv;
-  Table table({"WHAT", "HEALTH", "FINDING", people ? "MENDED BY" : "MEND"}, style);
+  Table table({"WHAT", "HEALTH", "FINDING", style.json() ? "MEND" : "MENDED BY"}, style);
   for (const Finding& finding : findings)
     table.Add(
         {finding.what, std::string(kHealthNames[static_cast<size_t>(finding.health)]), finding.text, finding.mend});
@@ -209,8 +208,7 @@ void PrintStats(const v1::GetStatsResponse& stats, const Style& style, std::ostr
 void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& earlier,
               std::chrono::milliseconds interval, const Style& style, std::ostream& out) {
   const auto per_second = [&](uint64_t now, uint64_t then) -> std::string {
-    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then)
-      return style.form == Form::kCsv ? "" : "-";
+    if (earlier.sessions_total() == 0 || interval.count() <= 0 || now < then) return style.people() ? "-" : "";
     return to_string((now - then) * 1000 / static_cast<uint64_t>(interval.count()));
   };
   uint64_t capacity = 0;
@@ -229,7 +227,7 @@ void PrintTop(const v1::GetStatsResponse& stats, const v1::GetStatsResponse& ear
              per_second(stats.acquires_total(), earlier.acquires_total()),
              per_second(stats.refusals_total(), earlier.refusals_total())});
   // In a stream of rows, only the first table has a header.
-  table.Print(out, style.form == Form::kPeople || earlier.sessions_total() == 0);
+  table.Print(out, style.people() || earlier.sessions_total() == 0);
 }
 
 }  // namespace arraybridge::ctl

@@ -50,27 +50,27 @@ void PrintCsv(std::ostream& out, const std::vector<std::string>& cells) {
 void Table::Add(std::vector<std::string> cells) {
   AB_CHECK(cells.size() == header_.size());
   for (auto& cell : cells) {
-    if (style_.form == Form::kPeople || style_.form == Form::kCsv) cell = Printable(std::move(cell));
-    if (cell.empty() && style_.form == Form::kPeople) cell.push_back('-');
+    if (!style_.json()) cell = Printable(std::move(cell));
+    if (cell.empty() && style_.people()) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));
 }
 
 std::string Table::Size(uint64_t bytes) const {
-  return style_.form == Form::kPeople ? HumanSize(bytes, style_.unit) : std::to_string(bytes);
+  return style_.people() ? HumanSize(bytes, style_.unit) : std::to_string(bytes);
 }
 
 std::string Table::Age(uint64_t milliseconds) const {
-  return style_.form == Form::kPeople ? HumanAge(milliseconds) : std::to_string(milliseconds);
+  return style_.people() ? HumanAge(milliseconds) : std::to_string(milliseconds);
 }
 
 void Table::Print(std::ostream& out, bool with_header) const {
-  if (style_.form == Form::kCsv) {
+  if (style_.json()) return PrintJson(out);
+  if (!style_.people()) {
     if (with_header) PrintCsv(out, header_);
     for (const auto& row : rows_) PrintCsv(out, row);
     return;
   }
-  if (style_.form != Form::kPeople) return PrintJson(out);
   std::vector<size_t> widths = widths_;
   widths.resize(header_.size(), 0);
   const auto widen = [&widths](const std::vector<std::string>& cells) {
@@ -83,7 +83,7 @@ void Table::Print(std::ostream& out, bool with_header) const {
 }
 
 void Table::PrintJson(std::ostream& out) const {
-  const bool lines = style_.form == Form::kJsonLines;
+  const bool lines = style_.output == Output::kJsonl;
   std::string text;
   JsonWriter json(!lines, &text);
   if (!lines) json.Open('[');

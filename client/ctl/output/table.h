@@ -11,14 +11,17 @@
 
 namespace arraybridge::ctl {
 
-enum class Form : uint8_t { kPeople, kCsv, kJson, kJsonLines };
+// kTable and kWide are for people: kWide has the columns that are rarely needed.
+enum class Output : uint8_t { kTable, kWide, kCsv, kJson, kJsonl };
 // The unit of sizes in tables. kFitting: the unit with the fewest digits.
 enum class Unit : uint8_t { kFitting, kB, kKiB, kMiB, kGiB };
 
 struct Style {
-  Form form = Form::kPeople;
+  Output output = Output::kTable;
   Unit unit = Unit::kFitting;
-  bool wide = false;  // includes the columns that are rarely needed
+
+  bool people() const { return output <= Output::kWide; }
+  bool json() const { return output >= Output::kJson; }
 };
 
 class Table {

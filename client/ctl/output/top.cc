@@ -34,8 +34,7 @@ Status ShowRound(Connection& connection, const Options& options, std::chrono::mi
 
 Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
   constexpr char kClear[] = "\x1b[H\x1b[2J";
-  const bool people = options.output == Output::kTable || options.output == Output::kWide;
-  const bool clear = rounds.clear && people && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
+  const bool clear = rounds.clear && StyleOf(options).people() && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
   v1::GetStatsResponse before;
   auto asked = std::chrono::steady_clock::now();
   for (uint64_t round = 0; out.good() && (rounds.count == 0 || round < rounds.count); ++round) {

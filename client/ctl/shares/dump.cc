@@ -94,7 +94,7 @@ void Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Opti
   for (const int64_t each : array.shape) shape += Concat(shape.empty() ? "" : ",", each);
   const std::string what = array.dtype + "[" + shape + "]";
   Style style = StyleOf(options);
-  if (style.form == Form::kJson) style.form = Form::kJsonLines;  // an object, not a list of one
+  if (style.json()) style.output = Output::kJsonl;  // an object, not a list of one
   Table table({"NAMESPACE", "NAME", "GENERATION", "ARRAY", "SIZE", "FILE"}, style);
   table.Add({share.ns, share.name, std::to_string(share.generation), what, table.Size(bytes), wishes.file});
   table.Print(out, options.header);

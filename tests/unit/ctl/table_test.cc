@@ -51,17 +51,17 @@ TEST(Table, AnEmptyCellIsADash) {
 }
 
 TEST(Table, IsAListOfObjectsForPrograms) {
-  const auto printed = [](Form form) {
-    Table table({"NAME", "EXPIRES IN"}, {.form = form});
+  const auto printed = [](Output output) {
+    Table table({"NAME", "EXPIRES IN"}, {.output = output});
     table.Add({"a\n\"", table.Size(2048)});
     table.Add({"b", ""});
     return Printed(table, false);
   };
-  EXPECT_EQ(printed(Form::kJsonLines), R"({"name":"a\n\"","expires-in":"2048"})"
-                                       "\n"
-                                       R"({"name":"b","expires-in":""})"
-                                       "\n");
-  EXPECT_EQ(printed(Form::kJson), R"([
+  EXPECT_EQ(printed(Output::kJsonl), R"({"name":"a\n\"","expires-in":"2048"})"
+                                     "\n"
+                                     R"({"name":"b","expires-in":""})"
+                                     "\n");
+  EXPECT_EQ(printed(Output::kJson), R"([
  {
   "name": "a\n\"",
   "expires-in": "2048"
@@ -92,8 +92,8 @@ TEST(HumanSize, KeepsToAUnitThatWasAskedFor) {
 }
 
 TEST(Table, HasSizesInItsUnitAndInBytesForPrograms) {
-  EXPECT_EQ(Table({"A"}, {.form = Form::kPeople, .unit = Unit::kKiB}).Size(2048), "2.0 KiB");
-  EXPECT_EQ(Table({"A"}, {.form = Form::kCsv, .unit = Unit::kKiB}).Size(2048), "2048");
+  EXPECT_EQ(Table({"A"}, {.unit = Unit::kKiB}).Size(2048), "2.0 KiB");
+  EXPECT_EQ(Table({"A"}, {.output = Output::kCsv, .unit = Unit::kKiB}).Size(2048), "2048");
 }
 
 TEST(HumanAge, NamesTheUnitThatMatters) {

@@ -318,7 +318,7 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 }
 
 
-# The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/test_messages.py`
+# The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/api/test_messages.py`
 # causes each of them.
 _REMEDIES: dict[str, str] = {
     "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",

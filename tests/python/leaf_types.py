@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of the leaves that test_leaves.py puts: its clients import them, or not."""
+"""Classes of the leaves that broker/test_leaves.py puts: its clients import them, or not."""
 
 import collections
 import dataclasses

@@ -47,7 +47,7 @@ def daemon(gpus: int = 1, machine: str = "") -> Iterator[tuple[str, dict[str, st
 
 
 def run(program: str, env: dict[str, str], *arguments: str) -> str:
-    """What a program of this folder printed, once it has ended well."""
+    """What a program, named by its path in this folder, printed once it has ended well."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", str(HERE / program), *arguments],
         env=env, capture_output=True, text=True, check=False,

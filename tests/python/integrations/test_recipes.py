@@ -9,12 +9,11 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import simulated
-from processes import environment
+from processes import ROOT, environment
 
 import arraybridge
 from arraybridge import MemoryConversionError, asdlpack, convert_memory, detect_memory_type
@@ -23,7 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
-DOCS = Path(__file__).resolve().parents[2] / "docs/guides"
+DOCS = ROOT / "docs/guides"
 PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md"))
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 # CuPy's part of a block, by modules of the frameworks' dialects.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Plan says of a copy, beside what the simulated driver was asked for: ``vias_gpu_program.py ADDRESS NAME``."""
+"""What a Plan says of a copy, beside what the simulated driver was asked for: ``vias_program.py ADDRESS NAME``."""
 
 import ctypes
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles on two simulated GPUs, with fakes of the frameworks: ``bundles_gpu_program.py ADDRESS NAME [ARGUMENT]``."""
+"""Bundles on two simulated GPUs, with fakes of the frameworks: ``bundles_program.py ADDRESS NAME [ARGUMENT]``."""
 
 import ctypes
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host arrays on their way to the simulated GPU, beside the driver's own count: ``uploads_gpu_program.py ADDRESS NAME``."""
+"""Host arrays on their way to the simulated GPU, beside the driver's own count: ``uploads_program.py ADDRESS NAME``."""
 
 import ctypes
 import sys

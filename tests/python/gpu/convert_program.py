@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_gpu_program.py NAME`` runs one function."""
+"""convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_program.py NAME`` runs one function."""
 
 import ctypes
 import gc

@@ -218,4 +218,4 @@ def test_memory_of_the_host_takes_every_dtype():
 @pytest.mark.parametrize("name", ["cupy_to_tensorflow", "every_pair_on_the_gpu", "between_two_gpus"])
 def test_on_the_simulated_gpu(name):
     with simulated.daemon(gpus=2) as (address, environment):
-        assert simulated.run("ways_gpu_program.py", environment, address, name) == "done\n"
+        assert simulated.run("convert/ways_gpu_program.py", environment, address, name) == "done\n"

@@ -19,7 +19,7 @@ from arraybridge import Broker, convert_memory
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-SITE = Path(__file__).resolve().parents[2] / "docs/site/make_references.py"
+SITE = Path(__file__).resolve().parents[3] / "docs/site/make_references.py"
 DECORATORS = ("numpy", "cupy", "torch", "tensorflow", "jax", "pyclesperanto")
 PUBLIC = sorted({*arraybridge.__all__, *DECORATORS})
 # The calls that a user meets first: each has an example of its own.

@@ -20,14 +20,14 @@ from arraybridge import _core
 )
 def test_on_the_simulated_gpu(program: str) -> None:
     with simulated.daemon() as (address, environment):
-        assert simulated.run("uploads_gpu_program.py", environment, address, program) == "done\n"
+        assert simulated.run("gpu/uploads_program.py", environment, address, program) == "done\n"
 
 
 def test_a_driver_that_refuses() -> None:
     with simulated.daemon() as (address, environment):
         failing = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";fail=cuMemcpyHtoDAsync:*:1"}
         program = "what_the_driver_refuses_is_a_conversion_error"
-        assert simulated.run("uploads_gpu_program.py", failing, address, program) == "done\n"
+        assert simulated.run("gpu/uploads_program.py", failing, address, program) == "done\n"
 
 
 def test_what_is_no_pair_of_views_is_refused() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of an environment with one framework: ``apart_client.py put|get FRAMEWORK ADDRESS ROUNDS SOURCES``.
+"""A process of an environment with one framework: ``environment_client.py put|get FRAMEWORK ADDRESS ROUNDS SOURCES``.
 
 No other framework is installed here, so nothing can come from it. Threads put, or get, in turns; every array holds one
 number throughout, of which it says the hundreds by its rows, and a name's number only grows. Prints "ok".

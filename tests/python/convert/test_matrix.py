@@ -210,7 +210,7 @@ def test_layouts_that_a_target_takes_and_others(broker, layout, target):
 @pytest.fixture(scope="module")
 def gpu_report():
     with simulated.daemon() as (address, environment):
-        return json.loads(simulated.run("matrix_gpu_program.py", environment, address))
+        return json.loads(simulated.run("convert/matrix_gpu_program.py", environment, address))
 
 
 @pytest.mark.parametrize(("source", "target", "way"), cells(ON_GPU))
@@ -226,6 +226,6 @@ def test_from_a_gpu_to_the_host(gpu_report, source, target, way):
 def test_every_layout_of_every_dtype_on_a_gpu():
     with simulated.daemon() as (address, environment):
         part = "whole" if os.environ.get("ARRAYBRIDGE_LONG") else "a third"
-        done, refused = map(int, simulated.run("layouts_gpu_program.py", environment, address, part).split())
+        done, refused = map(int, simulated.run("convert/layouts_gpu_program.py", environment, address, part).split())
     parts = 1 if part == "whole" else 3
     assert done > 9000 // parts and refused > 2400 // parts

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "python/arraybridge"
+PACKAGE = Path(__file__).resolve().parents[3] / "python/arraybridge"
 OTHER_OWNS = "arraybridge/__init__.py,,\narraybridge/conversion.py,,\n"
 MEND = "pip uninstall -y arraybridge && pip install --force-reinstall --no-deps arraybridged"  # it came from an index
 

@@ -15,7 +15,7 @@ from processes import FRAMEWORKS, environment, start_daemon, stop_daemon
 import arraybridge
 from arraybridge.commands import samples
 
-PROGRAM = Path(__file__).with_name("apart_client.py")
+PROGRAM = Path(__file__).with_name("environment_client.py")
 ROUNDS = 1000 if os.environ.get("ARRAYBRIDGE_LONG") else 10
 
 

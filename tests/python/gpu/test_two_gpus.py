@@ -31,18 +31,18 @@ def gpus() -> Iterator[tuple[str, dict[str, str]]]:
 )
 def test_in_one_process(gpus: tuple[str, dict[str, str]], program: str) -> None:
     address, environment = gpus
-    assert simulated.run("two_gpus_program.py", environment, address, program) == "done\n"
+    assert simulated.run("gpu/two_gpus_program.py", environment, address, program) == "done\n"
 
 
 def test_processes_that_count_their_gpus_differently(gpus: tuple[str, dict[str, str]]) -> None:
     address, environment = gpus
     producer = subprocess.Popen(
-        [sys.executable, simulated.HERE / "two_gpus_program.py", address, "put_on_the_second"],
+        [sys.executable, simulated.HERE / "gpu/two_gpus_program.py", address, "put_on_the_second"],
         env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert producer.stdout is not None
     uuid = producer.stdout.readline().strip()
     turned = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";visible=1,0"}
-    done = simulated.run("two_gpus_program.py", turned, address, "the_same_gpu_by_another_number", uuid)
+    done = simulated.run("gpu/two_gpus_program.py", turned, address, "the_same_gpu_by_another_number", uuid)
     producer.communicate()
     assert (done, producer.returncode) == ("done\n", 0)

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from channel_client import item, number_of
-from processes import environment, start_daemon, stop_daemon
+from processes import ROOT, environment, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+README = ROOT / "README.md"
 SCRIPT = Path(__file__).with_name("channel_client.py")
 
 

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children: forked, spawned, from a fork server, in pools and in DataLoader workers. Each child gets its own connection."""
+"""Children: forked, spawned, from a fork server, in pools and in DataLoader workers. Each child gets its own connection, and
+finds the locks of modules free."""
 
 import importlib.util
+import os
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import environment, run_together, selected
+
+from arraybridge.broker.fork_lock import lock_of
 
 METHODS = ["fork", "spawn", "forkserver"]
 SCRIPT = Path(__file__).with_name("children_client.py")
@@ -62,3 +68,15 @@ def test_joblib(address):
 
 def test_a_result_may_be_a_share_of_the_worker(address):
     assert children(address, "worker_share") == "ok\n"
+
+
+def test_a_child_can_take_a_lock_that_its_parent_held() -> None:
+    module: dict[str, Any] = {}
+    module["_lock"] = lock_of(module, threading.Lock)
+    with module["_lock"] as held:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if module["_lock"].acquire(timeout=10) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert held and module["_lock"].locked(), "the parent's is as it was"
+    assert not module["_lock"].locked()

@@ -56,7 +56,7 @@ def test_many_arrays_without_a_structure_are_a_list():
 
 
 def test_the_page_about_clients_shows_every_kind_of_node():
-    page = (Path(__file__).parents[2] / "docs/guides/writing-a-client.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/guides/writing-a-client.md").read_text(encoding="utf-8")
     section = re.search(r"^## Structure$(.*?)^## ", page, re.DOTALL | re.MULTILINE)[1]
     nodes = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
     assert nodes[0] == "0"

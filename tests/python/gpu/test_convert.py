@@ -30,4 +30,4 @@ def environment() -> Iterator[dict[str, str]]:
     ],
 )
 def test_on_the_gpu(environment: dict[str, str], program: str) -> None:
-    assert simulated.run("convert_gpu_program.py", environment, program) == "done\n"
+    assert simulated.run("gpu/convert_program.py", environment, program) == "done\n"

@@ -420,4 +420,4 @@ def gpu():
 @pytest.mark.parametrize("name", ["cupys_are_shared_part_by_part", "between_host_and_gpu", "a_gpus_indices_are_checked"])
 def test_cupys_on_the_simulated_gpu(gpu, name):
     address, environment = gpu
-    assert simulated.run("sparse_gpu_program.py", environment, address, name) == "done\n"
+    assert simulated.run("convert/sparse_gpu_program.py", environment, address, name) == "done\n"

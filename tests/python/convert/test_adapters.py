@@ -48,7 +48,7 @@ def gpu():
 @pytest.mark.parametrize("name", GPU_CASES)
 def test_on_the_simulated_gpu(gpu, name):
     address, environment = gpu
-    assert simulated.run("gpu_cases_program.py", environment, address, name) == "done\n"
+    assert simulated.run("convert/gpu_cases_program.py", environment, address, name) == "done\n"
 
 
 @pytest.fixture

@@ -4,15 +4,14 @@
 Real frameworks do the same in tests/simulated_cuda/frameworks.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from processes import ROOT, environment
+from processes import environment
+from simulated import DRIVER
 
-DRIVER = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build" / "dev")) / "tests/simulated_cuda/libsimulated_cuda.so"
 PROGRAM = Path(__file__).with_name("cuda_view_program.py")
 
 

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import environment
+from processes import ROOT, environment
 
 import arraybridge
 from arraybridge.broker import discovery
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+README = ROOT / "README.md"
 
 
 def programs() -> list[str]:

@@ -23,20 +23,20 @@ import simulated
 )
 def test_in_one_process(program: str) -> None:
     with simulated.daemon(gpus=2) as (address, environment):
-        assert simulated.run("bundles_gpu_program.py", environment, address, program) == "done\n"
+        assert simulated.run("gpu/bundles_program.py", environment, address, program) == "done\n"
 
 
 @pytest.mark.parametrize("machine", ["", ";off=103"], ids=["vmm", "ipc"])
 def test_another_process_that_counts_its_gpus_differently(machine: str) -> None:
     with simulated.daemon(2, machine) as (address, environment):
         writer = subprocess.Popen(
-            [sys.executable, simulated.HERE / "bundles_gpu_program.py", address, "another_process_writes"],
+            [sys.executable, simulated.HERE / "gpu/bundles_program.py", address, "another_process_writes"],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert writer.stdout is not None
         uuid = writer.stdout.readline().strip()
         turned = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";visible=1,0"}
-        done = simulated.run("bundles_gpu_program.py", turned, address, "another_process_reads", uuid)
+        done = simulated.run("gpu/bundles_program.py", turned, address, "another_process_reads", uuid)
         writer.communicate()
         assert (done, writer.returncode) == ("done\n", 0)
 
@@ -44,4 +44,4 @@ def test_another_process_that_counts_its_gpus_differently(machine: str) -> None:
 def test_a_driver_that_refuses() -> None:
     with simulated.daemon() as (address, environment):
         failing = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";fail=cuMemcpyHtoDAsync:*:1"}
-        assert simulated.run("bundles_gpu_program.py", failing, address, "a_driver_that_refuses_is_told") == "done\n"
+        assert simulated.run("gpu/bundles_program.py", failing, address, "a_driver_that_refuses_is_told") == "done\n"

@@ -23,7 +23,7 @@ from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.session import Session
-from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, record_of, reference_of
+from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.conversion.source import source_of
 from arraybridge.conversion.ways import Way
@@ -684,9 +684,8 @@ class Broker(Session):
         if not isinstance(prefix, str):
             raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")
-        # The rows do not contain the id of the broker's run.
-        rows, server = self._connection.ask(lambda core: (core.list(prefix), core.server_info()))
-        return [Listed(Share(self, record_of(row.pop("share"), server["broker_id"])), **row) for row in rows]
+        rows = self._connection.ask(lambda core: core.list(prefix))
+        return [Listed(Share(self, row.pop("share")), **row) for row in rows]
 
     def stats(self) -> dict[str, int]:
         """The broker's numbers (shares, leases, bytes), with the prefix `client_` those of this connection, and with

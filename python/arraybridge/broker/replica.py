@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from arraybridge import _core
 from arraybridge.adapters import numpy as numpy_adapter
@@ -22,6 +22,7 @@ from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray, printable
 
+T = TypeVar("T")
 _lock = lock_of(globals(), threading.Lock)
 _brokers: dict[tuple[str, str | None], Broker] = {}  # by namespace and $ARRAYBRIDGE_ADDRESS
 
@@ -77,7 +78,7 @@ def contents_of(share: Share) -> Contents:
         reason = f"it lies on {devices.named(share.device)}: between hosts go arrays of host memory"
         raise UnsupportedArray("share", "another host", "place", reason)
     parts = [_bytes_of(view) for view in share._broker._plain_views(share, False)]
-    return Contents(tuple(record_of(share._record, share.broker_id)), parts)
+    return Contents(tuple(record_of(share)), parts)
 
 
 class FarShare(ABC):
@@ -93,6 +94,18 @@ class FarShare(ABC):
     @abstractmethod
     def local(self) -> Share:
         """The share, or its replica, in the broker of this host."""
+
+    def open(self) -> Bundle:
+        """The bundle, as `Broker.open`; moved as by `get`.
+
+        Raises:
+            InvalidRequest: it is no bundle. Other errors of `get`.
+        """
+        return self._used(lambda share: share._broker.open(share))
+
+    def _used(self, use: Callable[[Share], T]) -> T:
+        """use(local share)."""
+        return use(self.local())
 
     @property
     def nbytes(self) -> int:

@@ -68,9 +68,9 @@ class Record(NamedTuple):
     unnamed: bool
 
 
-def record_of(info: ShareInfo | Record, broker_id: bytes) -> Record:
-    """The same facts as a plain value, with the id of the broker's run."""
-    return Record._make(getattr(info, name) for name in Record._fields)._replace(broker_id=broker_id)
+def record_of(share: Share) -> Record:
+    """The broker's description of a share, as a plain value."""
+    return Record._make(getattr(share._record, name) for name in Record._fields)
 
 
 def record_from(fields: tuple[Any, ...]) -> Record:
@@ -263,7 +263,7 @@ class Share(Held):
         return self.view().__buffer__(flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._broker._reduced(self._address, record_of(self._record, self.broker_id))
+        return self._broker._reduced(self._address, record_of(self))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Share) and self._key() == other._key()

@@ -123,7 +123,7 @@ def _owned(module: Any, share: LocalShare) -> Share:
         if share.unnamed:
             share.withdraw()
         raise UnsupportedArray("share", "Dask", "place", f"it lies on {named(share.device)}: Dask moves arrays of host memory")
-    record = record_of(share._record, share.broker_id)
+    record = record_of(share)
     owned: Share = module.Share(module.Ticket(record, (record.broker_id, record.namespace, record.id), ""), share)
     return owned
 

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
 from arraybridge.broker.broker import Broker
-from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.replica import Contents, FarShare, broker_of, contents_of, forward_of, replica_of, run_of
 from arraybridge.broker.share import Record, Share as LocalShare, record_from, record_of
@@ -112,15 +111,6 @@ class Share(FarShare):
         """
         return self.local().to(framework, **wishes)
 
-    def open(self) -> Bundle:
-        """The bundle, as `Broker.open`.
-
-        Raises:
-            InvalidRequest: it is no bundle. Other errors of `get`.
-        """
-        own = self.local()
-        return own._broker.open(own)
-
     def local(self) -> LocalShare:
         """The share in this host's broker, for all that arraybridge does with one. It ends with this object.
 
@@ -171,7 +161,7 @@ class Share(FarShare):
 
     def _adopt(self, own: LocalShare, *others: LocalShare) -> None:
         """Owns this share, and others, from now on. REQUIRES: the lock, or no other thread knows this object."""
-        self._ticket = self._ticket._replace(record=record_of(own._record, own.broker_id))
+        self._ticket = self._ticket._replace(record=record_of(own))
         self._own, self._frames = own, None
         withdrawals = _withdrawals()
         weakref.finalize(self, withdrawals.add, own, *others)
@@ -273,12 +263,15 @@ def _indexed(broker: Broker, name: str, contents: Contents) -> LocalShare:
     Raises:
         ShareNotFound: there is no entry, or one of other arrays.
     """
-    info, _ = broker._acquired(name, False)
-    entry, wanted = LocalShare(broker, info), record_from(contents.record)
-    found = [(array[0], tuple(array[2])) for array in info.arrays]
-    if info.structure != wanted.structure or found != [(array[0], tuple(array[2])) for array in wanted.arrays]:
-        raise ShareNotFound(f"share {name!r} has other arrays than the one that it is named by", _NOT_FOUND, "SHARE_NOT_FOUND")
-    return forward_of(entry)
+    wanted = _form(record_from(contents.record))
+    for entry in broker.list(name):
+        if entry.share.name == name and _form(record_of(entry.share)) == wanted:
+            return forward_of(entry.share)
+    raise ShareNotFound(f"no share {name!r} has the arrays that it is named by", _NOT_FOUND, "SHARE_NOT_FOUND")
+
+
+def _form(record: Record) -> tuple[bytes, list[tuple[str, tuple[int, ...]]]]:
+    return record.structure, [(dtype, tuple(shape)) for dtype, _, shape, _, _ in record.arrays]
 
 
 class _Withdrawals:

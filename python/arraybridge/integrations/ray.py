@@ -19,19 +19,17 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
-from arraybridge.broker.bundle import Bundle
-from arraybridge.broker.replica import FarShare, broker_of, forward_of, published, run_of
+from arraybridge.broker.replica import FarShare, T, broker_of, forward_of, published, run_of
 from arraybridge.broker.share import Record, Share as LocalShare, record_from, record_of
 from arraybridge.errors import BrokerError, BrokerUnavailable, InvalidRequest, ShareNotFound
 from arraybridge.integrations.ray_node import end_node_broker, forget_node_broker, mover, node_broker, session, this_node
 from arraybridge.integrations.ray_source import Key, key_of
 from arraybridge.planner import Converted
 
-_T = TypeVar("_T")
 _TICK_S: Final = 2.0  # between two looks whether this process is still connected, and tries to withdraw
 _lock = threading.Lock()
 
@@ -83,14 +81,6 @@ class Share(FarShare):
             return Converted(found.array, dataclasses.replace(found.plan, notes=(*found.plan.notes, moved)))
         return found
 
-    def open(self) -> Bundle:
-        """The bundle, as `Broker.open`; moved as by `get`.
-
-        Raises:
-            InvalidRequest: it is no bundle. Other errors of `get`.
-        """
-        return self._used(lambda share: share._broker.open(share))
-
     def local(self) -> LocalShare:
         """The share in this node's broker, for all that arraybridge does with one: the published one, or the replica.
 
@@ -121,7 +111,7 @@ class Share(FarShare):
     def _is_replica(self) -> bool:
         return self._local is not None and self._local.broker_id != self._record.broker_id
 
-    def _used(self, use: Callable[[LocalShare], _T]) -> _T:
+    def _used(self, use: Callable[[LocalShare], T]) -> T:
         """use(local share), with a new replica if the one before ended with this node's broker or its node broker."""
         share = self.local()
         try:
@@ -269,7 +259,7 @@ def _arrived(record: tuple[Any, ...], node: str, anchor: Any) -> Share:
 def _counted(withdrawals: _Withdrawals, share: LocalShare) -> Share:
     """A share that this process has published, counted by Ray from now on."""
     try:
-        return Share(record_of(share._record, share.broker_id), this_node(), withdrawals.follow(share))
+        return Share(record_of(share), this_node(), withdrawals.follow(share))
     except BaseException:
         share.withdraw()
         raise

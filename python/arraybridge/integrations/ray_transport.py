@@ -64,7 +64,7 @@ class Transport(_rdt.TensorTransportManager):  # type: ignore[misc]
         except BrokerError:
             self.garbage_collect(obj_id, None, [])
             raise
-        shares = tuple(Share(record_of(each._record, each.broker_id), this_node(), None) for each in published)
+        shares = tuple(Share(record_of(each), this_node(), None) for each in published)
         return Shared([(tensor.shape, tensor.dtype) for tensor in rdt_object], "cpu", shares)
 
     def get_communicator_metadata(self, src_actor: Any, dst_actor: Any, backend: str | None = None) -> Any:

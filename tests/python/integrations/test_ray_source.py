@@ -29,7 +29,7 @@ def here(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def shared(namespace: str):
     share = replica.broker_of(namespace).put(np.ones(100))
-    return share, record_of(share._record, share.broker_id)
+    return share, record_of(share)
 
 
 def test_readers_are_spread(here: str) -> None:

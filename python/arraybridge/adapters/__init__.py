@@ -42,7 +42,12 @@ NAMES: Final = FRAMEWORKS
 
 
 class Adapter(Protocol):
-    """The interface of an adapter."""
+    """The interface of an adapter. Some have more members:
+
+    - `location(array)`: the device of an array that `describe` refused; None: unknown. It may raise anything.
+    - `room(like, number)`: its array on GPU `number` with undefined content: compact, of the shape and dtype of a View.
+    - `on_named_device`: the same adapter for a caller that named the device. Its framework may compute elsewhere.
+    """
 
     def caps(self) -> Caps:
         """Capabilities of the framework, as it is configured now. Imports the framework."""
@@ -57,32 +62,11 @@ class Adapter(Protocol):
         """Its array over the View's memory. Never copies, except for `Caps.by_value`. REQUIRES: a plan."""
 
 
-class Locator(Protocol):
-    """Additional member of an adapter whose framework has arrays without exportable memory."""
-
-    def location(self, array: Any, /) -> Device | None:
-        """The device of an array that `describe` refused; None: unknown. May raise anything."""
-
-
 class Uploader(Protocol):
     """Additional member of an adapter with `Caps.own`."""
 
     def upload(self, view: View, device: Device, /) -> Any:
         """Its array, with the values of host memory, on a device that only this framework can address."""
-
-
-class Roomy(Protocol):
-    """Additional member of an adapter whose framework allocates memory on GPUs that others can fill."""
-
-    def room(self, like: View, number: int, /) -> Any:
-        """Its array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
-
-
-class Committing(Protocol):
-    """Additional member of an adapter whose framework may compute with an array elsewhere than where it lies."""
-
-    on_named_device: Adapter
-    """The same adapter, for a caller that named the device."""
 
 
 class MemoryAdapter(Adapter, Protocol):

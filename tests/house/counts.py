@@ -68,7 +68,13 @@ def boxes(graph: Mapping[str, set[str]], room: str) -> dict[str, set[str]]:
 
 
 def upward(arrows: Mapping[str, set[str]]) -> int:
-    """The arrows that run up in the best order of the boxes that was found: boxes are moved while that helps."""
+    """The arrows that run up in the best order of the boxes that was found: boxes are moved while that helps. Only arrows
+    inside of a cycle can run up.
+    """
+    return sum(_upward({name: arrows[name] & set(knot) for name in knot}) for knot in cycles(arrows))
+
+
+def _upward(arrows: Mapping[str, set[str]]) -> int:
 
     def against(order: list[str]) -> int:
         place = {name: number for number, name in enumerate(order)}

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from arraybridge.compat.cleanup import *
     from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
     from arraybridge.compat.stacking import process_slices, stack_slices, unstack_slices
-    from arraybridge.conversion import Converter, convert, convert_memory, get_converter
+    from arraybridge.conversion import convert, convert_memory
     from arraybridge.conversion.records import Record
     from arraybridge.counts import ConversionCount, Metric, conversion_counts, metrics
     from arraybridge.decorators import (
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         tensorflow as tensorflow,
         torch as torch,
     )
+    from arraybridge.detect import Converter, get_converter
     from arraybridge.files.loading import load
     from arraybridge.files.saving import save
     from arraybridge.integrations.array_api import array_namespace

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An alias of arraybridge.conversion. An import of it leaves `arraybridge.convert` a function: it replaces this module."""
+"""An alias of arraybridge.conversion, with Converter. After its import `arraybridge.convert` is still the function, which
+replaces this module in `sys.modules`."""
 
 import sys
 
-from arraybridge.conversion import Converter, convert, convert_memory, get_converter
+from arraybridge.conversion import convert, convert_memory
+from arraybridge.detect import Converter, get_converter
 
 __all__ = ["Converter", "convert", "convert_memory", "get_converter"]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An alias of arraybridge.conversion."""
+"""An alias of arraybridge.detect."""
 
-from arraybridge.conversion import Converter, get_converter
+from arraybridge.detect import Converter, get_converter
 
 __all__ = ["Converter", "get_converter"]

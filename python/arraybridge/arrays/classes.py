@@ -91,8 +91,7 @@ def memory_type_of(kind: type) -> str | None:
     """The memory type whose arrays are of class `kind`, or None. Thread-safe; reads no attribute of any array."""
     if kind in _lasting:
         return _lasting[kind]
-    found = _known.get(kind)
-    if found is not None:
+    if (found := _known.get(kind)) is not None:
         return found
     for module, path, memory_type in _CLASSES:
         base = _class(module, path)

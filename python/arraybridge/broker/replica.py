@@ -104,7 +104,6 @@ class FarShare(ABC):
         return self._used(lambda share: share._broker.open(share))
 
     def _used(self, use: Callable[[Share], T]) -> T:
-        """use(local share)."""
         return use(self.local())
 
     @property

@@ -16,7 +16,7 @@ def path(name: str) -> str:
     Raises:
         FileNotFoundError: it is in none of these places.
     """
-    if (beside := _beside(name)) is not None:
+    if (beside := beside_package(name)) is not None:
         return str(beside)
     chosen = os.environ.get("ARRAYBRIDGE_DAEMON") if name == "arraybridged" else None
     found = chosen or shutil.which(name)
@@ -26,7 +26,7 @@ def path(name: str) -> str:
     return found
 
 
-def _beside(name: str) -> Path | None:
+def beside_package(name: str) -> Path | None:
     # The executables lie beside the extension; the Python files of an editable install are elsewhere.
     extension = importlib.util.find_spec("arraybridge._core")
     if extension is None or extension.origin is None:
@@ -37,7 +37,7 @@ def _beside(name: str) -> Path | None:
 
 def _become(name: str) -> None:
     # path() would find, on PATH, the very script that called this.
-    beside = _beside(name)
+    beside = beside_package(name)
     if beside is None:
         sys.exit(f"{name}: this installation of arraybridge has no executables; install the wheel")
     os.execv(beside, [name, *sys.argv[1:]])

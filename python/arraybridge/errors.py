@@ -87,7 +87,7 @@ class BrokerError(Exception):
 
     def suggest(self, name: str) -> None:
         """Adds a name that the caller may have meant, before the remedy."""
-        remedy = _REMEDIES.get(self.reason, "")
+        remedy = REMEDIES.get(self.reason, "")
         self.message = self.message.replace(f"; {remedy}", f"; did you mean {name!r}? {remedy}", 1)
 
     def __str__(self) -> str:
@@ -320,7 +320,7 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 
 # The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/api/test_messages.py`
 # causes each of them.
-_REMEDIES: dict[str, str] = {
+REMEDIES: dict[str, str] = {
     "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
     "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
     "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
@@ -352,7 +352,7 @@ def from_status(status: Any) -> BrokerError:
     if status.reason in _NO_DEVICE:
         return DeviceUnavailable("share", "any", "device", status.message)
     found = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, BrokerError)
-    message = with_remedy(status.message, _REMEDIES.get(status.reason, ""))
+    message = with_remedy(status.message, REMEDIES.get(status.reason, ""))
     if found is BrokerTimeout:
         return BrokerTimeout(message, status.code, status.reason, status.request)
     if found is PeerGone:

@@ -24,7 +24,7 @@ REASONS: Final = {
 }
 _log = logging.getLogger("arraybridge")
 _tried: set[str] = set()  # contains "numpy" after it was verified
-_warned: set[tuple[str, str]] = set()  # reasons and devices, which are few
+warned: set[tuple[str, str]] = set()  # reasons and devices, which are few
 
 
 def protected(view: _core.View, source: Any = None, constant: bool = False) -> _core.View:
@@ -73,6 +73,6 @@ def report_copy(view: _core.View, copy: bool | None, code: str) -> None:
         raise ZeroCopyUnavailable("view", "dlpack", "asdlpack", reason, plan)
     counts.of_process.note(plan)
     _log.debug("%s", plan)
-    if (code, where) not in _warned:
-        _warned.add((code, where))
+    if (code, where) not in warned:
+        warned.add((code, where))
         callers.warn(f"view to dlpack needed a copy. {reason}", CopyWarning)

@@ -49,6 +49,6 @@ def client(address: str) -> Client:
 @pytest.fixture
 def no_remembered_cupy() -> Iterator[None]:
     """Its adapter imports CuPy once; in such a test it is another one every time."""
-    cupy._cupy.cache_clear()
+    cupy.module.cache_clear()
     yield
-    cupy._cupy.cache_clear()
+    cupy.module.cache_clear()

@@ -36,7 +36,7 @@ _BEFORE_14: Final = replace(CAPS, dtypes=COMMON)
 
 
 def caps() -> Caps:
-    return _BEFORE_14 if str(_cupy().__version__).startswith("13.") else CAPS
+    return _BEFORE_14 if str(module().__version__).startswith("13.") else CAPS
 
 
 def describe(array: Any) -> Description:
@@ -66,18 +66,18 @@ def location(array: Any) -> devices.Device:
 
 def export(array: Any) -> View:
     # For the legacy stream, CuPy orders its current stream before it.
-    with _cupy().cuda.Device(array.device.id):
+    with module().cuda.Device(array.device.id):
         return _core.wrap(array)
 
 
 def view(view: View) -> Any:
-    cupy = _cupy()
+    cupy = module()
     with cupy.cuda.Device(view.device[1]):
         return cupy.from_dlpack(view)
 
 
 @functools.cache
-def _cupy() -> Any:
+def module() -> Any:
     # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("cupy")
 
@@ -88,7 +88,7 @@ def _is_managed(array: Any) -> bool:
 
 def _filler(array: Any) -> Any:
     def fill(target: View) -> None:
-        cupy = _cupy()
+        cupy = module()
         with cupy.cuda.Device(array.device.id):
             cupy.copyto(view(target), array)
             # Later readers of the bytes do not check whether they are complete.
@@ -121,7 +121,7 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
     if len(layout.shape) != 2 or max(*layout.shape, parts[-1].size) >= 2**31:
         reason = f"CuPy supports no sparse array of shape {layout.shape}: it needs two dimensions and int32 indices"
         raise UnsupportedArray("array", "cupy", "hand_over", reason)
-    cupy, sparse = _cupy(), ensure_module("cupyx.scipy.sparse")
+    cupy, sparse = module(), ensure_module("cupyx.scipy.sparse")
     with cupy.cuda.Device(parts[-1].device.id):
         *indices, data = [each.astype("int32", copy=False) for each in parts[:-1]] + [parts[-1]]
         if layout.format != "coo":
@@ -135,20 +135,20 @@ def sparse_made(layout: Layout, parts: Sequence[Any]) -> Any:
 
 def gpus() -> Sequence[int]:
     try:
-        return range(_cupy().cuda.runtime.getDeviceCount())
+        return range(module().cuda.runtime.getDeviceCount())
     except RuntimeError:  # CuPy without a driver, or without a GPU
         return ()
 
 
 def room(like: View, number: int) -> Any:
     """An array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
-    cupy = _cupy()
+    cupy = module()
     with cupy.cuda.Device(number):
         return cupy.empty(like.shape, numpy_adapter.dtype_of(like.dtype_name))
 
 
 def uploaded(source: View, number: int) -> Any:
-    cupy = _cupy()
+    cupy = module()
     on_host = source.device == devices.HOST
     there = numpy_adapter.view(source) if on_host else view(source)  # of another GPU: in the context of that GPU
     with cupy.cuda.Device(number):
@@ -156,19 +156,19 @@ def uploaded(source: View, number: int) -> Any:
 
 
 def plain(array: Any) -> Any:
-    cupy = _cupy()
+    cupy = module()
     with cupy.cuda.Device(array.device.id):
         return cupy.ascontiguousarray(array)
 
 
 def stacked(arrays: Sequence[Any]) -> Any:
-    cupy = _cupy()
+    cupy = module()
     with cupy.cuda.Device(arrays[0].device.id):
         return cupy.stack(tuple(arrays))
 
 
 def clean(number: int | None) -> None:
-    cupy = _cupy()
+    cupy = module()
     for each in gpus():
         if number in (None, each):
             with cupy.cuda.Device(each):
@@ -177,7 +177,7 @@ def clean(number: int | None) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    cupy = _cupy()
+    cupy = module()
     return isinstance(error, cupy.cuda.memory.OutOfMemoryError) or (
         isinstance(error, cupy.cuda.runtime.CUDARuntimeError) and "cudaErrorMemoryAllocation" in str(error)
     )

@@ -44,13 +44,13 @@ CAPS_WITHOUT_X64: Final = replace(
 
 _BOTH: Final = frozenset({devices.CPU, devices.CUDA})
 _GPU_CAPS: Final = replace(CAPS, devices=_BOTH)
-_GPU_CAPS_WITHOUT_X64: Final = replace(CAPS_WITHOUT_X64, devices=_BOTH)
+GPU_CAPS_WITHOUT_X64: Final = replace(CAPS_WITHOUT_X64, devices=_BOTH)
 
 
 def caps() -> Caps:
     # Read each time: it is a setting of the process, and with `jax.enable_x64` of a thread.
     jax = _jax()
-    on_host, with_gpus = (CAPS, _GPU_CAPS) if jax.config.jax_enable_x64 else (CAPS_WITHOUT_X64, _GPU_CAPS_WITHOUT_X64)
+    on_host, with_gpus = (CAPS, _GPU_CAPS) if jax.config.jax_enable_x64 else (CAPS_WITHOUT_X64, GPU_CAPS_WITHOUT_X64)
     return with_gpus if _has_gpus(jax) else on_host
 
 
@@ -83,11 +83,11 @@ def export(array: Any) -> View:
 
 def view(view: View) -> Any:
     adapters.check_seen(view.device, "jax", gpus)
-    return _importer(_jax())(view)
+    return importer(_jax())(view)
 
 
 @functools.cache
-def _importer(jax: Any) -> Callable[[View], Any]:
+def importer(jax: Any) -> Callable[[View], Any]:
     """JAX's own importer, or the C function below it, which takes a tenth of the time; verified before it is used."""
     uncommitted = _uncommitted(jax)
 
@@ -108,7 +108,7 @@ def _importer(jax: Any) -> Callable[[View], Any]:
                 return public(view)
             return uncommitted(below(view.immutable_capsule(), host, None, *more))
 
-        if _alike(public, private):
+        if is_alike(public, private):
             return private
     return public
 
@@ -160,7 +160,7 @@ def _trial() -> View:
     return _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
 
 
-def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> bool:
+def is_alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> bool:
     """True if both make the same array of the same memory."""
     trial = _trial()
     try:
@@ -173,7 +173,7 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """`view` for compact host memory of this dtype."""
-    return _importer(_jax())
+    return importer(_jax())
 
 
 def ordinary(kind: type) -> Callable[[Any], View] | None:

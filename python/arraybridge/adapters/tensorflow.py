@@ -79,7 +79,7 @@ def view(view: View) -> Any:
     if view.dtype_name in CAPS.by_value:
         return _tensorflow().constant(numpy_adapter.view(view))
     if view.device[0] != devices.CUDA:
-        return _importer()(view)
+        return importer()(view)
     adapters.check_seen(view.device, "tensorflow", gpus)
     capsule = view.complete().immutable_capsule()
     return _tensorflow().experimental.dlpack.from_dlpack(_numbered(capsule, _cuda_numbers().index(view.device[1])))
@@ -106,7 +106,7 @@ def quick(dtype: str) -> Callable[[View], Any]:
     """`view` for compact host memory of this dtype."""
     if dtype in CAPS.by_value:
         return view
-    return _importer()
+    return importer()
 
 
 @functools.cache
@@ -140,7 +140,7 @@ def straight(target: str) -> Callable[[Any], tuple[Any, Hashable] | View] | None
 
 
 @functools.cache
-def _importer() -> Callable[[View], Any]:
+def importer() -> Callable[[View], Any]:
     """TensorFlow's own importer, or the call below it, which takes three quarters of the time; verified before it is
     used.
     """

@@ -107,7 +107,7 @@ def keep(tensor: Any) -> None:
 
 
 def view(view: View) -> Any:
-    return _importer()(view)
+    return importer()(view)
 
 
 def packed(tensor: Any, dtype: str) -> Any:
@@ -137,7 +137,7 @@ def straight(target: str) -> Callable[[Any], View] | None:
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """`view` for compact host memory of this dtype."""
-    return _exchanger() or _importer()
+    return exchanger() or importer()
 
 
 def _plain(tensor: Any) -> View:
@@ -172,9 +172,9 @@ def _dtypes() -> frozenset[Any]:
 
 
 @functools.cache
-def _importer() -> Callable[[View], Any]:
+def importer() -> Callable[[View], Any]:
     torch = _torch()
-    exchange = _exchanger()
+    exchange = exchanger()
     if exchange is None:
         return cast("Callable[[View], Any]", torch.from_dlpack)
 
@@ -188,7 +188,7 @@ def _importer() -> Callable[[View], Any]:
 
 
 @functools.cache
-def _exchanger() -> Callable[[View], Any] | None:
+def exchanger() -> Callable[[View], Any] | None:
     """DLPack's C table, for host memory, which takes a third of the time of torch's own importer; verified before it is
     used. None: torch lacks it, or it behaves differently.
     """

@@ -43,7 +43,7 @@ class _Daemon(subprocess.Popen[bytes]):
 
 
 # Kept to be reaped: private daemons at their end, embedded ones when another is started.
-_children: list[_Daemon] = []
+children: list[_Daemon] = []
 
 
 def _pipe() -> tuple[int, int]:
@@ -73,7 +73,7 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         BrokerUnavailable: it could not be started or did not get ready; the message has the reason. OutOfDescriptors,
             OutOfMemory: lack of these.
     """
-    _children[:] = [child for child in _children if child.poll() is None]
+    children[:] = [child for child in children if child.poll() is None]
     try:
         ready, tell = _pipe()
     except OSError as error:
@@ -107,10 +107,10 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         raise BrokerUnavailable(f"the broker could not be started: {error.strerror or error}", code=14) from error
     finally:
         os.close(tell)
-    _children.append(child)
+    children.append(child)
     is_ready, begun = False, time.monotonic()
     try:
-        is_ready = _is_ready(ready)
+        is_ready = gets_ready(ready)
     finally:  # also on Ctrl-C
         os.close(ready)
         if not is_ready:
@@ -171,13 +171,13 @@ def _after_fork() -> None:
     for private in list(_private):
         private.after_fork()
     _private.clear()
-    _children.clear()
+    children.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _is_ready(descriptor: int) -> bool:
+def gets_ready(descriptor: int) -> bool:
     deadline = time.monotonic() + READY_SECONDS
     poller = select.poll()  # select() supports no descriptor above 1023
     poller.register(descriptor, select.POLLIN)

@@ -48,7 +48,7 @@ def stated(client: str) -> str:
 def of_process() -> str:
     """The name of this process, for a user who states none."""
     worker = _worker()
-    return _first(_command(), BYTES_MAX - len(worker.encode())) + worker
+    return first_bytes(_command(), BYTES_MAX - len(worker.encode())) + worker
 
 
 def _command() -> str:
@@ -84,7 +84,7 @@ def _worker() -> str:
     processes = sys.modules.get("multiprocessing.process")
     name = "MainProcess" if processes is None else str(processes.current_process().name)
     if name != "MainProcess":
-        return f" ({_first(name, _WORKER_BYTES_MAX)})"
+        return f" ({first_bytes(name, _WORKER_BYTES_MAX)})"
     return f" ({os.getpid()})" if _is_forked() else ""
 
 
@@ -105,7 +105,7 @@ def _command_line(process_id: int) -> bytes:
         return b""
 
 
-def _first(text: str, bytes_max: int) -> str:
+def first_bytes(text: str, bytes_max: int) -> str:
     """The text on one printable line, or its first whole characters and an ellipsis."""
     line = printable(text.replace("\n", " "))
     encoded = line.encode()

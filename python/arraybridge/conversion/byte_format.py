@@ -35,17 +35,17 @@ _NBYTES_MAX: Final = 2**62
 _LENGTH_BYTES: Final = 8
 _ALIGNMENT: Final = 64
 _NAME, _METADATA = "array", "__metadata__"
-_WORDS: Final = {
+WORDS: Final = {
     "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "uint16": "U16",
     "uint32": "U32", "uint64": "U64", "float16": "F16", "float32": "F32", "float64": "F64", "bfloat16": "BF16",
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
 }  # fmt: skip
-_NAMES: Final = {word: name for name, word in _WORDS.items()}
+_NAMES: Final = {word: name for name, word in WORDS.items()}
 # The dtype that holds the bits of one that safetensors lacks, and the additional dimensions.
-_HELD: Final = {
+HELD: Final = {
     "complex32": ("F16", (2,)),
     "complex128": ("F64", (2,)),
-    **{name: ("U8", ()) for name in CODES if name.startswith("float8") and name not in _WORDS},
+    **{name: ("U8", ()) for name in CODES if name.startswith("float8") and name not in WORDS},
 }
 
 
@@ -91,8 +91,8 @@ def view_of(data: Any) -> _core.View:
 
 def _written(dtype: str, shape: tuple[int, ...], nbytes: int) -> bytes:
     """The header of an array in its traveling form, after its length."""
-    metadata = {"arraybridge": VERSION} if dtype in _WORDS else {"arraybridge": VERSION, "dtype": dtype}
-    word, more = (_WORDS[dtype], ()) if dtype in _WORDS else _held(dtype)
+    metadata = {"arraybridge": VERSION} if dtype in WORDS else {"arraybridge": VERSION, "dtype": dtype}
+    word, more = (WORDS[dtype], ()) if dtype in WORDS else _held(dtype)
     tensor = {"dtype": word, "shape": [*shape, *more], "data_offsets": [0, nbytes]}
     text = json.dumps({_NAME: tensor, _METADATA: metadata}, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNMENT)
@@ -107,9 +107,9 @@ def _held(dtype: str) -> tuple[str, tuple[int, ...]]:
     """
     if dtype.startswith(OPAQUE_PREFIXES):
         return ("U8" if dtype.startswith("struct:") else "I64"), ()
-    if dtype not in _HELD:
+    if dtype not in HELD:
         raise UnsupportedDtype("array", "bytes", "serialize", f"unknown dtype {dtype[:64]!r}")
-    return _HELD[dtype]
+    return HELD[dtype]
 
 
 def _header_in(memory: memoryview) -> tuple[int, bytes]:
@@ -162,7 +162,7 @@ def _held_in(dtype: str | None, word: str, shape: tuple[int, ...]) -> tuple[str,
     """The dtype that the tensor holds, and the shape of that array."""
     if dtype is None:
         return _NAMES[word], shape
-    if dtype not in _HELD and not dtype.startswith(OPAQUE_PREFIXES):
+    if dtype not in HELD and not dtype.startswith(OPAQUE_PREFIXES):
         raise _refused(f"unknown dtype {dtype[:64]!r}")
     held, more = _held(dtype)
     if word != held or shape[len(shape) - len(more) :] != more:

@@ -250,7 +250,7 @@ def converted(
         fallen_back = type(gpu_id) is int and gpu_id == 0 and target_type in _without_gpu
         if fallen_back or gpu_id is None or gpu_id is _ANYWHERE or (type(gpu_id) is int and gpu_id >= 0 and target_type == "numpy"):
             wishes = source_type, target_type, copy
-            known = _shortcuts.take(data, *wishes)
+            known = shortcuts.take(data, *wishes)
             if known is not None:
                 if fallen_back:
                     _tell_of_fallback(target_type)
@@ -272,12 +272,12 @@ def converted(
         device = _device(gpu_id, target, caps, names)
         gpus = [""] * (device + 1) if isinstance(device, int) else ()
     batch = Uploads() if uploads is None else uploads
-    result, chosen = _moved(data, target, caps, device, gpus, copy, allow_downcast, via, batch, names, sole)
+    result, chosen = moved(data, target, caps, device, gpus, copy, allow_downcast, via, batch, names, sole)
     if uploads is None:
         _guarded(batch.make, names, "place")
     counts.of_process.note(chosen)
     if wishes is not None and chosen.device == "cpu":
-        _shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
+        shortcuts.learn((type(data), *wishes), data, target, caps, chosen)
     return result
 
 
@@ -343,10 +343,10 @@ def values_of(array: Any, target_type: str) -> Any:
 # if one does, the next array without a cached plan finds it.
 _without_gpu: Final[set[str]] = set()
 # The number of fallbacks in this process: the first one is reported.
-_fallbacks: Final = itertools.count()
+fallbacks: Final = itertools.count()
 _ANYWHERE: Final = _Wish(None)
 # By class and checked names: plans that hold for all similar arrays.
-_shortcuts: Final = shortcut.Shortcuts()
+shortcuts: Final = shortcut.Shortcuts()
 
 
 def _names(data: object, source_type: object, target_type: object) -> _Names:
@@ -367,7 +367,7 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     return _Names(said, wanted)
 
 
-def _moved(
+def moved(
     data: Any,
     target: MemoryAdapter,
     caps: Caps,
@@ -444,7 +444,7 @@ def _device(gpu_id: object, target: MemoryAdapter, caps: Caps, names: _Names) ->
 
 
 def _tell_of_fallback(target: str) -> None:
-    if next(_fallbacks) == 0:
+    if next(fallbacks) == 0:
         callers.warn(_FALLBACK.format(target=target, asked=0), DeviceFallbackWarning)
 
 

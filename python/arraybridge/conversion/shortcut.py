@@ -58,7 +58,7 @@ class Shortcuts:
             caps_now = None if caps.settled else target.caps
             # copy=False also shares memory that may change.
             checks = None if key[-1] is False else _constant(type(array), target)
-            read = _straight(type(array), target) or checks or makers[type(array)]
+            read = straight_of(type(array), target) or checks or makers[type(array)]
             route = self._routes[key] = (read, caps_now, caps, {})
         plans = route[3]
         if len(plans) >= _PLANS_MAX:
@@ -110,7 +110,7 @@ def _maker(kind: type) -> Maker | None:
     return found
 
 
-def _straight(kind: type, target: Adapter) -> Straight | None:
+def straight_of(kind: type, target: Adapter) -> Straight | None:
     """A framework's own function to make another's arrays, if it is faster than a View and equally checked."""
     return _reader("straight", kind, target)
 

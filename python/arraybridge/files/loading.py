@@ -29,7 +29,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Digest = Literal["header", "sha256"]
 
 _CLAIM: Final = b"arraybridge.load"
-_CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
+CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
 _LOADED: Final = (b"header ", b"sha256 ")  # fingerprints that `load` makes
 _EARLIER_MAX: Final = 32
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -122,7 +122,7 @@ class _Load:
             there = self._there()
             if self._is_enough(there):
                 return there
-            claim = _Claim.of(self._broker, self._name)
+            claim = Claim.of(self._broker, self._name)
             if claim is not None:
                 with claim:
                     there = self._there()  # published between the look and the claim
@@ -133,7 +133,7 @@ class _Load:
                         return self._broker.open(share)
                 continue
             with contextlib.suppress(BrokerTimeout, ShareNotFound):
-                self._broker.open(self._name, wait=_CLAIM_S / 5, newer_than=None if there is None else there.share)
+                self._broker.open(self._name, wait=CLAIM_S / 5, newer_than=None if there is None else there.share)
 
     def _is_enough(self, there: Bundle | None) -> TypeGuard[Bundle]:
         """True: it has the same content, or is newer than these files."""
@@ -160,7 +160,7 @@ class _Load:
                 raise
             raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
 
-    def _read(self, progress: Progress | None, claim: _Claim, there: Bundle | None) -> Share | None:
+    def _read(self, progress: Progress | None, claim: Claim, there: Bundle | None) -> Share | None:
         """None: the claim was lost meanwhile, because this process stood still for too long."""
         contents: dict[str, Any] = {}
         metadata: dict[str, str] = {}
@@ -185,7 +185,7 @@ class _Load:
         return writer.publish() if claim.is_held() else None
 
 
-class _Claim:
+class Claim:
     """The right to load a name: a share of its own, NAME.loading, which expires unless its holder, while it lives,
     publishes it again and again.
     """
@@ -233,10 +233,10 @@ class _Claim:
     @staticmethod
     def _published(broker: Broker, name: str, replace: bool) -> Share:
         told = f"process {os.getpid()} loads it".encode()
-        return broker.put(told, name, replace=replace, lifetime=_CLAIM_S, metadata=_CLAIM)
+        return broker.put(told, name, replace=replace, lifetime=CLAIM_S, metadata=_CLAIM)
 
     def _renew(self) -> None:
-        while not self._ended.wait(_CLAIM_S / 5):
+        while not self._ended.wait(CLAIM_S / 5):
             with contextlib.suppress(BrokerError), self._lock:
                 if not self.is_held():
                     return  # another process may have it

@@ -34,7 +34,7 @@ def read(fd: int, path: str, ranges: Iterable[Range], told: Told) -> None:
     staged = threading.local()  # `memory` of each thread: host memory for the bytes of a GPU
     pool = ThreadPoolExecutor(threads, "arraybridge-read")
     try:
-        pieces = _pieces(sorted(ranges, key=lambda each: each[0]))
+        pieces = pieces_of(sorted(ranges, key=lambda each: each[0]))
         reads = [pool.submit(_read_piece, fd, path, offset, rooms, staged) for offset, rooms in pieces]
         for done in as_completed(reads):
             told(done.result())
@@ -42,7 +42,7 @@ def read(fd: int, path: str, ranges: Iterable[Range], told: Told) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def _pieces(ranges: Iterable[Range]) -> Iterator[tuple[int, list[Room]]]:
+def pieces_of(ranges: Iterable[Range]) -> Iterator[tuple[int, list[Room]]]:
     """Divides long ranges, and joins short ones that follow one another in the file."""
     first, end, rooms = 0, 0, list[Room]()
     for offset, room in ranges:

@@ -19,7 +19,7 @@ from arraybridge.errors import BrokerError, ShareNotFound
 
 Key = tuple[bytes, str, int]  # the run of a broker, a namespace, a share
 POLL_S: Final = 10.0  # an `ended` call is answered within it
-_FORGOTTEN_S: Final = 2.5 * POLL_S  # a reader that has not called is gone
+FORGOTTEN_S: Final = 2.5 * POLL_S  # a reader that has not called is gone
 _SENDS_MAX: Final = 2  # of one share at a time, for each node that has it
 _STUCK_S: Final = 60.0  # a reader waits while other readers get the share, and so long after the last of them
 
@@ -84,7 +84,7 @@ class Source:
         self._node = node
         self._readers: dict[str, _Reader] = {}  # by the life of their node brokers
         self._copies: dict[Key, _Copies] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}  # by namespace
+        self.watches: dict[str, asyncio.Task[None]] = {}  # by namespace
         self._watching = asyncio.Lock()
 
     @property
@@ -111,7 +111,7 @@ class Source:
             if await copies.change(POLL_S):
                 deadline = time.monotonic() + _STUCK_S
             known.called = time.monotonic()
-            self._forget(time.monotonic() - _FORGOTTEN_S)
+            self._forget(time.monotonic() - FORGOTTEN_S)
         if copies.over:  # the share has ended, or the watch: begin anew, which tells
             return await self.offer(record, reader, reader_node)
         copies.sends[node or self._node].add(reader_node)
@@ -149,9 +149,9 @@ class Source:
             what = f"the node broker of node {self._node} is at {broker.latest_address}, which has no share {record.name!r}"
             raise ShareNotFound(f"{what}: it ended with an earlier run of that broker, or was put into another one", code=5)
         async with self._watching:
-            if record.namespace not in self._watches:
+            if record.namespace not in self.watches:
                 watch = await asyncio.to_thread(broker.watch, "withdraw")
-                self._watches[record.namespace] = asyncio.ensure_future(self._tell(watch, record.namespace, record.broker_id))
+                self.watches[record.namespace] = asyncio.ensure_future(self._tell(watch, record.namespace, record.broker_id))
 
     async def _tell(self, watch: Watch, namespace: str, run: bytes) -> None:
         """Notes for the readers which shares of a namespace end. If events are lost, the readers begin anew."""
@@ -159,11 +159,11 @@ class Source:
             async with watch:
                 async for event in watch:
                     self._end((run, namespace, event.share))
-                    self._forget(time.monotonic() - _FORGOTTEN_S)
+                    self._forget(time.monotonic() - FORGOTTEN_S)
         except BrokerError:
             pass
         finally:
-            del self._watches[namespace]
+            del self.watches[namespace]
             self._forget(math.inf)
             for key in list(self._copies):
                 self._end(key)

@@ -29,14 +29,15 @@ Channel.send Channel.receive Share convert_memory detect_memory_type to_bytes fr
 """.split()
 # Of Python itself: what it says of these members is not about this package.
 OF_PYTHON = {*dir(tuple), *dir(dict), *dir(str), *dir(OSError), *dir(ImportError), "_replace", "_asdict", "_fields", "_make"}
+# The modules of constants; of the others, arraybridge.detect.
+CONSTANTS = {"MEMORY_TYPE_CLEANUP_REGISTRY": "arraybridge.compat.cleanup", "SCALING_FUNCTIONS": "arraybridge.compat.scaling"}
 
 
 def home_of(name: str) -> str:
     """The module that defines a public name, of a constant too."""
     of = getattr(arraybridge, name)
-    listed = arraybridge._HOMES.get(name)
     own = getattr(of, "__module__", None) if inspect.isclass(of) or inspect.isfunction(of) else None
-    return own or (f"arraybridge.{listed}" if listed else "arraybridge.detect")
+    return own or CONSTANTS.get(name, "arraybridge.detect")
 
 
 def members_of(kind: type) -> Iterator[str]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from internals import raw_core
 
 from arraybridge import Broker, _core, callers, errors, planner
 from arraybridge.commands.tables import markdown
@@ -115,7 +116,7 @@ def test_errors_of_the_broker_cannot_speak_to_the_terminal(broker: Broker) -> No
 
 
 def test_a_dtype_of_another_process_cannot_speak_to_the_terminal(broker: Broker) -> None:
-    broker._connection.core().put("d", [_core.wrap(np.zeros(3, "u1")).named(f"d\x1b[2J{TURNS}")], _core.PutOptions())
+    raw_core(broker).put("d", [_core.wrap(np.zeros(3, "u1")).named(f"d\x1b[2J{TURNS}")], _core.PutOptions())
     share = broker.list()[0].share
     view = share.view()
     shown = [repr(share), repr(view), share._repr_html_(), view._repr_html_()]

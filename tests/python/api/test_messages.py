@@ -185,7 +185,7 @@ def framework_that_fails(scene: Scene) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("not today")
 
-    scene.patch.setattr("arraybridge.adapters.jax._importer", lambda: refuse, raising=False)
+    scene.patch.setattr("arraybridge.adapters.jax.importer", lambda: refuse, raising=False)
     scene.patch.setattr("arraybridge.adapters.jax.view", refuse)
     convert_memory(scene.array.astype("f4"), "numpy", "jax", None, copy=True)
 
@@ -228,7 +228,7 @@ ROWS = [
         lambda s: ((s.directory / "arraybridge").mkdir(mode=0o755), s.unfound("auto").list()),
         "none can be started", r"\S+/arraybridge, belongs to another user or is open to others", "remove it, or set .XDG_RUNTIME_DIR"),
     Row("a daemon that is not there", errors.BrokerUnavailable,
-        lambda s: (s.patch.setattr("arraybridge._bin._beside", lambda _: None), s.patch.setenv("PATH", ""),
+        lambda s: (s.patch.setattr("arraybridge._bin.beside_package", lambda _: None), s.patch.setenv("PATH", ""),
                    s.patch.delenv("ARRAYBRIDGE_DAEMON"), Broker(start="private").list()),
         "could not be started", "no executable arraybridged", "install the wheel"),
     Row("a broker that has ended", errors.BrokerUnavailable, lambda s: s.ended().list(),
@@ -561,7 +561,7 @@ def test_the_question_whether_a_broker_listens_does_not_wait(tmp_path: Path) -> 
 def test_each_class_and_each_remedy_has_a_row() -> None:
     named = [getattr(errors, name) for name in errors.__all__ if issubclass(getattr(errors, name), errors.BrokerError)]
     assert {row.error for row in ROWS} == set(named) - {errors.BrokerError}
-    assert errors._REMEDIES.keys() <= {row.reason for row in ROWS}
+    assert errors.REMEDIES.keys() <= {row.reason for row in ROWS}
 
 
 def test_all_lists_of_frameworks_are_one() -> None:

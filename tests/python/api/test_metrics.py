@@ -21,7 +21,7 @@ def fresh(monkeypatch):
     mine = counts.Counts()
     os.register_at_fork(after_in_child=mine.after_fork)
     monkeypatch.setattr(counts, "of_process", mine)
-    monkeypatch.setattr("arraybridge.conversion.memory._shortcuts", shortcut.Shortcuts())
+    monkeypatch.setattr("arraybridge.conversion.memory.shortcuts", shortcut.Shortcuts())
 
 
 def samples():

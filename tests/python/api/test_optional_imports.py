@@ -184,7 +184,9 @@ def test_the_advice_for_a_missing_framework_names_packages_of_our_metadata(name)
     wanted = PROJECT["optional-dependencies"].get(extra, [])
     assert adapters.packages_of(extra) == (wanted or PROJECT["dependencies"])
     said = f"pip install {shlex.join(wanted)}" if wanted else f"install {name}"
-    assert adapters._install(f"{name}.module").removeprefix("install it, for example with ").strip("`") == said
+    with pytest.raises(FrameworkNotAvailable) as caught:
+        adapters.Placeholder(f"{name}.module")()
+    assert str(caught.value).rpartition("; ")[2].removeprefix("install it, for example with ").strip("`") == said
 
 
 @pytest.mark.parametrize("name", sorted(OLDEST))

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from internals import plans_of
 
 import arraybridge
 from arraybridge import (
@@ -20,7 +21,6 @@ from arraybridge import (
     UnsupportedArray,
     UnsupportedDtype,
 )
-from arraybridge.broker.broker import _loaded
 from arraybridge.broker.delivery import DECIDED_MAX
 
 NUMBERS = [*"bBhHiIlLqQefdFD?"]
@@ -326,7 +326,7 @@ def test_what_was_decided_is_not_remembered_without_end(broker):
     for i in range(DECIDED_MAX + 10):
         broker.put(np.zeros(1, [(f"field{i}", "u1")]), "x", replace=True)
         assert broker.get("x").dtype.names == (f"field{i}",)
-    assert sum(map(len, broker._delivery._decided.values())) <= DECIDED_MAX
+    assert sum(map(len, plans_of(broker).values())) <= DECIDED_MAX
 
 
 def test_a_share_is_an_array(broker):
@@ -438,9 +438,10 @@ def test_every_plan_is_logged(broker, caplog):
     assert "copy_requested" in caplog.text
 
 
-def test_a_share_pickled_by_another_version_is_refused():
+def test_a_share_pickled_by_another_version_is_refused(broker):
+    unpickled, _ = broker.put(np.zeros(1), "a").__reduce__()
     with pytest.raises(InvalidRequest, match="another version"):
-        _loaded("/x", (1, 2))
+        unpickled("/x", (1, 2))
 
 
 def test_a_broker_pickles_as_what_it_was_asked_for(broker):

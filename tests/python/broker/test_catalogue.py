@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import plans_of, raw_core
 
 import arraybridge
 from arraybridge import _core
@@ -93,7 +94,7 @@ def test_a_closed_broker_connects_again_by_the_full_way(reader, entered):
 
 
 def test_an_interrupt_is_not_swallowed_and_enters_nothing_twice(reader, entered):
-    decided = next(iter(reader._delivery._decided.values()))
+    decided = next(iter(plans_of(reader).values()))
 
     def interrupted(view: object) -> None:
         raise KeyboardInterrupt
@@ -151,7 +152,7 @@ def test_a_share_without_a_plan_goes_on_as_it_was_found(reader, broker, entered)
 
 
 def test_a_framework_that_refuses_is_asked_again_by_the_careful_way(reader, broker, held):
-    decided = next(iter(reader._delivery._decided.values()))
+    decided = next(iter(plans_of(reader).values()))
 
     def refused(view: object) -> None:
         raise ValueError("not today")
@@ -169,7 +170,7 @@ def test_a_wait_that_is_none_is_refused_also_where_nobody_would_wait(reader, hel
 
 
 def test_held_takes_a_core_and_finds_no_foreign_names(reader, held):
-    core = reader._connection.core()
+    core = raw_core(reader)
     assert _core.try_acquire(core, "fürst", False, {}) is None and _core.try_acquire(core, "", False, {}) is None
     with pytest.raises(TypeError, match="try_acquire takes a Core, a name, private, and plans"):
         _core.try_acquire(core)  # type: ignore[call-arg]

@@ -176,7 +176,7 @@ def test_forked_children_have_their_pids_in_their_names(address, tmp_path, when)
     with running(tmp_path / "prefork.py", PROCESSES + FORKED, address, when, processes=3) as pids:
         names = sessions(address)
         parent = next(pid for pid in pids if not names[pid].endswith(")"))
-        assert names[parent] == client_name._first(f"prefork.py {address} {when}", 64)
+        assert names[parent] == client_name.first_bytes(f"prefork.py {address} {when}", 64)
         for child in {*pids} - {parent}:
             assert names[child].startswith("prefork.py ") and names[child].endswith(f" ({child})")
 

@@ -475,8 +475,8 @@ def test_a_daemon_that_outlives_its_starter_is_no_leak_of_it(runtime):
 def test_a_share_pickles_after_its_broker_was_closed_and_starts_nothing(runtime):
     with arraybridge.Broker(start="private") as broker:
         share = broker.put(np.zeros(2))
-        before, started = pickle.dumps(share), len(child._children)
-    assert pickle.dumps(share) == before and len(child._children) == started
+        before, started = pickle.dumps(share), len(child.children)
+    assert pickle.dumps(share) == before and len(child.children) == started
     with pytest.raises(BrokerUnavailable):
         pickle.loads(before).to("numpy")
 
@@ -497,10 +497,10 @@ def test_ctrl_c_while_a_daemon_starts_leaves_none_behind(runtime, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(child, "_is_ready", interrupted)
+    monkeypatch.setattr(child, "gets_ready", interrupted)
     with pytest.raises(KeyboardInterrupt):
         arraybridge.Broker().list()
-    assert child._children[-1].poll() is not None and not daemons_of(runtime)
+    assert child.children[-1].poll() is not None and not daemons_of(runtime)
 
 
 def test_a_standing_broker_that_was_restarted_is_asked_again(tmp_path):
@@ -600,7 +600,7 @@ def test_without_a_runtime_directory_it_is_a_private_one_under_tmp(runtime, monk
 @pytest.fixture
 def no_daemon_of_its_own(monkeypatch):
     """As if the package had been installed without executables."""
-    monkeypatch.setattr(_bin, "_beside", lambda name: None)
+    monkeypatch.setattr(_bin, "beside_package", lambda name: None)
 
 
 @pytest.mark.usefixtures("no_daemon_of_its_own")
@@ -636,7 +636,7 @@ def test_a_daemon_that_never_gets_ready_is_ended(runtime, monkeypatch, tmp_path)
     monkeypatch.setattr(child, "READY_SECONDS", 0.2)
     with pytest.raises(BrokerUnavailable, match="thinking"):
         arraybridge.Broker().list()
-    assert child._children[-1].poll() is not None
+    assert child.children[-1].poll() is not None
 
 
 WAITS = """

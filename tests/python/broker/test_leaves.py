@@ -173,7 +173,7 @@ def test_convert_memory_takes_trees_as_convert_does():
 
 
 def test_convert_memory_of_a_tree_warns_of_the_fallback(monkeypatch):
-    monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
+    monkeypatch.setattr("arraybridge.conversion.memory.fallbacks", itertools.count())
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if torch.cuda.is_available():
         pytest.skip("needs a host without a GPU")

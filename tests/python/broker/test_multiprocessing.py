@@ -3,6 +3,7 @@
 
 import contextlib
 import copyreg
+import io
 import multiprocessing
 import pickle
 import subprocess
@@ -15,6 +16,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from internals import arrays_given
 from processes import environment, run_together, start_daemon, stop_daemon
 
 import arraybridge
@@ -36,6 +38,11 @@ def installed(broker):
 
 def passed(array):
     return ForkingPickler.loads(ForkingPickler.dumps(array))
+
+
+def reducers():
+    """Those of multiprocessing's pickler, by class."""
+    return dict(ForkingPickler(io.BytesIO()).dispatch_table)
 
 
 def ran(case, method):
@@ -130,14 +137,13 @@ def test_the_threshold(broker):
 
 
 def test_installing_twice_and_uninstalling_leave_what_was(broker):
-    table = ForkingPickler._extra_reducers
-    before = dict(table)
+    before = reducers()
     passing.install(broker)
     passing.install(broker, threshold=1)
-    assert np.ndarray in table
+    assert np.ndarray in reducers()
     passing.uninstall()
     passing.uninstall()
-    assert table == before
+    assert reducers() == before
     # A reducer that somebody registered meanwhile is theirs.
     passing.install(broker)
     ForkingPickler.register(np.ndarray, own := lambda array: (list, ()))
@@ -198,7 +204,7 @@ def test_a_module_without_the_class_of_its_arrays_is_left_alone(installed, monke
     made.ndarray = type("ndarray", (), {})
     monkeypatch.setitem(sys.modules, "cupy", made)
     ForkingPickler.dumps(3)
-    assert made.ndarray in ForkingPickler._extra_reducers
+    assert made.ndarray in reducers()
 
 
 def test_what_somebody_wrapped_meanwhile_stays_theirs(broker):
@@ -289,7 +295,7 @@ def test_what_was_born_in_the_broker_may_be_written_after_it_was_sent(installed)
     passing.give(frame)
     copied = installed.stats()["convert_copies"]
     assert torch.equal(passed(frame), frame) and installed.stats()["convert_copies"] == copied
-    assert not passing._given
+    assert arrays_given() == 0
 
 
 def test_dtypes_with_properties_of_their_own_arrive(installed):
@@ -470,12 +476,22 @@ def test_a_reducer_of_copyreg_is_still_called(installed):
         del copyreg.dispatch_table[np.ndarray]
 
 
-def test_another_broker_keeps_threshold_and_lifetime(broker, address):
+def test_another_broker_keeps_threshold_and_lifetime(broker, address, monkeypatch):
+    puts = []
+    put = arraybridge.Broker.put
+
+    def noted(self, array, name, **wishes):
+        puts.append((self, array.nbytes, wishes["lifetime"]))
+        return put(self, array, name, **wishes)
+
     passing.install(broker, threshold=7, lifetime=999)
     try:
-        with arraybridge.Broker(address, namespace="other", start="never") as other:
+        with arraybridge.Broker(address, namespace="other", start="never") as other, monkeypatch.context() as patched:
             assert passing.ensure_installed(other) is other
-            assert passing._settings == passing.Settings(other, 7, 999)
+            patched.setattr(arraybridge.Broker, "put", noted)
+            for size in (6, 7):
+                passed(np.zeros(size, "u1"))
+            assert puts == [(other, 7, 999)]
     finally:
         passing.uninstall()
 

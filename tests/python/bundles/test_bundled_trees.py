@@ -8,6 +8,7 @@ import enum
 
 import numpy as np
 import pytest
+from internals import raw_core
 
 from arraybridge import _core
 from arraybridge.errors import InvalidRequest
@@ -80,7 +81,7 @@ def test_a_tree_with_the_keys_of_a_bundle(broker):
 
 
 def test_a_structure_without_arrays(broker):
-    info, _ = broker._connection.core().put("empty", [_core.wrap(np.zeros(3))], _core.PutOptions(structure=b'{"d":[]}'))
+    info, _ = raw_core(broker).put("empty", [_core.wrap(np.zeros(3))], _core.PutOptions(structure=b'{"d":[]}'))
     with pytest.raises(InvalidRequest, match="names no array"):
         broker.get("empty")
 
@@ -104,7 +105,7 @@ def test_more_arrays_than_the_structure_can_name(broker):
 def hostile(broker, structure, count=2):
     plan = _core.BundlePlan([(f"{number:09}", (0, 8, 1), (1,), 2, "") for number in range(count)], b"", b"arraybridge.tree\n" + structure)
     options = _core.PutOptions(structure=_core.BUNDLE_STRUCTURE)
-    core = broker._connection.core()
+    core = raw_core(broker)
     placement = core.empty(plan.specs(), "hostile", options)
     plan.write_to(placement)
     core.publish(placement, "hostile", options)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import eventually
+from internals import raw_core
 
 import arraybridge
 from arraybridge import Broker, BundleSpec, InvalidRequest, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype, _core
@@ -280,7 +281,7 @@ def one_place_for_all() -> bytes:
 
 def publish_spoilt(broker: Broker, name: str, spoilt: bytes) -> None:
     """As a client that checks nothing: the bytes become a manifest after they were published."""
-    core = broker._connection.core()
+    core = raw_core(broker)
     specs = [("uint8", (1, 8, 1), (size,)) for size in (len(spoilt), 1 << 20)]
     options = _core.PutOptions(structure=_core.BUNDLE_STRUCTURE)
     placement = core.empty(specs, name, options)

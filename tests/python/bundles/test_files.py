@@ -49,7 +49,7 @@ def safetensors(path: Path, header: object, data: bytes = b"", length: int | Non
 
 def run_python(broker: Broker, code: str, *arguments: object) -> subprocess.Popen[str]:
     begin = "import os, sys, time, arraybridge\nbroker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[2], start='never')\n"
-    begin += f"import arraybridge.files.loading\narraybridge.files.loading._CLAIM_S = {loading._CLAIM_S}\n"
+    begin += f"import arraybridge.files.loading\narraybridge.files.loading.CLAIM_S = {loading.CLAIM_S}\n"
     words = [sys.executable, "-c", begin + textwrap.dedent(code), str(broker.address), broker.namespace, *map(str, arguments)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
 
@@ -178,7 +178,7 @@ def test_pieces_are_divided_and_joined() -> None:
     room = memoryview(bytearray(3 * reading.PIECE + 5))
     small = [(len(room) + 8 * i, memoryview(bytearray(8))) for i in range(1000)]
     apart = [(1 << 40, memoryview(bytearray(8)))]
-    pieces = list(reading._pieces([(0, room), *small, *apart]))
+    pieces = list(reading.pieces_of([(0, room), *small, *apart]))
     assert [offset for offset, _ in pieces][:4] == [i * reading.PIECE for i in range(4)]
     assert pieces[-1][0] == 1 << 40
     assert len(pieces) == 3 + 2 + 1  # at most 512 buffers each
@@ -228,7 +228,7 @@ LOAD = """
 @pytest.fixture
 def claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim is renewed five times in this time, and so outlives a stall of 5 s."""
-    monkeypatch.setattr(loading, "_CLAIM_S", 7.0)
+    monkeypatch.setattr(loading, "CLAIM_S", 7.0)
 
 
 @pytest.mark.usefixtures("claim")
@@ -481,14 +481,14 @@ def test_what_was_loaded_is_returned_whatever_has_the_name_now(broker: Broker, t
     for number in (1, 2):
         formats.save_file(weights(value=number), tmp_path / f"{number}.safetensors")
         os.utime(tmp_path / f"{number}.safetensors", ns=(0, number))
-    leave = loading._Claim.__exit__
+    leave = loading.Claim.__exit__
 
     def overtaken(self: Any, *error: object) -> None:
         leave(self, *error)
         monkeypatch.undo()
         arraybridge.load(tmp_path / "2.safetensors", "m", broker=broker)
 
-    monkeypatch.setattr(loading._Claim, "__exit__", overtaken)
+    monkeypatch.setattr(loading.Claim, "__exit__", overtaken)
     same(arraybridge.load(tmp_path / "1.safetensors", "m", broker=broker), weights(value=1))
     same(broker.open("m"), weights(value=2))
 

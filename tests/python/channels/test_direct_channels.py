@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import delivery_of
 from processes import start_daemon, stop_daemon
 
 import arraybridge
@@ -206,7 +207,7 @@ def test_arrays_outlive_a_daemon_that_ends_in_order(relayed: bool, first: int) -
 
 def test_an_array_whose_framework_fails_is_received_the_careful_way(broker: arraybridge.Broker, reader: arraybridge.Broker) -> None:
     sender, receiver = meet(broker, reader)
-    _, decided = reader._delivery.short["numpy"]
+    _, decided = delivery_of(reader).short["numpy"]
     for form, (plan, _show, count) in list(decided.items()):
         decided[form] = plan, refusing, count
     sender.send(np.arange(3))

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import delivery_of, lock_of, plans_of, prepare
 
 import arraybridge
 from arraybridge import BrokerTimeout, Channel, ChannelClosed, InvalidRequest, PeerGone, _core
@@ -145,11 +146,11 @@ def test_what_needs_more_than_the_plan_of_the_one_before_gets_it(ends):
 
 def test_plans_that_were_forgotten_are_learnt_anew(ends, entered, broker, monkeypatch):
     sender, receiver = ends
-    delivery = broker._delivery
+    delivery = delivery_of(broker)
     for _ in range(2):
         sender.send(np.zeros(2, np.float32))
         receiver.receive()
-        delivery._decided.clear()  # as with the 257th kind of array
+        plans_of(broker).clear()  # as with the 257th kind of array
         delivery.short.clear()
         for _ in range(3):
             sender.send(np.zeros((2, 2), np.int16))
@@ -279,7 +280,7 @@ def test_a_refusal_keeps_neither_its_channel_nor_its_array_and_has_no_context(en
 
 def test_an_open_end_is_used_without_the_lock_that_a_signal_handler_would_close_the_channel_with(ends):
     sender, receiver = ends
-    with sender._lock, receiver._lock:
+    with lock_of(sender), lock_of(receiver):
         for call in (lambda: sender.send([np.zeros(1)]), lambda: receiver.receive(info=True)):
             thread = threading.Thread(target=call, daemon=True)
             thread.start()
@@ -359,13 +360,13 @@ def test_only_methods_that_have_a_fast_way_can_be_made():
         ((1, 2, 3, 4), ends, [], {}, 7, False),
     ):
         if prepared is not None:
-            odd._prepare(*prepared)
+            prepare(odd, *prepared)
         for channel in odd, 5, method:
             assert method(channel) == ((channel,), {}) and method(channel, timeout=1) == ((channel,), {"timeout": 1})
             assert sends(channel, 3) == ((channel, 3), {})
     for wrong in ([], ends, [], {}, 7, False), (inner, [], [], {}, 7, False), (inner, ends, [], [], 7, False), (inner,):
         with pytest.raises(TypeError):
-            odd._prepare(*wrong)
+            prepare(odd, *wrong)
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.FastMethod(print, method="get")  # type: ignore[call-arg]
 

@@ -256,19 +256,19 @@ def test_private_roads_are_taken_and_left(monkeypatch):
     """What is tried and found different falls back to the public way."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     jax = pytest.importorskip("jax", reason="jax is not installed")
-    assert torch_adapter._importer() is not torch.from_dlpack
-    assert jax_adapter._importer(jax).__name__ == "private"
+    assert torch_adapter.importer() is not torch.from_dlpack
+    assert jax_adapter.importer(jax).__name__ == "private"
     below = __import__("importlib").import_module("jax._src.lib")._jax
-    monkeypatch.setattr(jax_adapter, "_alike", lambda public, private: False)
-    assert jax_adapter._importer.__wrapped__(jax).__name__ == "public"
+    monkeypatch.setattr(jax_adapter, "is_alike", lambda public, private: False)
+    assert jax_adapter.importer.__wrapped__(jax).__name__ == "public"
     monkeypatch.undo()
     monkeypatch.setattr(below, "dlpack_managed_tensor_to_buffer", lambda *_: jax.numpy.ones(48, "uint8"))
-    assert jax_adapter._importer.__wrapped__(jax).__name__ == "public"
+    assert jax_adapter.importer.__wrapped__(jax).__name__ == "public"
     monkeypatch.undo()
     monkeypatch.setattr(torch_adapter._core, "exchanger", lambda kind: lambda view: torch.ones(12, dtype=torch.uint8))
-    assert torch_adapter._exchanger.__wrapped__() is None
-    monkeypatch.setattr(torch_adapter, "_exchanger", lambda: None)
-    assert torch_adapter._importer.__wrapped__() is torch.from_dlpack
+    assert torch_adapter.exchanger.__wrapped__() is None
+    monkeypatch.setattr(torch_adapter, "exchanger", lambda: None)
+    assert torch_adapter.importer.__wrapped__() is torch.from_dlpack
 
 
 def test_tensorflows_own_alias_is_tried_before_it_is_relied_upon(monkeypatch):

@@ -41,7 +41,7 @@ def no_gpu():
 @pytest.fixture
 def forget(monkeypatch):
     """Makes this process one that has warned of no fallback yet."""
-    return lambda: monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
+    return lambda: monkeypatch.setattr("arraybridge.conversion.memory.fallbacks", itertools.count())
 
 
 def test_the_warning_names_the_callers_line_whatever_was_called(no_gpu, forget):

@@ -188,7 +188,7 @@ def test_dlpack_takes_no_trip_over_the_host(source, target, wishes):
         from arraybridge.adapters import jax
 
         described = matrix.ordinary(source, True, **wishes.pop("array"))
-        caps = replace(jax._GPU_CAPS_WITHOUT_X64)
+        caps = replace(jax.GPU_CAPS_WITHOUT_X64)
         with pytest.raises(UnsupportedArray, match='via="host"'):
             ways.planned("dlpack", described, caps, gpus=GPUS, copy=True, **wishes)
         return

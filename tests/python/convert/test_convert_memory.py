@@ -69,7 +69,7 @@ def pointer(array):
 @pytest.fixture
 def no_fallback_yet(monkeypatch):
     """As in a process that has warned of no fallback yet."""
-    monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
+    monkeypatch.setattr("arraybridge.conversion.memory.fallbacks", itertools.count())
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_a_second_fallback_takes_the_short_way_without_a_warning(no_gpu, no_fall
         warnings.simplefilter("always")
         first = convert_memory(data, "numpy", "torch", copy=False)
         with monkeypatch.context() as patched:
-            patched.setattr("arraybridge.conversion.memory._moved", None)  # the careful way
+            patched.setattr("arraybridge.conversion.memory.moved", None)  # the careful way
             again = convert_memory(data, "numpy", "torch", copy=False)
         convert_memory(values(">f4"), "numpy", "jax")
     assert pointer(first) == pointer(again) == pointer(data)
@@ -386,7 +386,7 @@ def test_what_a_framework_raises_is_told_and_chained(monkeypatch):
 
     # The adapter looks its framework's importer up once, and so does the short way that a plan of such arrays is kept for:
     # no other test converts arrays of six dimensions.
-    monkeypatch.setattr("arraybridge.adapters.tensorflow._importer", lambda: refuse)
+    monkeypatch.setattr("arraybridge.adapters.tensorflow.importer", lambda: refuse)
     with pytest.raises(MemoryConversionError, match="from jax to tensorflow: Refusal: not today") as caught:
         convert_memory(jnp.ones((1, 1, 1, 1, 1, 3)), "jax", "tensorflow", None)
     error = caught.value

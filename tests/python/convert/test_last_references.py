@@ -11,10 +11,10 @@ import weakref
 import numpy as np
 import pytest
 from arrays import aligned, values_of
+from internals import classes_known
 
 import arraybridge
 from arraybridge import UnsupportedArray, UnsupportedDtype
-from arraybridge.arrays import classes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
@@ -182,7 +182,7 @@ def test_sixteen_threads_convert_and_drop_one_source(broker):
 
 
 def test_a_class_that_is_made_again_and_again_is_forgotten(broker):
-    made, remembered = [], len(classes._known) + len(classes._lasting)
+    made, remembered = [], classes_known()
     for _ in range(100_000 if LONG else 200):
         kind = type("Again", (np.ndarray,), {})
         assert broker.convert(np.zeros(2).view(kind), "torch").tolist() == [0, 0]
@@ -192,7 +192,7 @@ def test_a_class_that_is_made_again_and_again_is_forgotten(broker):
             gc.collect(0)
     gc.collect()
     assert sum(ref() is not None for ref in made) <= 2
-    assert len(classes._known) + len(classes._lasting) <= remembered + 2
+    assert classes_known() <= remembered + 2
 
 
 def test_a_failing_shortcut_takes_the_careful_way(broker):

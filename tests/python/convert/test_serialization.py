@@ -280,4 +280,4 @@ def test_reading_imports_and_executes_nothing():
 
 
 def test_every_dtype_that_conversions_know_has_its_bytes():
-    assert set(CODES) == set(byte_format._WORDS) | set(byte_format._HELD)
+    assert set(CODES) == set(byte_format.WORDS) | set(byte_format.HELD)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import aligned, values_of
+from internals import delivery_of, routes_of
 
 import arraybridge
 from arraybridge import _core, adapters, counts
@@ -36,14 +37,14 @@ def address_of(array: Any) -> int:
 def taken(monkeypatch: pytest.MonkeyPatch, broker: arraybridge.Broker) -> list[bool]:
     """Whether each convert from now on takes the short way."""
     ways: list[bool] = []
-    take = broker._delivery.alike
+    take = delivery_of(broker).alike
 
     def alike(*wishes: Any) -> Any:
         found = take(*wishes)
         ways.append(found is not None)
         return found
 
-    monkeypatch.setattr(broker._delivery, "alike", alike)
+    monkeypatch.setattr(delivery_of(broker), "alike", alike)
     return ways
 
 
@@ -202,7 +203,7 @@ def test_each_short_way_is_counted(here: arraybridge.Broker) -> None:
 
 def test_threads_share_the_tables_while_they_are_cleared(here: arraybridge.Broker) -> None:
     pytest.importorskip("torch")
-    routes = here._delivery._shortcuts._routes
+    routes = routes_of(here)
     array, stop, wrong = aligned((4, 4)), threading.Event(), []
 
     def converts() -> None:
@@ -231,7 +232,7 @@ def test_tensorflow_makes_arrays_by_itself_whether_they_must_be_shared_or_may_be
         made = here.convert(tensor, "numpy", copy=copy)
         assert address_of(made) == address_of(tensor)
         assert not made.flags.writeable
-    routes = here._delivery._shortcuts._routes
+    routes = routes_of(here)
     (road,) = (road for (kind, *_), road in routes.items() if kind is type(tensor))
     assert road[0] is adapters.named("tensorflow").straight("numpy")
 
@@ -240,7 +241,7 @@ def test_a_private_road_that_fails_later_costs_no_conversion(here: arraybridge.B
     def fails(array: Any) -> Any:
         raise RuntimeError("not any more")
 
-    monkeypatch.setattr(shortcut, "_straight", lambda kind, target: fails)
+    monkeypatch.setattr(shortcut, "straight_of", lambda kind, target: fails)
     array = aligned()
     for _ in range(3):
         assert here.convert(array, "torch").tolist() == array.tolist()

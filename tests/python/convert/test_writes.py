@@ -162,7 +162,7 @@ def test_an_owner_is_found_whatever_lies_between() -> None:
 
 
 def test_a_copy_for_an_unknown_consumer_is_counted_and_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exports, "_warned", set())
+    monkeypatch.setattr(exports, "warned", set())
     source = frozen()
     before = sum(each.copied_bytes for each in arraybridge.conversion_counts() if each.target == "dlpack")
     with pytest.warns(CopyWarning, match="read_only: the consumer may write"):

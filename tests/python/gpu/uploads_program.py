@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from fakes import frameworks, gpu, own_copies
+from internals import raw_core
 
 import arraybridge
 from arraybridge import _core, convert_memory
@@ -56,7 +57,7 @@ def a_tree_is_one_batch(broker: arraybridge.Broker) -> None:
 
 def a_put_on_a_gpu_is_one_batch(broker: arraybridge.Broker) -> None:
     views = [arraybridge.asdlpack(np.full(100, number, "i4")) for number in range(20)]
-    core = broker._connection.ask(lambda core: core)
+    core = raw_core(broker)
     placement, calls = counted(lambda: core.place(views, device=(2, 0)))
     assert [gpu.read(view)[0] for view in placement.views] == list(range(20))
     assert calls["cuStreamSynchronize"] == 1 and calls["cuMemcpyHtoDAsync"] == 20, calls

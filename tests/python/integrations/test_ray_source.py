@@ -24,7 +24,6 @@ def here(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     namespace = f"source{os.getpid()}"
     yield namespace
     replica.broker_of(namespace).close()
-    replica._brokers.clear()
 
 
 def shared(namespace: str):
@@ -53,7 +52,7 @@ def test_readers_are_spread(here: str) -> None:
 
 def test_a_reader_that_died_frees_its_place(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_source, "POLL_S", 0.05)
-    monkeypatch.setattr(ray_source, "_FORGOTTEN_S", 0.2)
+    monkeypatch.setattr(ray_source, "FORGOTTEN_S", 0.2)
 
     async def run() -> None:
         source = Source("s")
@@ -98,7 +97,7 @@ def test_a_watch_that_is_lost_makes_all_begin_anew(here: str) -> None:
         assert await source.offer(record, "r1", "n1") == "s"
         waiting = asyncio.ensure_future(source.ended("r1"))
         await asyncio.sleep(0.05)
-        source._watches[here].cancel()
+        source.watches[here].cancel()
         assert await asyncio.wait_for(waiting, 20) is None and source.counts == {"readers": 0, "copies": 0}
         assert await source.offer(record, "r1", "n1") == "s"
         share.withdraw()

@@ -91,7 +91,7 @@ def safe_convert(data, target):
 
 @pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
 def test_safe_convert_succeeds_at_once_and_warns(target, monkeypatch):
-    monkeypatch.setattr("arraybridge.conversion.memory._fallbacks", itertools.count())
+    monkeypatch.setattr("arraybridge.conversion.memory.fallbacks", itertools.count())
     if torch.cuda.is_available():
         pytest.skip("needs a host without a GPU")
     with pytest.warns(arraybridge.DeviceFallbackWarning):

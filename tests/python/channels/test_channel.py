@@ -6,6 +6,7 @@ import gc
 import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -44,6 +45,15 @@ def output(process):
     text, _ = process.communicate()
     assert process.returncode == 0
     return text
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The directory of a daemon of this module's own: its tests count what is left in the whole broker."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as directory:
+        daemon = start_daemon(directory, "--log-level", "warn")
+        yield directory
+        assert stop_daemon(daemon) == 0
 
 
 def until(condition, broker):

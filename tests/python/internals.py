@@ -2,6 +2,7 @@
 """What tests read, or change, inside of this package because no public name shows it: each private name has one place here."""
 
 from collections.abc import Hashable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import arraybridge
@@ -44,6 +45,11 @@ def classes_known() -> int:
 def arrays_given() -> int:
     """The number of promises of `arraybridge.multiprocessing.give` that no pickle has used yet."""
     return len(passing._given)
+
+
+def reducers() -> dict[type, Any]:
+    """The table of multiprocessing's pickler, by class: Python has a public way into it, and none out."""
+    return ForkingPickler._extra_reducers  # type: ignore[attr-defined, no-any-return]
 
 
 def raw_core(broker: arraybridge.Broker) -> _core.Core:

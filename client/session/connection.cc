@@ -15,7 +15,6 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kIdleStepMin{10};
 constexpr milliseconds kIdleStepMax{1000};
-// How long a sender may wait for memory that the receivers of a forward have read.
 constexpr milliseconds kNothingToDo{-1};
 constexpr milliseconds kSyncTimeout{2000};
 // How often a thread that waits for another thread's connect checks whether it is interrupted.

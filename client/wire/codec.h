@@ -125,21 +125,19 @@ std::vector<wire::ShareRef> RefsOf(std::span<const ShareRef> shares);
 
 Status Malformed(std::string_view what);
 
-// The answer as it is; its texts are views of `bytes`.
-template <class Message>
-Result<Message> Read(std::string_view bytes) try {
+// The answer as `convert`, which returns a Result, makes it of the message.
+template <class Message, class Convert>
+auto Read(std::string_view bytes, Convert convert) -> decltype(convert(std::declval<Message&>())) try {
   auto message = wire::Decode<Message>(bytes);
-  if (message.ok()) return message;
+  if (message.ok()) return convert(*message);
   return Status(Code::kDataLoss, "the broker's answer: " + message.status().message(), "MALFORMED_ANSWER");
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for an answer of ", bytes.size(), " bytes");
 }
-// The answer as `convert`, which returns a Result, makes it of the message.
-template <class Message, class Convert>
-auto Read(std::string_view bytes, Convert convert) -> decltype(convert(std::declval<Message&>())) {
-  auto message = Read<Message>(bytes);
-  if (!message.ok()) return message.status();
-  return convert(*message);
+// The answer as it is; its texts are views of `bytes`.
+template <class Message>
+Result<Message> Read(std::string_view bytes) {
+  return Read<Message>(bytes, [](Message& said) -> Result<Message> { return std::move(said); });
 }
 
 Device DeviceOf(const std::optional<wire::Device>& said);

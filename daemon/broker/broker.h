@@ -160,7 +160,7 @@ class Broker {
   // Drops what is queued; a channel without an open end goes. NOT_FOUND, CHANNEL_NOT_FOUND. FAILED_PRECONDITION:
   // CHANNEL_IS_DIRECT; with `remove` CHANNEL_IN_USE, if an end is open.
   Result<DrainedChannel> DrainChannel(SessionId session, std::string_view ns, std::string_view name, bool remove);
-  // Refuses with the notice that follows the notice `seen`, if there is one for this end now (channels/notices.h). For
+  // Refuses with the notice that follows the notice `seen`, if there is one for this end now (objects/notices.h). For
   // a receiver: OUT_OF_RANGE, CHANNEL_ENDED; ABORTED, SENDER_DIED, SENDER_ABANDONED. For a sender: FAILED_PRECONDITION,
   // NO_RECEIVER; ABORTED, RECEIVER_DIED, RECEIVER_ABANDONED.
   Status NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const;

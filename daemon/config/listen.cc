@@ -9,16 +9,17 @@ namespace {
 
 constexpr std::string_view kUnix = "unix://";
 
-bool IsTcp(std::string_view text) { return text.starts_with("tcp://") || ReadEndpoint(text).ok(); }
+bool IsTcp(std::string_view text) { return text.find("tcp://") != text.npos || ReadEndpoint(text).ok(); }
 
 }  // namespace
 
 Result<std::optional<std::string>> ReadSocket(std::string_view text) {
   if (text.empty()) return std::optional<std::string>();
   if (text == "off") return std::optional<std::string>("");
-  const std::string_view path = text.starts_with(kUnix) ? text.substr(kUnix.size()) : text;
-  if (path.starts_with('/')) return std::optional<std::string>(path);
   if (IsTcp(text)) return InvalidArgument("'", text, "': TCP ", kRemovedWithTcp);
+  const std::string_view path = text.starts_with(kUnix) ? text.substr(kUnix.size()) : text;
+  if (path.find(kUnix) != path.npos) return InvalidArgument("'", text, "' are several addresses: give one");
+  if (path.starts_with('/')) return std::optional<std::string>(path);
   return InvalidArgument("'", text, "' is neither an absolute path nor unix:///path nor off");
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <string_view>
 
 namespace arraybridge {
@@ -28,6 +29,11 @@ inline std::string_view WhyRemoved(std::string_view key_or_flag) {
   const auto* const found = std::ranges::find_if(
       kRemoved, [key_or_flag](const Removed& each) { return key_or_flag.starts_with(each.beginning); });
   return found == std::end(kRemoved) ? "" : found->why;
+}
+
+// Of a value that was a list of addresses in earlier versions.
+inline std::string WhyRemovedFromList(std::string_view text) {
+  return text.find("tcp://") == text.npos ? "" : std::string(": TCP ") + kRemovedWithTcp;
 }
 
 }  // namespace arraybridge

@@ -70,7 +70,8 @@ Status CheckEntry(const ConfigEntry& entry, const Setting* setting, const std::o
     if (const auto why = WhyRemoved(entry.key); !why.empty()) return InvalidArgument(entry.key, " ", why);
     return InvalidArgument(entry.key, " is unknown", GuessAtKey(entry.key));
   }
-  if (entry.is_list && !setting->value.is_list) return InvalidArgument(entry.key, " takes one value, not a list");
+  if (entry.is_list && !setting->value.is_list)
+    return InvalidArgument(entry.key, " takes one value, not a list", WhyRemovedFromList(*entry.text));
   if (setting->sources == Setting::Sources::kFlagOnly) {
     return InvalidArgument(entry.key, " can only be set by a flag (--", setting->flag, ")");
   }

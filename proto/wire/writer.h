@@ -127,8 +127,7 @@ size_t SizeOf(const Message& message) {
   return out.bytes();
 }
 
-// Appends the bytes that `put` writes. `to` keeps its capacity, so that a reused answer causes no allocation. REQUIRES:
-// `put` writes the same bytes into every Writer.
+// Appends the bytes that `put` writes. REQUIRES: `put` writes the same bytes into every Writer.
 template <class Put>
 void AppendBackwards(std::string* to, Put put) {
   Writer<Counter> count{Counter()};

@@ -249,6 +249,7 @@ struct DirectChannel {
   uint32_t sender_uid;
   uint32_t receiver_uid;
   uint16_t ns_bytes;
+  std::array<uint8_t, 6> reserved;  // of what the sender sent on, before layout 6 of direct channels
 };
 
 }  // namespace arraybridge::record

@@ -80,7 +80,7 @@ struct PublishCall {
   std::chrono::milliseconds lifetime{0};  // 0: as the policy of the namespace says
   // The session's sending end of a channel: the share is queued there and has no name, now or later.
   ChannelEndId channel{};
-  uint64_t seen_notice = 0;  // of the channel, by the caller (channels/notices.h)
+  uint64_t seen_notice = 0;  // of the channel, by the caller (objects/notices.h)
   // The share was an entry of the channel's direct channel, which is ending.
   bool from_direct = false;
   uint64_t entry = 0;         // its number there, from 1

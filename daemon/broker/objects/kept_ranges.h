@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// KeptRanges are the ranges of a direct channel that shares use which forward entries of it (shares/forwards.h). Such a
+// KeptRanges are the ranges of a direct channel that shares use which forward entries of it (tables/forwards.h). Such a
 // share may use a range although the receiver has returned it, or has gone. As long as one does, the control block
 // tells the sender not to use the range again.
 #pragma once

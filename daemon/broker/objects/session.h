@@ -48,7 +48,7 @@ struct Session {
   std::deque<RangeOfArena> returned;
   // Shares that it published with an event, until the fence is done and no session that received the event has a lease.
   std::map<ShareId, Share*> fenced;
-  std::map<ShareId, Share*> forwarded;  // shares that it made in ranges of others (shares/forwards.h)
+  std::map<ShareId, Share*> forwarded;  // shares that it made in ranges of others (tables/forwards.h)
   Tickets tickets;
   std::vector<Namespace*> hazard_pages_in;  // namespaces in which it has a hazard page
   Pins pinned;                              // in all of these, as of the last look at each

@@ -24,7 +24,7 @@ namespace arraybridge {
 // Not thread-safe.
 class RecordFile {
  public:
-  static constexpr uint32_t kMajor = 2;  // a daemon of another major version cannot read the file
+  static constexpr uint32_t kMajor = 1;  // a daemon of another major version cannot read the file
   static constexpr uint32_t kMinor =
       1;  // a higher minor version has more kinds, and more fields at the end of contents
   static constexpr uint64_t kSlotBytes = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// There are four kinds of call. Most verbs answer at once; Allocate and Acquire may wait (LateAnswer); OpenSession is a
-// stream whose end ends the session (SessionStream); Watch is a stream of events (WatchStream).
+// There are four kinds of call. Most verbs answer at once; some may wait (LateAnswer); OpenSession is a stream whose
+// end ends the session (SessionStream); Watch is a stream of events (WatchStream).
 //
 // Rights are bound to the session's token. A connection's credentials matter only in OpenSession, which finds them by
 // peer() = "fd:N". gRPC closes N by itself, and the kernel reuses N for the next connection. A call that starts after
@@ -132,7 +132,8 @@ class Service final : public grpc::Service {
     if (!served.ok()) return Finished(context, asked, served.status(), caller->session);
     const Result<Answer>& now = *served->now;
     if (!now.ok()) return Finished(context, asked, now.status(), caller->session);
-    if (context->IsCancelled()) verbs_.TakeBack(*caller, asked.verb, now->message);
+    // The session may have mapped an exported arena before.
+    if (context->IsCancelled() && asked.verb != Verb::kExport) verbs_.TakeBack(*caller, asked.verb, now->message);
     *answer = BufferOf(now->message);
     return Finished(context, asked, Ok());
   }

@@ -72,11 +72,11 @@ void WatchStream::Answered(Result<Answer> answer) {
     waiter_ = {};
   }
   if (!answer.ok()) return End(answer.status());
-  if (is_cancelled()) return End(CallEnded());
   if (watch_ == 0) {
     if (const auto opened = wire::Decode<wire::WatchResponse>(answer->message); opened.ok()) watch_ = opened->watch;
     request_ = wire::Encode(wire::WatchRequest{.watch = watch_, .timeout_ms = kForAsLongAsItTakes});
   }
+  if (is_cancelled()) return End(CallEnded());
   message_ = BufferOf(answer->message);
   StartWrite(&message_);
 }

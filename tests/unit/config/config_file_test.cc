@@ -237,6 +237,9 @@ TEST_F(ConfigFileTest, ARemovedSettingNamesWhatReplacesIt) {
   EXPECT_EQ(refusal("[limits]\ntcp_keepalive = '1s'\n"), path() + ":2:1: limits.tcp_keepalive" + removed);
   EXPECT_EQ(refusal("[limits]\nsubjects = 1\n"), path() + ":2:1: limits.subjects" + removed);
   EXPECT_EQ(refusal("[server]\nlisten = 'tcp://[::1]:1'\n"), path() + ":2:1: 'tcp://[::1]:1': TCP" + removed);
+  EXPECT_THAT(refusal("[server]\nlisten = ['unix:///a', 'tcp://[::1]:1']\n"), HasSubstr("not a list: TCP" + removed));
+  EXPECT_THAT(refusal("[server]\nlisten = 'unix:///a,tcp://[::1]:1'\n"), HasSubstr("TCP" + removed));
+  EXPECT_THAT(refusal("[server]\nlisten = 'unix:///a,unix:///b'\n"), HasSubstr("are several addresses"));
   EXPECT_EQ(refusal("[server]\nadmin = '127.0.0.1:1'\n"), path() + ":2:1: '127.0.0.1:1': TCP" + removed);
   EXPECT_EQ(refusal("[namespace.a]\naccess = 'subject:b:ro'\n"), path() + ":2:1: 'subject:b': subject:NAME" + removed);
   EXPECT_EQ(refusal("", {"--limit", "tcp_connections=1"}), "--limit tcp_connections" + removed);

@@ -112,7 +112,7 @@ TEST_F(RecordFileTest, AnotherMajorVersionIsRefused) {
   const auto adopted = RecordFile::Adopt(UniqueFd(::fcntl(file().file(), F_DUPFD_CLOEXEC, 3)));
   ASSERT_FALSE(adopted.ok());
   EXPECT_EQ(adopted.status().reason(), "OTHER_LAYOUT");
-  EXPECT_THAT(adopted.status().message(), testing::HasSubstr("layout 0.1"));
+  EXPECT_THAT(adopted.status().message(), testing::HasSubstr("layout 3.1"));
 }
 
 TEST_F(RecordFileTest, AFileOfAnotherKindIsRefused) {

@@ -48,8 +48,8 @@ export function namesView() {
 const heldBy = (session) => number(session.arena_bytes);
 
 const sessionRow = (each) => row(
-    longCell(printable(each.client) || '–'), numberCell(number(each.process_id) || '–'),
-    numberCell(number(each.uid)), cell(printable(each.door)), bytesCell(heldBy(each)), numberCell(number(each.leases)),
+    longCell(printable(each.client) || '–'), numberCell(number(each.process_id) || '–'), numberCell(number(each.uid)),
+    cell(printable(each.door)), bytesCell(heldBy(each)), numberCell(number(each.leases)),
     numberCell(timeText(number(each.age_ms))), cell(each.awaited ? 'awaited' : ''));
 
 export function sessionsView() {

@@ -51,7 +51,7 @@ v1::PublishRequest FullPublish() {
   return request;
 }
 
-TEST(PublishWireTest, EveryFieldHasAPlaceInTheCall) {
+TEST(PublishTest, EveryFieldHasAPlaceInTheCall) {
   const v1::PublishRequest request = FullPublish();
   const Asked asked(request);
   const PublishCall call = CallOf(asked);
@@ -78,7 +78,7 @@ TEST(PublishWireTest, EveryFieldHasAPlaceInTheCall) {
   EXPECT_EQ(v1::Fence::descriptor()->field_count(), 2);
 }
 
-TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
+TEST(PublishTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
   const v1::PublishRequest request = FullPublish();
   const std::string description = CallOf(Asked(request)).description;
   v1::Share share;
@@ -88,7 +88,7 @@ TEST(PublishWireTest, WhatItMakesOfThemIsAShareAndIsReadBack) {
   EXPECT_EQ(share.metadata(), request.metadata());
 }
 
-TEST(PublishWireTest, UnknownFieldsAreSkippedAndHandedOn) {
+TEST(PublishTest, UnknownFieldsAreSkippedAndHandedOn) {
   v1::PublishRequest request = FullPublish();
   const std::string unknown =
       "\xa2\x06\x03"
@@ -108,7 +108,7 @@ void ExpectNoPublish(const std::string& bytes) {
   EXPECT_THAT(asked.status().message(), HasSubstr("these bytes are not a valid PublishRequest"));
 }
 
-TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
+TEST(PublishTest, WhatIsNoMessageIsRefused) {
   const std::string whole = FullPublish().SerializeAsString();
   ExpectNoPublish("\xff");
   ExpectNoPublish(whole.substr(0, whole.size() - 1));
@@ -122,7 +122,7 @@ TEST(PublishWireTest, WhatIsNoMessageIsRefused) {
 }
 
 // libprotobuf, which other readers use for the specs, accepts no length above 32 bits.
-TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
+TEST(PublishTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
   const std::string six("\x83\x80\x80\x80\x80\x00", 6);  // 3 in six bytes
   const std::string wide = "\x83\x80\x80\x80\x10";       // 3, and a bit beyond 32
   for (const std::string& length : {six, wide}) {
@@ -139,7 +139,7 @@ TEST(PublishWireTest, LengthsThatProtobufDoesNotTakeAreRefusedAtEveryLevel) {
   }
 }
 
-TEST(PublishWireTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
+TEST(PublishTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
   // Malformed fields of the single array: a dtype that is not UTF-8, then one that is; a shape that ends within a
   // number; a group.
   for (const std::string spec : {"\x22\x01\xff\x22\x01x", "\x2a\x01\x80", "\x7b\x7c"}) {

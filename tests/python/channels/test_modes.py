@@ -177,7 +177,10 @@ def test_either_side_of_a_broadcast_may_start_first(broker, sender_first):
 def test_a_second_run_is_told_that_the_first_ones_stream_has_ended(broker, address):
     sends = broker.channel("frames").open("sender")
     first = receiver_process(broker, address, "frames")
+    before = broker.stats()["channel_received_total"]
     sends.send(np.full(1, 7))
+    while broker.stats()["channel_received_total"] == before:
+        time.sleep(0.01)
     first.kill()
     first.wait()
     first.stdout.close()

@@ -64,8 +64,8 @@ class ArenaVerbs::Pending {
     }
     if (!first) return nullptr;
     auto arena = Allocate();
-    if (arena.ok()) return Delivery(Granted(*std::move(arena)));
-    if (!MayBeRoom(arena.status())) return Delivery(arena.status());
+    if (arena.ok()) return DeliveryOf(Granted(*std::move(arena)));
+    if (!MayBeRoom(arena.status())) return DeliveryOf(arena.status());
     refusal_ = arena.status();
     if (timeout_ms_ > 0 && IsMachines(refusal_)) verbs_.reclaimer_.ServeMemoryLater(LaneOf(size_));
     return nullptr;
@@ -160,11 +160,10 @@ class ArenaVerbs::Pending {
     return arena;
   }
 
-  // The result is shared because a std::function must be copyable, and a descriptor is not.
-  Deliver Delivery(Result<Answer> result) {
-    return [this, result = std::make_shared<Result<Answer>>(std::move(result))] {
-      const bool allocated = result->ok();
-      reply_(std::move(*result));
+  Deliver DeliveryOf(Result<Answer> result) {
+    const bool allocated = result.ok();
+    return [this, allocated, deliver = Delivery(reply_, std::move(result))] {
+      deliver();
       if (allocated && verbs_.allocated_) verbs_.allocated_();
     };
   }

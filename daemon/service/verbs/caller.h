@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <concepts>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <google/protobuf/message_lite.h>
 
@@ -51,6 +53,13 @@ Answer AnswerOf(const Message& message) {
 using Reply = std::function<void(Result<Answer>)>;
 // Makes the reply of a request that has to wait. To be called once at most, before the verb returns.
 using Later = std::function<Reply()>;
+
+// Says this answer. It is shared because a std::function must be copyable, and a descriptor is not.
+inline Deliver Delivery(Reply reply, Result<Answer> answer) {
+  return [reply = std::move(reply), answer = std::make_shared<Result<Answer>>(std::move(answer))] {
+    reply(std::move(*answer));
+  };
+}
 
 // The result of a verb that may wait.
 struct Served {

@@ -192,8 +192,7 @@ Served ChannelVerbs::Receive(const Caller& caller, const wire::ReceiveRequest& r
     if (admission_.draining()) return nullptr;
     auto now = ReceiveNow(caller, request);
     if (!now.ok() && IsEmpty(now.status())) return nullptr;
-    const auto result = std::make_shared<Result<Answer>>(std::move(now));
-    return [reply, result] { reply(std::move(*result)); };
+    return Delivery(reply, std::move(now));
   };
   waiter.slow = [this, session = caller.session, end] { LogSlow(session, end); };
   waiter.expire = [this, reply, timeout_ms] {

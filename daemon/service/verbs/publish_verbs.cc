@@ -84,8 +84,7 @@ Served PublishVerbs::PublishSealed(const Caller& caller, std::string_view reques
   const uint32_t uid = waiter.uid;
   waiter.retry = [this, caller, bytes, reply](bool) -> Deliver {
     const auto again = wire::Decode<wire::PublishRequest>(*bytes);
-    const auto result = std::make_shared<Result<Answer>>(Publish(caller, *again));
-    return [reply, result] { reply(std::move(*result)); };
+    return Delivery(reply, Publish(caller, *again));
   };
   waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };  // no deadline ends its wait
   const auto place = to_seal_.WaitForMemory(uid, NamespaceNameOf(ns), std::move(waiter));

@@ -106,8 +106,7 @@ Served ShareVerbs::AcquireLater(const Caller& caller, std::string_view bytes, St
       wait->missing = granted.status();
       return nullptr;
     }
-    const auto result = std::make_shared<Result<Answer>>(std::move(granted));
-    return [wait, result] { wait->reply(std::move(*result)); };
+    return Delivery(wait->reply, std::move(granted));
   };
   waiter.expire = [this, caller, wait, timeout_ms] {
     if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return wait->reply(draining);

@@ -85,9 +85,7 @@ Served WatchVerbs::Watch(const Caller& caller, const wire::WatchRequest& request
     if (admission_.draining()) return nullptr;
     auto events = TakeEvents(caller, watcher);
     if (events.ok() && !*events) return nullptr;
-    const auto result = std::make_shared<Result<Answer>>(events.ok() ? Result<Answer>(**std::move(events))
-                                                                     : Result<Answer>(events.status()));
-    return [reply, result] { reply(std::move(*result)); };
+    return Delivery(reply, events.ok() ? Result<Answer>(**std::move(events)) : Result<Answer>(events.status()));
   };
   waiter.expire = [this, watcher, reply] {
     if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return reply(draining);

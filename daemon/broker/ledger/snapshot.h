@@ -105,6 +105,13 @@ struct ListFilter {
   std::string page_token;  // empty: from the start. INVALID_ARGUMENT: not a token of this broker
 };
 
+// Rows of a list, and the token of the page behind them; empty: there is none.
+template <class Row>
+struct RowPage {
+  std::vector<Row> rows;
+  std::string next;
+};
+
 struct ShareRow {
   std::shared_ptr<const ShareFacts> facts;
   Handle handle;  // without a descriptor
@@ -119,10 +126,7 @@ struct ShareRow {
   bool goes_with_maker = false;       // its namespace withdraws it when its maker's session ends
   ShareId forward_of{};               // the share whose bytes it uses; 0: its own
 };
-struct SharePage {
-  std::vector<ShareRow> rows;
-  std::string next;
-};
+using SharePage = RowPage<ShareRow>;
 
 struct SessionRow {
   SessionId session{};
@@ -137,10 +141,7 @@ struct SessionRow {
   std::vector<HandleKind> kinds;  // kinds of handle that the session can open and may be offered
   bool awaited = false;           // it waits for its client
 };
-struct SessionPage {
-  std::vector<SessionRow> rows;
-  std::string next;
-};
+using SessionPage = RowPage<SessionRow>;
 
 struct LeaseRow {
   LeaseId lease{};
@@ -151,10 +152,7 @@ struct LeaseRow {
   uint64_t process_id = 0;
   Device device;
 };
-struct LeasePage {
-  std::vector<LeaseRow> rows;
-  std::string next;
-};
+using LeasePage = RowPage<LeaseRow>;
 
 struct NamespaceRow {
   std::string ns;
@@ -195,10 +193,7 @@ struct NamespaceUse {
   }
 };
 
-struct NamespacePage {
-  std::vector<NamespaceRow> rows;
-  std::string next;
-};
+using NamespacePage = RowPage<NamespaceRow>;
 
 struct ChannelRow {
   std::string ns;
@@ -227,10 +222,7 @@ struct ChannelRow {
   };
   std::vector<End> ends;  // if the filter asks for them
 };
-struct ChannelPage {
-  std::vector<ChannelRow> rows;
-  std::string next;
-};
+using ChannelPage = RowPage<ChannelRow>;
 
 struct Snapshot {
   ChannelTotals channel_totals;

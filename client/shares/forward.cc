@@ -53,6 +53,11 @@ std::optional<ArenaCache::Place> PlaceOf(Session& session, const View& view, std
   return place;
 }
 
+bool Equal(const wire::Source& one, const wire::Source& other) {
+  return one.lease == other.lease && one.share == other.share &&
+         one.direct_channel_number == other.direct_channel_number && one.direct_channel_bit == other.direct_channel_bit;
+}
+
 Status Refused(std::string_view why) {
   return FailedPrecondition("the arrays cannot be published once more, because ", why, ": publish a copy of them")
       .Because("NOT_FORWARDED");
@@ -123,6 +128,17 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
     if (published.ok()) session.written().Return(published->returned);
   };
   auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+  // The bytes may lie in several shares that this process holds, and the one that was found was given back since.
+  std::optional<Placement::Forward> other;
+  while (!answer.ok() && IsNotForwarded(answer.status())) {
+    auto holding = HoldingOf(session, *forward.arena, forward.offset, forward.size);
+    if (!holding) break;
+    other.emplace(forward.releases, forward.arena, forward.offset, forward.size, holding->source,
+                  std::move(holding->direct));
+    if (Equal(holding->source, *request.message.source)) break;
+    request.message.source = holding->source;
+    answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+  }
   if (!answer.ok()) {
     const Status& why = answer.status();
     if (why.reason() == Lifeline::kUnanswered) {

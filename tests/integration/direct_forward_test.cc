@@ -205,7 +205,8 @@ TEST_F(DirectForwardTest, OneArrayThatIsSentOnTwiceIsKeptForWhoReadsEither) {
     const auto forward = s_->broker.PlacementOf(i % 2 == 0 ? one->views : other->views);
     ASSERT_TRUE(forward.has_value());
     i % 3 == 0 ? one.reset() : other.reset();
-    ASSERT_TRUE(to_t.Send(*forward, {}).ok());
+    const auto sent = to_t.Send(*forward, {});
+    ASSERT_TRUE(sent.ok()) << i << ": " << sent.ToString();
     one.reset();
     other.reset();
     auto last = from_s.Receive({.timeout = seconds(30)});

@@ -56,10 +56,8 @@ int SignalIn(int exit_code) {
   return signal == SIGHUP || signal == SIGINT || signal == SIGTERM ? 0 : signal;
 }
 
-}  // namespace
-
-std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
-  if (const auto code = ExitCodeOf(pidfd)) return SignalIn(*code);
+// As /proc tells it: nullopt: it is ending, and /proc does not tell how; 0 also if it is gone.
+std::optional<int> SignalInProc(uint64_t process_id) {
   const std::string path = "/proc/" + std::to_string(process_id) + "/stat";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
   std::array<char, 2048> text{};
@@ -70,6 +68,17 @@ std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
   if ((FieldOf(fields, kFlags) & kExiting) == 0) return 0;
   const unsigned long code = FieldOf(fields, kExitCode);  // 0 also if this process may not know it
   return code == 0 ? std::nullopt : std::optional(SignalIn(static_cast<int>(code)));
+}
+
+}  // namespace
+
+std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
+  if (const auto code = ExitCodeOf(pidfd)) return SignalIn(*code);
+  const auto signal = SignalInProc(process_id);
+  if (signal != 0) return signal;
+  // Its parent may have waited for it between the two looks.
+  const auto code = ExitCodeOf(pidfd);
+  return code ? SignalIn(*code) : signal;
 }
 
 }  // namespace arraybridge

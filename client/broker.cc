@@ -78,6 +78,13 @@ class Broker::Core : public ForkParticipant {
   // Acquires all shares or none, in as many requests as needed.
   Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
   Result<uint64_t> Withdraw(const std::string& request, std::span<const ShareRef> refs);
+  // The answer to this verb, and the session that got it. The request is sent again on a new connection if it was not
+  // sent. `late` takes an answer that comes after the caller has given up.
+  template <class Message>
+  using Late = void (*)(Session&, const Message&);
+  template <class Message>
+  Result<std::pair<Message, std::shared_ptr<Session>>> Ask(Verb verb, const std::string& request, Deadline deadline,
+                                                           Late<Message> late, std::span<const ShareRef> refs = {});
   // Makes room for the arrays on `device`, which another process may have named.
   Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -374,7 +381,6 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
-  const Deadline deadline = core_->Timeout();
   wire::OpenChannelRequest asked{.namespace_ = core_->options().ns,
                                  .name = name,
                                  .role = static_cast<wire::OpenChannelRequest::Role>(role),
@@ -382,24 +388,38 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
                                  .mode = static_cast<wire::ChannelMode>(options.mode),
                                  .replay = options.replay};
   if (options.on_slow != OnSlow::kAsIs) asked.drop_oldest = options.on_slow == OnSlow::kDropOldest;
-  const std::string request = wire::Encode(asked);
-  for (bool again = true;; again = false) {
-    auto session = core_->connection()->Connected(deadline);
-    if (!session.ok()) return session.status();
-    // The broker opens the end even if the caller has given up, and other clients would wait for it.
-    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
-      const auto self = weak.lock();
-      if (!self || !answer.ok()) return;
-      const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
-      if (opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
-    };
-    auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
-    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
-    if (!answer.ok()) return answer.status();
-    const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
-    if (!opened.ok()) return opened.status();
-    return Channel(std::make_shared<Channel::End>(*session, core_->options(), name, role, *opened));
-  }
+  // The broker opens the end even if the caller has given up, and other clients would wait for it.
+  const auto late = [](Session& session, const wire::OpenChannelResponse& opened) {
+    Channel::End::Forget(session, opened.channel, std::nullopt);
+  };
+  auto opened = core_->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(asked), core_->Timeout(), late);
+  if (!opened.ok()) return opened.status();
+  return Channel(std::make_shared<Channel::End>(opened->second, core_->options(), name, role, opened->first));
+}
+
+Result<uint64_t> Broker::Claim(const std::string& name, uint64_t newer_than, milliseconds wait, milliseconds lifetime,
+                               uint64_t held) {
+  AB_RETURN_IF_ERROR(CheckText("a claimed name", name));
+  const wire::ClaimRequest request{.namespace_ = core_->options().ns,
+                                   .name = name,
+                                   .newer_than = newer_than,
+                                   .timeout_ms = static_cast<uint64_t>(wait.count()),
+                                   .lifetime_ms = static_cast<uint64_t>(lifetime.count()),
+                                   .claim = held};
+  const auto late = [](Session& session, const wire::ClaimResponse& claimed) {
+    const wire::ClaimRequest release{.claim = claimed.claim, .release = true};
+    static_cast<void>(session.lifeline().Post(Verb::kClaim, wire::Encode(release)));
+  };
+  const Deadline deadline = std::max(core_->Timeout(), DeadlineAfter(wait) + kAnswerGrace);
+  auto claimed = core_->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), deadline, late);
+  if (!claimed.ok()) return claimed.status();
+  return claimed->first.claim;
+}
+
+Status Broker::ReleaseClaim(uint64_t claim) {
+  const wire::ClaimRequest request{.claim = claim, .release = true};
+  const auto late = [](Session&, const wire::ClaimResponse&) {};
+  return core_->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), core_->Timeout(), late).status();
 }
 
 Result<std::shared_ptr<Session>> Broker::ConnectedSession() { return core_->connection()->Connected(core_->Timeout()); }
@@ -418,27 +438,38 @@ Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
   return core_->connection()->OutcomeOf(failed, DeadlineAfter(timeout));
 }
 
-// Returns the number of shares.
-Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<const ShareRef> refs) {
-  const Deadline deadline = Timeout();
+template <class Message>
+Result<std::pair<Message, std::shared_ptr<Session>>> Broker::Core::Ask(Verb verb, const std::string& request,
+                                                                       Deadline deadline, Late<Message> late,
+                                                                       std::span<const ShareRef> refs) {
   for (bool again = true;; again = false) {
     auto session = connection()->Connected(deadline);
     if (!session.ok()) return session.status();
     AB_RETURN_IF_ERROR(CheckLife(**session, refs));
-    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+    const auto handler = [late, weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       if (!self || !answer.ok()) return;
-      const auto withdrawn = codec::Read<wire::WithdrawResponse>(answer->payload);
-      if (withdrawn.ok()) self->written().Return(withdrawn->returned);
+      const auto message = codec::Read<Message>(answer->payload);
+      if (message.ok()) late(*self, *message);
     };
-    auto answer = (*session)->Call(Verb::kWithdraw, request, deadline, handler);
+    auto answer = (*session)->Call(verb, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
     if (!answer.ok()) return answer.status();
-    const auto withdrawn = codec::Read<wire::WithdrawResponse>(answer->payload);
-    if (!withdrawn.ok()) return withdrawn.status();
-    (*session)->written().Return(withdrawn->returned);
-    return uint64_t{withdrawn->withdrawn};
+    auto message = codec::Read<Message>(answer->payload);
+    if (!message.ok()) return message.status();
+    return std::pair(*std::move(message), *std::move(session));
   }
+}
+
+// Returns the number of shares.
+Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<const ShareRef> refs) {
+  const auto late = [](Session& session, const wire::WithdrawResponse& withdrawn) {
+    session.written().Return(withdrawn.returned);
+  };
+  auto withdrawn = Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, refs);
+  if (!withdrawn.ok()) return withdrawn.status();
+  late(*withdrawn->second, withdrawn->first);
+  return uint64_t{withdrawn->first.withdrawn};
 }
 
 Status Broker::Withdraw(const ShareRef& ref) {

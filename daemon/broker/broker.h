@@ -16,6 +16,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/broker/ledger/snapshot.h"
 #include "daemon/broker/objects/calls.h"
+#include "daemon/broker/objects/claim.h"
 #include "daemon/broker/objects/direct_channel_record.h"
 #include "daemon/broker/objects/peer.h"
 #include "daemon/broker/objects/recovered.h"
@@ -102,8 +103,8 @@ class Broker {
   void OfferAnew(SessionId session, Peer offered);
   // Ends the session's leases, tickets and unpublished ranges. Arenas without a live share begin to die; the others
   // stay whole. Sweep gives the bytes back. Idempotent. Returns the channels of which the session had an end: waits of
-  // other sessions on them may be over.
-  std::vector<ChannelId> EndSession(SessionId session);
+  // other sessions on them may be over. Adds its claims to `claims`: waits for their names may be over.
+  std::vector<ChannelId> EndSession(SessionId session, std::vector<std::shared_ptr<const Claim>>* claims = nullptr);
   // The process ends. The sessions that end from now on have clients that live, and read what they hold: no writer may
   // learn that a range is free because a session has ended.
   void Stop();
@@ -126,14 +127,23 @@ class Broker {
   // A read-only descriptor of an arena that the session made, or in which it holds a lease. With `receiving`: of an
   // arena in which entries of the direct channel that this end consumes may lie.
   Result<Handle> Export(SessionId session, ArenaId arena, uint64_t generation, ChannelEndId receiving = {});
-  Result<ReleasedLeases> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
-                                 std::span<const uint64_t> unmapped);
+  // Returns the number of leases that existed.
+  Result<uint32_t> Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
+                           std::span<const uint64_t> unmapped);
   // Of shares that the session published with an event: the work has ended, or it failed, which withdraws the share.
   // Ids of other shares, and of shares that are gone, are ignored.
   Result<EndedFences> EndFences(SessionId session, std::span<const uint64_t> done, std::span<const uint64_t> lost);
   // Returns the number of names that it took away. NOT_FOUND names the first missing share; the others are withdrawn
   // all the same.
   Result<uint32_t> Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys);
+
+  // Claims (claim_verbs.cc). Claims the name of `key` and returns the claim's number; 0: the share of the key is there.
+  // `held`: a claim of this session, which is renewed. `lifetime` 0: as long as the session. NOT_FOUND, NAME_CLAIMED:
+  // another session holds the claim. RESOURCE_EXHAUSTED: the session has kClaimsPerSession; limits.namespaces.
+  Result<uint64_t> ClaimName(SessionId session, std::string_view ns, const ShareKey& key,
+                             std::chrono::milliseconds lifetime, uint64_t held = 0);
+  // Returns the ended claim, for whose name other sessions may wait. Null: the session does not hold it.
+  std::shared_ptr<const Claim> ReleaseClaim(SessionId session, uint64_t number);
 
   // Administration (administration.cc), without a session. INVALID_ARGUMENT: `of` names several namespaces, or none.
   Result<NamespaceQuota> QuotaOf(const NamespaceOf& of) const;

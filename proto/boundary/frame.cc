@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -14,49 +15,13 @@
 namespace arraybridge {
 
 std::string_view NameOf(Verb verb) {
-  switch (verb) {
-    case Verb::kOpenSession:
-      return "OpenSession";
-    case Verb::kGetServerInfo:
-      return "GetServerInfo";
-    case Verb::kAllocate:
-      return "Allocate";
-    case Verb::kMapped:
-      return "Mapped";
-    case Verb::kPublish:
-      return "Publish";
-    case Verb::kAcquire:
-      return "Acquire";
-    case Verb::kExport:
-      return "Export";
-    case Verb::kRelease:
-      return "Release";
-    case Verb::kWithdraw:
-      return "Withdraw";
-    case Verb::kList:
-      return "List";
-    case Verb::kGetStats:
-      return "GetStats";
-    case Verb::kRedeem:
-      return "Redeem";
-    case Verb::kBrowse:
-      return "Browse";
-    case Verb::kOpenChannel:
-      return "OpenChannel";
-    case Verb::kCloseChannel:
-      return "CloseChannel";
-    case Verb::kReceive:
-      return "Receive";
-    case Verb::kDoorbell:
-      return "Ring";
-    case Verb::kWatch:
-      return "Watch";
-    case Verb::kRecovered:
-      return "Recovered";
-    case Verb::kInspect:
-      return "Inspect";
-  }
-  return "unknown";
+  // In the order of their numbers.
+  constexpr std::array<std::string_view, 22> kNames{
+      "unknown", "OpenSession", "GetServerInfo", "Allocate", "Mapped",    "Publish", "Acquire",     "Export",
+      "Release", "Withdraw",    "List",          "GetStats", "Redeem",    "Browse",  "OpenChannel", "CloseChannel",
+      "Receive", "Ring",        "Watch",         "Inspect",  "Recovered", "Claim"};
+  static_assert(kNames.size() == static_cast<size_t>(Verb::kLast) + 1);
+  return kNames[verb <= Verb::kLast ? static_cast<size_t>(verb) : 0];
 }
 
 namespace {

@@ -44,7 +44,8 @@ enum class Verb : uint16_t {
   // `request`. No answer, and no message, but the client's have eight bytes, little-endian: the slots that it has
   // filled in its queue. Only for sessions whose client asked for it (`resumes`).
   kRecovered = 20,
-  kLast = kRecovered,
+  kClaim = 21,
+  kLast = kClaim,
 };
 // The name in the service, in metrics and in logs; "unknown" for a number that is not a verb.
 std::string_view NameOf(Verb verb);

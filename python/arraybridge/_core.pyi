@@ -307,6 +307,9 @@ class Core:
     def note(self, info: ShareInfo, note: str) -> None:
         """Replaces the note of an acquire. Does not wait."""
     def withdraw(self, name: str, id: int = 0, generation: int = 0, broker_id: bytes = b"") -> None: ...
+    def claim(self, name: str, newer_than: int, wait_s: float, lifetime_s: float, held: int = 0) -> int:
+        """The number of the claim; 0: a share that is newer is there. `held`: a claim that is renewed."""
+    def release_claim(self, claim: int) -> None: ...
     def outcome(self, code: int, message: str, reason: str, request: str, timeout_s: float) -> tuple[ShareInfo | None, StatusError | None]:
         """For a StatusError with these attributes: the published share (if it was a publish) and no error, or the
         reason why nothing was executed. Waits for the broker's answer, then raises the same error again.

@@ -249,6 +249,15 @@ class Core {
     return Ask([&] { return broker_.DrainChannel(name, remove); });
   }
 
+  uint64_t Claim(const std::string& name, uint64_t newer_than, double wait_s, double lifetime_s, uint64_t held) {
+    const auto wait = Milliseconds(wait_s, "wait_s");
+    const auto lifetime = Milliseconds(lifetime_s, "lifetime_s");
+    return Ask([&] { return broker_.Claim(name, newer_than, wait, lifetime, held); });
+  }
+  void ReleaseClaim(uint64_t claim) {
+    Ask([&] { return broker_.ReleaseClaim(claim); });
+  }
+
   void Withdraw(std::string name, uint64_t id, uint64_t generation, std::string broker_id) {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id), 0};
     Ask([&] { return broker_.Withdraw(ref); });
@@ -528,6 +537,8 @@ void AddCore(py::module_& module) {
       .def("note", &Core::Note, arg("info"), arg("note"))
       .def("withdraw", &Core::Withdraw, arg("name"), arg("id") = 0, arg("generation") = 0,
            arg("broker_id") = py::bytes())
+      .def("claim", &Core::Claim, arg("name"), arg("newer_than"), arg("wait_s"), arg("lifetime_s"), arg("held") = 0)
+      .def("release_claim", &Core::ReleaseClaim, arg("claim"))
       .def("outcome", &Core::OutcomeOf, arg("code"), arg("message"), arg("reason"), arg("request"), arg("timeout_s"))
       .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0, arg("mode") = "",
            arg("drop_oldest") = py::none(), arg("replay") = py::none())

@@ -46,6 +46,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
     ("Acquire", {"shares": KEY, "timeout_ms": 60_000}),
     ("Acquire", {"shares": [{"id": 1}]}),
     ("Withdraw", {"shares": KEY}),
+    ("Claim", {"name": "secret"}),
     ("OpenChannel", {"name": "frames", "role": 1}),
     ("OpenChannel", {"name": "frames", "role": 2}),
     ("Watch", {}),
@@ -53,7 +54,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
     ("Inspect", {"share": {"id": 1}}),
 ]
 BROWSING: list[tuple[str, dict[str, Any]]] = [("Browse", {"part": part}) for part in (0, 1)]
-WRITING = {"Allocate", "Publish", "Withdraw", "OpenChannel", "Browse"}  # also what reads without calls
+WRITING = {"Allocate", "Publish", "Withdraw", "Claim", "OpenChannel", "Browse"}  # also what reads without calls
 
 
 def refusals(act: Callable[..., Any], namespace: str) -> list[Any]:

@@ -165,6 +165,8 @@ class Stranger {
         return Serve(Verb::kWatch, payload);
       case 19:
         return Serve(Verb::kInspect, payload);
+      case 21:
+        return Serve(Verb::kClaim, payload);
       case 13: {
         const auto request = wire::Decode<wire::BrowseRequest>(payload);
         // The one queue of a session is for verb 17.
@@ -378,7 +380,7 @@ void Run(Input input) {
       const auto what = input.Take<uint8_t>();
       const auto size = input.Take<uint16_t>();
       const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
-      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 22, door, input.TakeBytes(size));
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 23, door, input.TakeBytes(size));
     }
   }
   verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));

@@ -227,6 +227,15 @@ class Broker {
   // shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
   Result<uint64_t> DrainChannel(const std::string& name, bool remove = false);
 
+  // Claims a name, so that one thread of all processes makes its share and the others wait. Returns the claim's number;
+  // 0: a share of this name that is newer than `newer_than` is there. The claim ends when this Broker publishes the
+  // name, by ReleaseClaim, with the connection, and `lifetime` after the last call with its number as `held`, if
+  // another process asks for it then; lifetime 0: not by time. A daemon that continues another one must be told of it
+  // by such a call. NOT_FOUND, NAME_CLAIMED: another thread holds the claim; after a wait DEADLINE_EXCEEDED.
+  Result<uint64_t> Claim(const std::string& name, uint64_t newer_than, std::chrono::milliseconds wait,
+                         std::chrono::milliseconds lifetime, uint64_t held = 0);
+  Status ReleaseClaim(uint64_t claim);
+
   struct WatchOptions {
     std::vector<EventKind> kinds{};  // empty: all
     std::string name_prefix{};       // only events of shares whose names begin with it

@@ -187,10 +187,6 @@ struct Inspected {
   DeviceFacts device;
 };
 
-struct ReleasedLeases {
-  uint32_t released = 0;
-};
-
 struct EndedFences {
   std::vector<uint64_t> awaited;                            // shares whose event other sessions may still wait for
   std::vector<std::shared_ptr<const ShareFacts>> finished;  // shares that were pending until now

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Namespace owns names and pays for memory. It belongs to one user, and no other user can see or guess that it
-// exists; or it is shared by the users on the operator's access list. It exists exactly as long as it has shares or
-// channels or pays for memory.
+// exists; or it is shared by the users on the operator's access list. It exists exactly as long as it has shares,
+// channels or claims, or pays for memory.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "daemon/broker/ledger/charge.h"
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/broker/objects/channel.h"
+#include "daemon/broker/objects/claim.h"
 #include "daemon/broker/objects/direct_channel_record.h"
 #include "daemon/broker/objects/namespace_hazards.h"
 #include "daemon/broker/objects/share.h"
@@ -46,11 +47,15 @@ class Namespace {
   Charge ChargeAgain(uint64_t bytes, std::shared_ptr<Quota> payer) {
     return Charge::Again(quota_, bytes, std::move(payer));
   }
-  bool unused() const { return shares_.empty() && channels.empty() && quota_->used() == 0; }
+  bool unused() const { return shares_.empty() && channels.empty() && claims.empty() && quota_->used() == 0; }
 
   // Null if no share has that name, or no share with that id has a name.
   Share* FindByName(std::string_view name) const;
   Share* FindById(ShareId id) const;
+  Claim* FindClaim(std::string_view name) const {
+    const auto found = claims.find(name);
+    return found == claims.end() ? nullptr : found->second.get();
+  }
 
   // Adds the share and its name, unless the share was withdrawn before. REQUIRES: the name is free.
   Share* Add(std::unique_ptr<Share> share);
@@ -76,6 +81,7 @@ class Namespace {
   uint64_t unowned_bytes = 0;
   // By name.
   std::map<std::string, std::unique_ptr<Channel>, std::less<>> channels;
+  std::map<std::string_view, std::shared_ptr<Claim>> claims;  // keys are the claims' own names
 
  private:
   const uint32_t uid_;

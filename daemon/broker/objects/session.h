@@ -17,6 +17,7 @@
 #include "daemon/broker/objects/arena.h"
 #include "daemon/broker/objects/calls.h"
 #include "daemon/broker/objects/channel.h"
+#include "daemon/broker/objects/claim.h"
 #include "daemon/broker/objects/namespace_hazards.h"
 #include "daemon/broker/objects/open_queue.h"
 #include "daemon/broker/objects/peer.h"
@@ -50,6 +51,7 @@ struct Session {
   std::map<ShareId, Share*> fenced;
   std::map<ShareId, Share*> forwarded;  // shares that it made in ranges of others (tables/forwards.h)
   Tickets tickets;
+  std::map<uint64_t, std::shared_ptr<Claim>> claims;
   std::vector<Namespace*> hazard_pages_in;  // namespaces in which it has a hazard page
   Pins pinned;                              // in all of these, as of the last look at each
   std::shared_ptr<SessionQueue> queue;      // null until the session opens one

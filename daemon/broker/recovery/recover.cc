@@ -13,6 +13,8 @@ Recovered Broker::Recovery::Run(const std::vector<LiveClient>& clients) {
   const MutexLock lock(state_.mutex);
   Quotas();
   Sessions(clients);
+  // Claims are not in the journal: their holders renew them first.
+  if (!state_.sessions.all().empty()) state_.renewals_until = Clock::now() + std::chrono::seconds(3);
   channels_.DirectChannels(state_);
   Arenas();
   channels_.Channels(state_);

@@ -127,16 +127,16 @@ Result<EndedFences> Broker::EndFences(SessionId session, std::span<const uint64_
   return ended;
 }
 
-Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64_t> leases,
-                                       std::span<const uint64_t> arenas, std::span<const uint64_t> unmapped) {
+Result<uint32_t> Broker::Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
+                                 std::span<const uint64_t> unmapped) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  ReleasedLeases released;
+  uint32_t released = 0;
   for (const uint64_t lease : leases) {
     state.events.EmitRelease(*found, LeaseId{lease});
-    if (state.leases.End(*found, LeaseId{lease})) ++released.released;
+    if (state.leases.End(*found, LeaseId{lease})) ++released;
   }
   for (const uint64_t id : unmapped) {
     Arena* const arena = state.arenas.Find(ArenaId{id});

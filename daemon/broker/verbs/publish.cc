@@ -206,6 +206,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->unread = !sent && !unnamed;
   if (share->unread) ++state.shares.unread;
   Share* const added = ns.Add(std::move(share));
+  if (!sent) state.EndClaim(*found, ns, name);
   const bool ends_first = state.shares.Limit(*added);
   if (channel != nullptr) channel->Push(*added);
   if (channel != nullptr) {

@@ -23,6 +23,9 @@ bool Broker::State::UsesOnlyWhatItMay(const Session& session, Right without_call
   for (const auto& [id, end] : session.ends) {
     if (!rights.MayUse(peer, key_of(*end.channel->ns()), Right::kWrite)) return false;
   }
+  for (const auto& [number, claim] : session.claims) {
+    if (!rights.MayUse(peer, {claim->owner, claim->ns}, Right::kWrite)) return false;
+  }
   for (const std::string& watched : session.watches) {
     if (!rights.MayUse(peer, {kSharedByUsers, watched}, Right::kRead)) return false;
   }

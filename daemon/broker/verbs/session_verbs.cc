@@ -123,7 +123,7 @@ void Broker::Stop() {
   state_->stopping = true;
 }
 
-std::vector<ChannelId> Broker::EndSession(SessionId session) {
+std::vector<ChannelId> Broker::EndSession(SessionId session, std::vector<std::shared_ptr<const Claim>>* claims) {
   State& state = *state_;
   DeferredRelease::Objects released;                                  // destroyed after the lock
   std::vector<std::shared_ptr<DirectChannelRecord>> direct_channels;  // likewise
@@ -133,6 +133,11 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   Session& ended = *removed;
   std::vector<ChannelId> channels;
   for (const auto& [id, end] : ended.ends) channels.push_back(end.channel->id());
+  while (!ended.claims.empty()) {
+    const Claim& claim = *ended.claims.begin()->second;
+    auto its = state.EndClaim(ended, *state.namespaces.Find({claim.owner, claim.ns}), claim.name);
+    if (claims != nullptr) claims->push_back(std::move(its));
+  }
   state.sessions.DropQueue(ended);
   direct_channels = state.TakeDirectChannels(session);
   state.events.CloseAll(session);

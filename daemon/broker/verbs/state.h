@@ -74,6 +74,12 @@ struct Broker::State {
   static bool HasPassed(const Session& sender, const PublishCall& call);
   SentFacts SentBy(const Session& sender, Channel& channel, const PublishCall& call) const AB_REQUIRES(mutex);
 
+  // Claims (claim_verbs.cc). `other`: the claim of this name; may be null. `again`: the session held one before.
+  Status CheckClaim(const Session& session, std::string_view name, const Claim* other, bool again) const
+      AB_REQUIRES(mutex);
+  // Ends the session's claim of this name. Null: it has none.
+  std::shared_ptr<const Claim> EndClaim(Session& session, Namespace& ns, std::string_view name) AB_REQUIRES(mutex);
+
   // Acquiring (acquire.cc). Exports the one arena of these leases for which the session had no descriptor.
   Status ExportDescriptor(SessionId session, const std::shared_ptr<MemoryBlock>& block, AcquiredShares* acquired)
       AB_EXCLUDES(mutex);
@@ -116,6 +122,8 @@ struct Broker::State {
 
   mutable Mutex mutex;
   bool stopping AB_GUARDED_BY(mutex) = false;  // see Broker::Stop
+  // Until then only sessions that held claims of the previous daemon may claim.
+  Clock::time_point renewals_until AB_GUARDED_BY(mutex);
   // Each table uses the tables above it. They are destroyed from the last to the first: sessions, and shares in
   // namespaces, refer to arenas; no destructor of an arena refers to them.
   Journal journal;  // guarded by the mutex, except its thread-safe methods

@@ -123,11 +123,13 @@ void SessionVerbs::CountClosed(SessionId session, const Peer& peer, int signal) 
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   CountEnd(session, cause);
   for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
-  const std::vector<ChannelId> channels = broker_.EndSession(session);
+  std::vector<std::shared_ptr<const Claim>> claims;
+  const std::vector<ChannelId> channels = broker_.EndSession(session, &claims);
   reclaimer_.sweeper().WatchHazards();
   line_.DropSession(session);
   publishes_.DropSession(session);
   for (const ChannelId channel : channels) ServeChannel(line_, broker_, channel);
+  for (const auto& claim : claims) line_.NamePublished(claim->owner, claim->ns, claim->name);
   reclaimer_.sweeper().Soon();
   reclaimer_.sweeper().After(config_.orphan_grace);
   reclaimer_.heap().Freed();

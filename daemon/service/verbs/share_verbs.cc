@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view kFencePending = "FENCE_PENDING";
 constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
+constexpr std::string_view kClaimed = "NAME_CLAIMED";
+constexpr uint64_t kLongest = 1ull << 40;  // milliseconds
 
 // The wait of an Acquire for bytes that are being made.
 uint64_t FenceTimeoutOf(const wire::AcquireRequest& request, uint64_t timeout_ms) {
@@ -30,7 +32,8 @@ uint64_t FenceTimeoutOf(const wire::AcquireRequest& request, uint64_t timeout_ms
 // bytes that are being made. An id that is gone never comes back.
 bool MayCome(const Status& refusal, uint64_t timeout_ms) {
   if (refusal.code() != Code::kNotFound) return false;
-  return refusal.reason() == kFencePending || (refusal.reason() == kNotThere && timeout_ms > 0);
+  const bool comes = refusal.reason() == kNotThere || refusal.reason() == kClaimed;
+  return refusal.reason() == kFencePending || (comes && timeout_ms > 0);
 }
 
 // The name of the missing share. The request may have named it by its id.
@@ -58,8 +61,15 @@ Served ShareVerbs::Acquire(const Caller& caller, const wire::AcquireRequest& req
   auto granted = AcquireNow(caller, request);
   const bool missing = !granted.ok() && granted.status().reason() == kNotThere;
   if (missing && publishes_.ServeQueued(caller.session, request.namespace_)) granted = AcquireNow(caller, request);
-  if (granted.ok() || !MayCome(granted.status(), caller.TimeoutOf(request.timeout_ms))) return {std::move(granted)};
-  return AcquireLater(caller, bytes, granted.status(), later);
+  const uint64_t said = caller.TimeoutOf(request.timeout_ms);
+  if (granted.ok() || !MayCome(granted.status(), said)) return {std::move(granted)};
+  const bool is_pending = granted.status().reason() == kFencePending;
+  const auto attempt = [this, caller](std::string_view again) {
+    return AcquireNow(caller, *wire::Decode<wire::AcquireRequest>(again));
+  };
+  const auto wait = std::make_shared<Wait>(std::string(bytes), is_pending ? FenceTimeoutOf(request, said) : said,
+                                           attempt, granted.status());
+  return WaitForNames(caller, request.namespace_, request.shares.size(), wait, later);
 }
 
 Result<Answer> ShareVerbs::AcquireNow(const Caller& caller, const wire::AcquireRequest& request) {
@@ -78,47 +88,73 @@ Result<Answer> ShareVerbs::AcquireNow(const Caller& caller, const wire::AcquireR
   return handover_.Leased(caller, *std::move(acquired));
 }
 
-Served ShareVerbs::AcquireLater(const Caller& caller, std::string_view bytes, Status missing, const Later& later) {
-  struct Wait {
-    const std::string bytes;
-    Status missing;
-    Reply reply;
-    wire::AcquireRequest request;  // views of these bytes
-  };
-  auto waits = admission_.WaiterOf(caller, bytes.size());
+Served ShareVerbs::WaitForNames(const Caller& caller, std::string_view ns, size_t names,
+                                const std::shared_ptr<Wait>& wait, const Later& later) {
+  auto waits = admission_.WaiterOf(caller, wait->bytes.size());
   if (!waits.ok()) return {waits.status()};
-  const auto wait = std::make_shared<Wait>(Wait{std::string(bytes), std::move(missing), {}, {}});
-  wait->request = *wire::Decode<wire::AcquireRequest>(wait->bytes);
-  const auto owner = broker_.OwnerOf(caller.session, wait->request.namespace_, Right::kRead);
+  const auto owner = broker_.OwnerOf(caller.session, ns, Right::kRead);
   if (!owner.ok()) return {owner.status()};
-  const uint64_t said = caller.TimeoutOf(wait->request.timeout_ms);
-  const uint64_t timeout_ms = wait->missing.reason() == kFencePending ? FenceTimeoutOf(wait->request, said) : said;
   const std::string first(MissingIn(wait->missing));
-  const std::array<std::string_view, 1> names = {first};
+  const std::array<std::string_view, 1> missing = {first};
   Waiter waiter = *std::move(waits);
-  waiter.deadline = admission_.DeadlineOf(timeout_ms);
-  waiter.names = wait->request.shares.size();
+  waiter.deadline = admission_.DeadlineOf(wait->timeout_ms);
+  waiter.names = names;
   waiter.misses = [wait] { return MissingIn(wait->missing); };
-  waiter.retry = [this, caller, wait, timeout_ms](bool) -> Deliver {
+  waiter.retry = [this, wait](bool) -> Deliver {
     if (admission_.draining()) return nullptr;
-    auto granted = AcquireNow(caller, wait->request);
-    if (!granted.ok() && MayCome(granted.status(), timeout_ms)) {
+    auto granted = wait->attempt(wait->bytes);
+    if (!granted.ok() && MayCome(granted.status(), wait->timeout_ms)) {
       wait->missing = granted.status();
       return nullptr;
     }
     return Delivery(wait->reply, std::move(granted));
   };
-  waiter.expire = [this, caller, wait, timeout_ms] {
+  waiter.expire = [this, wait] {
     if (const Status draining = admission_.CheckNotDraining(); !draining.ok()) return wait->reply(draining);
-    // Waits for the first missing share of several ids; the others may exist.
-    auto granted = AcquireNow(caller, wait->request);
-    if (granted.ok() || !MayCome(granted.status(), timeout_ms)) return wait->reply(std::move(granted));
-    wait->reply(InVain(admission_.TimedOut(timeout_ms), granted.status()));
+    // Waits for the first missing share of several ids; the others may exist. A claim may have expired.
+    auto granted = wait->attempt(wait->bytes);
+    if (granted.ok() || !MayCome(granted.status(), wait->timeout_ms)) return wait->reply(std::move(granted));
+    wait->reply(InVain(admission_.TimedOut(wait->timeout_ms), granted.status()));
   };
   wait->reply = later();
-  const auto place = line_.WaitForNames(*owner, NamespaceNameOf(wait->request.namespace_), names, std::move(waiter));
+  const auto place = line_.WaitForNames(*owner, NamespaceNameOf(ns), missing, std::move(waiter));
   if (!place.ok()) return wait->reply(place.status()), Served{};
   return {{}, *place};
+}
+
+Served ShareVerbs::Claim(const Caller& caller, const wire::ClaimRequest& request, std::string_view bytes,
+                         const Later& later) {
+  publishes_.ServeQueued(caller.session, request.namespace_);
+  auto claimed = ClaimNow(caller, request);
+  const uint64_t timeout_ms = caller.TimeoutOf(request.timeout_ms);
+  if (claimed.ok() || !MayCome(claimed.status(), timeout_ms)) return {std::move(claimed)};
+  const auto attempt = [this, caller](std::string_view again) {
+    return ClaimNow(caller, *wire::Decode<wire::ClaimRequest>(again));
+  };
+  const auto wait = std::make_shared<Wait>(std::string(bytes), timeout_ms, attempt, claimed.status());
+  return WaitForNames(caller, request.namespace_, 1, wait, later);
+}
+
+Result<Answer> ShareVerbs::ClaimNow(const Caller& caller, const wire::ClaimRequest& request) {
+  if (request.release) return EndClaim(caller.session, request.claim), AnswerOf(wire::ClaimResponse{});
+  if (!caller.hears) return InvalidArgument("Claim must want an answer, unless it releases");
+  AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
+  AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
+  const ShareKey key{.name = request.name, .newer_than = request.newer_than};
+  const std::chrono::milliseconds lifetime(std::min<uint64_t>(request.lifetime_ms, kLongest));
+  const auto claimed = broker_.ClaimName(caller.session, request.namespace_, key, lifetime, request.claim);
+  if (!claimed.ok()) return claimed.status();
+  return AnswerOf(wire::ClaimResponse{.claim = *claimed});
+}
+
+void ShareVerbs::EndClaim(SessionId session, uint64_t number) {
+  const auto ended = broker_.ReleaseClaim(session, number);
+  if (ended != nullptr) line_.NamePublished(ended->owner, ended->ns, ended->name);
+}
+
+void ShareVerbs::TakeBackClaimed(const Caller& caller, std::string_view answer) {
+  const auto claimed = wire::Decode<wire::ClaimResponse>(answer);
+  if (claimed.ok()) EndClaim(caller.session, claimed->claim);
 }
 
 Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequest& request) {
@@ -143,7 +179,7 @@ Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequ
     reclaimer_.sweeper().Soon();  // this mapping may have been the last one of a dying arena
   }
   if (request.capabilities) AB_RETURN_IF_ERROR(OfferAnew(caller, *request.capabilities));
-  response.released = released->released;
+  response.released = *released;
   response.returned = handover_.Returned(caller);
   return AnswerOf(response);
 }

@@ -87,6 +87,8 @@ Result<Served> Verbs::Serve(const Caller& caller, Verb verb, std::string_view by
       return Waiting(caller, bytes, later, watches, &WatchVerbs::Watch);
     case Verb::kInspect:
       return Now(caller, bytes, lists, &ListVerbs::Inspect);
+    case Verb::kClaim:
+      return Waiting(caller, bytes, later, shares, &ShareVerbs::Claim);
     case Verb::kOpenSession:
     case Verb::kDoorbell:
     case Verb::kRecovered:
@@ -106,6 +108,7 @@ Served Verbs::Publish(const Caller& caller, const wire::PublishRequest& request,
 void Verbs::TakeBack(const Caller& caller, Verb verb, std::string_view answer) {
   if (verb == Verb::kAllocate) arenas.TakeBackAllocated(caller, answer);
   if (verb == Verb::kExport) arenas.TakeBackExported(caller, answer);
+  if (verb == Verb::kClaim) shares.TakeBackClaimed(caller, answer);
   if (verb == Verb::kAcquire || verb == Verb::kReceive) handover_.TakeBack(caller, answer);
 }
 

@@ -28,8 +28,7 @@ from arraybridge.files.stored import Stored
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Digest = Literal["header", "sha256"]
 
-_CLAIM: Final = b"arraybridge.load"
-CLAIM_S: Final = 5.0  # how long a loader that died keeps the others waiting
+CLAIM_S: Final = 5.0  # how long a loader that stands still keeps the others waiting
 _LOADED: Final = (b"header ", b"sha256 ")  # fingerprints that `load` makes
 _EARLIER_MAX: Final = 32
 _PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -122,18 +121,16 @@ class _Load:
             there = self._there()
             if self._is_enough(there):
                 return there
-            claim = Claim.of(self._broker, self._name)
-            if claim is not None:
-                with claim:
-                    there = self._there()  # published between the look and the claim
-                    if self._is_enough(there):
-                        return there
-                    share = self._read(progress, claim, there)
-                    if share is not None:
-                        return self._broker.open(share)
+            claim = Claim(self._broker, self._name, there)
+            try:
+                if not claim.is_granted(CLAIM_S):
+                    continue
+            except BrokerTimeout:
                 continue
-            with contextlib.suppress(BrokerTimeout, ShareNotFound):
-                self._broker.open(self._name, wait=CLAIM_S / 5, newer_than=None if there is None else there.share)
+            with claim:
+                share = self._read(progress, claim, there)
+                if share is not None:
+                    return self._broker.open(share)
 
     def _is_enough(self, there: Bundle | None) -> TypeGuard[Bundle]:
         """True: it has the same content, or is newer than these files."""
@@ -161,7 +158,7 @@ class _Load:
             raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
 
     def _read(self, progress: Progress | None, claim: Claim, there: Bundle | None) -> Share | None:
-        """None: the claim was lost meanwhile, because this process stood still for too long."""
+        """None: this process stood still, and another has published the name meanwhile."""
         contents: dict[str, Any] = {}
         metadata: dict[str, str] = {}
         for file in self._files:
@@ -182,35 +179,32 @@ class _Load:
         for file in self._files:
             file.read_into(writer, meter.moved)
             file.check_unchanged()
-        return writer.publish() if claim.is_held() else None
+        with contextlib.suppress(ShareNotFound):  # another reads, too: this process has finished first
+            if not claim.is_granted(0.0):
+                return None
+        return writer.publish()
 
 
 class Claim:
-    """The right to load a name: a share of its own, NAME.loading, which expires unless its holder, while it lives,
-    publishes it again and again.
+    """The right to load a name, which one thread of all processes has at a time. Its holder, while it lives, renews it; it
+    ends with the process, and CLAIM_S after the process has begun to stand still.
     """
 
-    def __init__(self, broker: Broker, name: str, share: Share) -> None:
-        self._broker, self._name, self._share = broker, name, share
+    def __init__(self, broker: Broker, name: str, there: Bundle | None) -> None:
+        self._connection, self._name, self._number = broker._connection, name, 0
+        self._newer_than = 0 if there is None else there.share.generation
         self._ended = threading.Event()
-        self._lock = threading.RLock()  # held while `_share` is behind the broker's
         self._renewer = threading.Thread(target=self._renew, name="arraybridge-load", daemon=True)
 
-    @classmethod
-    def of(cls, broker: Broker, name: str) -> Self | None:
-        """None: another process has it.
+    def is_granted(self, wait: float) -> bool:
+        """False: a newer share is there. Renews a claim that is held.
 
         Raises:
-            ShareExists: a share that is no claim has its name.
+            BrokerTimeout, ShareNotFound: another thread has it.
         """
-        called = f"{name}.loading"
-        try:
-            return cls(broker, called, cls._published(broker, called, replace=False))
-        except ShareExists as error:
-            with contextlib.suppress(ShareNotFound):
-                if broker.get(called, info=True).share.metadata != _CLAIM:
-                    raise ShareExists(f"share {called!r} is in the way of loading {name!r}: withdraw it") from error
-            return None
+        held = self._number
+        self._number = self._connection.ask(lambda core: core.claim(self._name, self._newer_than, wait, CLAIM_S, held))
+        return self._number != 0
 
     def __enter__(self) -> Self:
         self._renewer.start()
@@ -219,28 +213,13 @@ class Claim:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._renewer.join()
-        with contextlib.suppress(BrokerError):  # it has expired, or the broker has ended
-            self._broker.withdraw(self._share)
-
-    def is_held(self) -> bool:
-        """Whether it has not expired."""
-        with self._lock:
-            try:
-                return self._broker.get(self._name, info=True).share.generation == self._share.generation
-            except ShareNotFound:
-                return False
-
-    @staticmethod
-    def _published(broker: Broker, name: str, replace: bool) -> Share:
-        told = f"process {os.getpid()} loads it".encode()
-        return broker.put(told, name, replace=replace, lifetime=CLAIM_S, metadata=_CLAIM)
+        with contextlib.suppress(BrokerError):  # the broker has ended
+            self._connection.ask(lambda core: core.release_claim(self._number))
 
     def _renew(self) -> None:
         while not self._ended.wait(CLAIM_S / 5):
-            with contextlib.suppress(BrokerError), self._lock:
-                if not self.is_held():
-                    return  # another process may have it
-                self._share = self._published(self._broker, self._name, replace=True)
+            with contextlib.suppress(BrokerError):
+                self.is_granted(0.0)
 
 
 def _opened(path: str) -> Stored:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import eventually
-from processes import environment, start_daemon, stop_daemon
+from processes import daemons_of, environment, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import Broker, InvalidRequest, OutOfMemory, ShareExists, ShareNotFound, UnsupportedArray, UnsupportedDtype
@@ -51,7 +51,7 @@ def run_python(broker: Broker, code: str, *arguments: object) -> subprocess.Pope
     begin = "import os, sys, time, arraybridge\nbroker = arraybridge.Broker(sys.argv[1], namespace=sys.argv[2], start='never')\n"
     begin += f"import arraybridge.files.loading\narraybridge.files.loading.CLAIM_S = {loading.CLAIM_S}\n"
     words = [sys.executable, "-c", begin + textwrap.dedent(code), str(broker.address), broker.namespace, *map(str, arguments)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
 
 
 # Reading
@@ -512,13 +512,47 @@ def test_a_link_gives_its_own_name(broker: Broker, tmp_path: Path) -> None:
     assert arraybridge.load(tmp_path / "llama.safetensors", broker=broker).share.name == "llama"
 
 
-def test_a_share_that_is_no_claim_is_not_waited_for(broker: Broker, tmp_path: Path) -> None:
+def test_no_other_name_is_in_the_way(broker: Broker, tmp_path: Path) -> None:
     formats.save_file(weights(), tmp_path / "m.safetensors")
     broker.put(np.ones(3), "m.loading")
-    with pytest.raises(ShareExists, match="'m.loading' is in the way"):
-        arraybridge.load(tmp_path / "m.safetensors", broker=broker)
-    broker.withdraw("m.loading")
     same(arraybridge.load(tmp_path / "m.safetensors", broker=broker), weights())
+    assert sorted(listed.share.name for listed in broker.list()) == ["m", "m.loading"]
+
+
+def test_a_reader_that_fails_lets_the_next_go_on_at_once(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "CLAIM_S", 600.0)  # no claim expires
+    file = tmp_path / "m.safetensors"
+    formats.save_file(weights(), file)
+    fails = """
+    def fail(done, total):
+        print("reads", flush=True)
+        sys.stdin.readline()
+        raise OSError
+    arraybridge.load(sys.argv[3], "m", broker=broker, progress=fail)
+    """
+    first = run_python(broker, fails, file)
+    assert first.stdout is not None and first.stdout.readline() == "reads\n"
+    second = run_python(broker, LOAD, file)
+    eventually("the second waits", lambda: broker.stats()["waiting"] >= 1)
+    first.communicate("\n", timeout=60)
+    assert second.communicate(timeout=60)[0].splitlines()[-1].startswith("20 ")
+
+
+def test_one_process_reads_although_the_daemon_is_killed(tmp_path: Path) -> None:
+    """Its keeper continues it; the claim is lost, and its holder renews it before another process gets it."""
+    file = tmp_path / "m.safetensors"
+    formats.save_file({str(i): np.zeros(reading.PIECE, "uint8") for i in range(10)}, file)
+    keeper = start_daemon(str(tmp_path / "broker"), "--keeper", "--log-level", "off")
+    with Broker(tmp_path / "broker", start="never") as broker:
+        first = run_python(broker, LOAD.replace("0.05", "0.5"), file)
+        assert first.stdout is not None and first.stdout.readline() == "reads\n"
+        second = run_python(broker, LOAD, file)
+        eventually("the second waits", lambda: broker.stats()["waiting"] >= 1)
+        (daemon,) = daemons_of(tmp_path / "broker")
+        os.kill(daemon, signal.SIGKILL)
+        told = [each.communicate(timeout=120)[0].splitlines() for each in (first, second)]
+        assert "reads" in told[0] and told[1] == told[0][-1:] == [f"10 {broker.open('m').share.generation}"]
+    assert stop_daemon(keeper) == 0
 
 
 def test_a_model_without_room(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class BrokerTest : public testing::Test {
   }
   uint32_t Release(SessionId session, LeaseId lease) {
     const uint64_t number = Number(lease);
-    return broker().Release(session, {&number, 1}, {}, {})->released;
+    return *broker().Release(session, {&number, 1}, {}, {});
   }
   void GiveBack(SessionId session, const Handle& arena) {
     ASSERT_TRUE(broker().Release(session, {}, {&arena.arena, 1}, {}).ok());

@@ -121,7 +121,7 @@ class RecoveryChannelTest : public testing::Test {
   }
   void Release(const End& end) {
     const uint64_t lease = Number(got_.lease);
-    EXPECT_EQ(broker().Release(end.session, {&lease, 1}, {}, {})->released, 1u);
+    EXPECT_EQ(*broker().Release(end.session, {&lease, 1}, {}, {}), 1u);
   }
   void Close(End& end) { EXPECT_TRUE(broker().CloseChannel(end.session, end.id, EndedHow::kClosed).ok()); }
   // As a client does: the next request says that the notice was seen.

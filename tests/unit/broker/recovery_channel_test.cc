@@ -293,7 +293,7 @@ TEST_F(RecoveryChannelTest, AnyOrderOfKillsLosesAndDoublesNothing) {
           Restart();
           for (const auto& [session, lease] : held) {
             const uint64_t number = Number(lease.lease);
-            EXPECT_EQ(broker().Release(SessionId{session}, {&number, 1}, {}, {})->released, 1u);
+            EXPECT_EQ(*broker().Release(SessionId{session}, {&number, 1}, {}, {}), 1u);
           }
           held.clear();
       }

@@ -131,7 +131,7 @@ TEST_F(RecoveryDirectTest, AForwardOfAnEntryKeepsItsRange) {
   Restart();
   EXPECT_EQ(control().kept[0], 2u);
   const uint64_t lease = Number(acquired->shares.at(0).lease);
-  EXPECT_EQ(broker().Release(receives_.session, {&lease, 1}, {}, {})->released, 1u);
+  EXPECT_EQ(*broker().Release(receives_.session, {&lease, 1}, {}, {}), 1u);
   EXPECT_EQ(control().kept[0], 0u);
   ExpectNothingIsLeft();
 }

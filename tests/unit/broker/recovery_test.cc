@@ -166,7 +166,7 @@ TEST_F(RecoveryTest, ALiveSessionKeepsItsTokenLeasesAndArenas) {
   EXPECT_EQ(Now().leases, 1u);
   EXPECT_EQ(Withdraw(session, "a"), 1u);
   EXPECT_EQ(Now().withdrawn_shares, 1u) << "the lease keeps the bytes";
-  EXPECT_EQ(broker().Release(session, {&lease, 1}, {}, {})->released, 1u);
+  EXPECT_EQ(*broker().Release(session, {&lease, 1}, {}, {}), 1u);
   EXPECT_EQ(Now().withdrawn_shares, 0u);
   EXPECT_THAT(broker().TakeReturned(session, 9), SizeIs(1));
   EXPECT_TRUE(broker().Publish(session, Call(arena, "b")).ok()) << "it still writes its arena";
@@ -248,7 +248,7 @@ TEST_F(RecoveryTest, AHazardSlotKeepsTheBytesAcrossTheDeath) {
   Reader reader(broker(), Open());
   const uint64_t lease = Number(Acquire(maker, "a")->shares.at(0).lease);  // inserts the share
   ASSERT_TRUE(reader.Hold("a"));
-  EXPECT_EQ(broker().Release(maker, {&lease, 1}, {}, {})->released, 1u);
+  EXPECT_EQ(*broker().Release(maker, {&lease, 1}, {}, {}), 1u);
   ASSERT_TRUE(broker().HazardPageMapped(reader.session, "default").ok());
   Start({maker, reader.session});
   EXPECT_TRUE(reader.Find("a")) << "the client's mapping shows what the next broker writes";
@@ -420,6 +420,21 @@ TEST_F(RecoveryTest, ManyLivesLeaveNothingBehind) {
   EXPECT_EQ(Now().withdrawn_shares, 0u);
   EXPECT_EQ(Now().charged_bytes, kPage);
   EXPECT_EQ(store().usage().entries, 2u) << "the journal and one arena";
+}
+
+TEST_F(RecoveryTest, ClaimsAreLostAndTheirHoldersRenewThemFirst) {
+  const SessionId holder = Open();
+  const SessionId waits = Open();
+  const uint64_t claim = *broker().ClaimName(holder, "default", {.name = "m"}, {});
+  EXPECT_NE(claim, 0u);
+  Start({holder, waits});
+  const auto claimed = FailsWith(Code::kNotFound, "NAME_CLAIMED");
+  EXPECT_THAT(broker().ClaimName(waits, "default", {.name = "m"}, {}), claimed) << "the holder may come";
+  EXPECT_GT(*broker().ClaimName(holder, "default", {.name = "m"}, {}, claim), claim);
+  EXPECT_THAT(broker().ClaimName(waits, "default", {.name = "m"}, {}), claimed);
+  broker().EndSession(holder);
+  Start();
+  EXPECT_NE(*broker().ClaimName(Open(), "default", {.name = "m"}, {}), 0u) << "no session of the last daemon is left";
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void Work(Broker& broker, int worker) {
       const auto acquired = broker.Acquire(session, "", keys, true);
       if (acquired.ok()) {
         const uint64_t lease = Number(acquired->shares.front().lease);
-        EXPECT_EQ(broker.Release(session, {&lease, 1}, {}, {})->released, 1u);
+        EXPECT_EQ(*broker.Release(session, {&lease, 1}, {}, {}), 1u);
       }
       const auto ticket = broker.IssueTicket(session, id, Access::kRead);
       EXPECT_TRUE(ticket.ok() && broker.Redeem(session, *ticket).ok());

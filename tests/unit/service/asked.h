@@ -87,6 +87,9 @@ class TestDoor {
   auto Acquire(const Caller& caller, const v1::AcquireRequest& request) const {
     return Start<v1::AcquireResponse>(verbs_, caller, Verb::kAcquire, request);
   }
+  auto Claim(const Caller& caller, const v1::ClaimRequest& request) const {
+    return Start<v1::ClaimResponse>(verbs_, caller, Verb::kClaim, request);
+  }
   auto Receive(const Caller& caller, const v1::ReceiveRequest& request) const {
     return Start<v1::AcquireResponse>(verbs_, caller, Verb::kReceive, request);
   }

@@ -108,7 +108,8 @@ using AllMessages = ::testing::Types<
     BOTH(ShareNote), BOTH(ReleaseResponse), BOTH(WithdrawRequest), BOTH(WithdrawResponse), BOTH(ListRequest),
     BOTH(ShareInfo), BOTH(SessionInfo), BOTH(LeaseInfo), BOTH(NamespaceInfo), BOTH(ChannelInfo), BOTH(ChannelEndInfo),
     BOTH(ListResponse), BOTH(GetStatsRequest), BOTH(GetStatsResponse), BOTH(Event), BOTH(WatchRequest),
-    BOTH(WatchResponse), BOTH(InspectRequest), BOTH(Visit), BOTH(Offer), BOTH(InspectResponse), BOTH(Error)>;
+    BOTH(WatchResponse), BOTH(InspectRequest), BOTH(Visit), BOTH(Offer), BOTH(InspectResponse), BOTH(ClaimRequest),
+    BOTH(ClaimResponse), BOTH(Error)>;
 template <class... Each>
 constexpr int Count(::testing::Types<Each...>*) {
   return sizeof...(Each);

@@ -147,7 +147,7 @@ class Broker {
 
   // Channels (channel_verbs.cc). Only the session that opened an end can use it; others get CHANNEL_NOT_OPEN.
   // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
-  // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max, or the
+  // object_bytes_per_uid, Limits.channel_ends_per_session. INVALID_ARGUMENT: limits.channel_capacity_max, or the
   // terms contradict each other. FAILED_PRECONDITION, CHANNEL_CAPACITY or CHANNEL_MODE: the channel has other terms.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
   // `how`: kClosed or kAbandoned. Returns the channel: waits of other sessions on it may be over.
@@ -181,7 +181,7 @@ class Broker {
   // A read-only descriptor of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
   // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED:
-  // limits.hazard_pages_per_uid, descriptors_per_uid. FAILED_PRECONDITION, HAZARD_PAGE_MAPPED.
+  // limits.object_bytes_per_uid, descriptors_per_uid. FAILED_PRECONDITION, HAZARD_PAGE_MAPPED.
   Result<UniqueFd> ExportHazardPage(SessionId session, std::string_view ns);
   // The session has mapped its page: from now on no other process can map it writable.
   Status HazardPageMapped(SessionId session, std::string_view ns);
@@ -203,7 +203,7 @@ class Broker {
   // Session queues (queue_verbs.cc): requests without system calls, served by the doors. OpenQueueOf returns a writable
   // descriptor of the page of requests and a read-only one of the page of completions; the session's unwaited publishes
   // go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN: the session has a queue already. RESOURCE_EXHAUSTED:
-  // limits.session_queues_per_uid. INVALID_ARGUMENT: the name of the namespace.
+  // limits.object_bytes_per_uid. INVALID_ARGUMENT: the name of the namespace.
   Result<std::vector<UniqueFd>> OpenQueueOf(SessionId session, std::string_view ns);
   // Whether any session has a queue. Cheap.
   bool has_queues() const;
@@ -215,7 +215,7 @@ class Broker {
   // While there is one, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel, CloseChannel, a
   // Publish if an entry stands there, a Receive while the channel's queue is empty.
   // The files of the direct channel for an end, in the order of direct_channel::File; the first request makes it.
-  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.object_bytes_per_uid.
   Result<ExportedDirectChannel> ExportDirectChannel(SessionId session, ChannelEndId end);
   // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
   // NOT_FOUND: the direct channel with this number has ended.
@@ -238,7 +238,7 @@ class Broker {
   void KeepReturned(SessionId session, std::span<const RangeOfArena> ranges);
 
   // Tickets: each stands for a descriptor that the session may fetch. RESOURCE_EXHAUSTED:
-  // limits.tickets_per_session_max.
+  // Limits.tickets_per_session.
   Result<Token> IssueTicket(SessionId session, ArenaId arena, Access access);
   struct Redeemed {
     Handle handle;
@@ -264,8 +264,8 @@ class Broker {
   // given it back. One system call per handle.
   bool MayBeMappedElsewhere() const;
 
-  // Events (event_verbs.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. A watch closes with its
-  // session.
+  // Events (event_verbs.cc). RESOURCE_EXHAUSTED: limits.watchers, of which one user may have a part. A watch closes
+  // with its session.
   Result<WatcherId> OpenWatch(SessionId session, EventFilter filter);
   Events& events();
   const Events& events() const;

@@ -40,9 +40,9 @@ Config SmallConfig() {
   config.limits.arenas_per_session = 4;
   config.limits.shares_per_namespace = 8;
   config.limits.leases_per_session = 16;
-  config.limits.tickets_per_session_max = 4;
+  config.limits.tickets_per_session = 4;
   config.limits.namespaces = 4;
-  config.limits.queued_requests_per_session = 4;
+  config.limits.requests_per_session = 4;
   config.limits.channels_per_namespace = 3;
   config.limits.members_per_channel = 3;
   config.limits.channel_capacity_max = 3;

@@ -421,7 +421,7 @@ TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
 
 class NoDirectChannelTest : public DirectPairTest {
  protected:
-  NoDirectChannelTest() : DirectPairTest({"--limit", "direct_channels_per_uid=1"}) {}
+  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=700KiB"}) {}
 };
 
 TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
@@ -433,7 +433,7 @@ TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
     ASSERT_TRUE(Send(sender_, *sends, i).ok());
     ASSERT_EQ(Receive(*receives), i);
   }
-  EXPECT_EQ(direct_shares(), shares) << "by calls: limits.direct_channels_per_uid";
+  EXPECT_EQ(direct_shares(), shares) << "by calls: limits.object_bytes_per_uid";
   ASSERT_TRUE(sends_->Close().ok());
   ASSERT_TRUE(receives_->Close().ok());
   ASSERT_TRUE(sender_.Flush().ok());

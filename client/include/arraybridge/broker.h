@@ -232,7 +232,7 @@ class Broker {
     std::string name_prefix{};       // only events of shares whose names begin with it
   };
   // Opens a watch of events in this namespace and of this user's sessions, from now on. RESOURCE_EXHAUSTED:
-  // limits.watchers, limits.watchers_per_uid.
+  // limits.watchers, of which one user may have a part.
   Result<arraybridge::Watch> OpenWatch(const WatchOptions& options);
 
   // Returns the outcome of a call that failed with this status. The broker does not begin a request after its deadline,

@@ -24,6 +24,18 @@ inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 inline constexpr uint64_t kEntriesOfQueue = 2;
 inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 
+// What an object takes of the daemon's memory and of the kernel's on its behalf, rounded up.
+// Limits.object_bytes_per_uid bounds their sum, descriptions, notes and histories included.
+namespace object_bytes {
+inline constexpr uint64_t kLease = 256;
+inline constexpr uint64_t kShare = 1 << 10;
+inline constexpr uint64_t kArena = 2 << 10;
+inline constexpr uint64_t kChannelEnd = 1 << 10;
+inline constexpr uint64_t kHazardPage = 8 << 10;
+inline constexpr uint64_t kQueue = 80 << 10;
+inline constexpr uint64_t kDirectChannel = 320 << 10;  // of the largest capacity
+}  // namespace object_bytes
+
 // The shares of one other user that a user leases in one namespace, on one device. Each share counts once.
 struct LeasedBytes {
   const Namespace* ns = nullptr;
@@ -51,6 +63,11 @@ struct Account {
   const std::shared_ptr<LookBudget> looks = std::make_shared<LookBudget>();
   Namespace* looked_at = nullptr;  // the namespace looked at last; only compared, since it may be gone
 
+  uint64_t object_bytes() const {
+    return leases * object_bytes::kLease + shares * object_bytes::kShare + description_bytes +
+           memory->charges() * object_bytes::kArena + channel_ends * object_bytes::kChannelEnd +
+           hazard_pages * object_bytes::kHazardPage + queues * object_bytes::kQueue;
+  }
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
            hazard_pages == 0 && queues == 0 && catalogues == 0 && leased.empty() && memory->used() == 0 &&

@@ -74,7 +74,7 @@ struct Share {
 // Its range belongs to another share, or to the sender of an entry.
 inline bool IsForward(const Share& share) { return share.root != nullptr || share.kept_in != nullptr; }
 
-// The bytes that count in limits.description_bytes_per_uid of its user.
+// The bytes that count in limits.object_bytes_per_uid of its user, beside those of a share.
 inline uint64_t DescriptionBytes(const Share& share) {
   const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();
   return share.facts->description.size() + share.note.size() + history;

@@ -58,6 +58,18 @@ void Accounts::DropUnused() {
   std::erase_if(accounts_, [](const auto& entry) { return IsUnused(entry.second); });
 }
 
+Status Accounts::CheckObjects(const Session& session, std::string_view reason, uint64_t more, uint64_t freed) const {
+  const uint64_t has =
+      session.account->object_bytes() + direct_channels_.CountOf(session.peer.uid) * object_bytes::kDirectChannel;
+  const uint64_t most = config_.limits.object_bytes_per_uid;
+  if (has - freed + more <= most) return Ok();
+  return ByLimit(ResourceExhausted("what user ", session.peer.uid, " has takes ", has,
+                                   " bytes of the broker's own memory, and this needs ", more,
+                                   " more (limits.object_bytes_per_uid ", most,
+                                   "): hold or publish fewer arrays at a time, or close channels"),
+                 reason, "object_bytes_per_uid", most);
+}
+
 Status Accounts::CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const {
   const Account& account = *session.account;
   const uint64_t direct = direct_channels_.CountOf(session.peer.uid);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 
 #include "daemon/broker/ledger/account.h"
@@ -29,6 +30,9 @@ class Accounts {
   const std::shared_ptr<Account>& Of(uint32_t uid);
   // REQUIRES: the user has an account.
   Account& At(uint32_t uid) const { return *accounts_.at(uid); }
+  // RESOURCE_EXHAUSTED, with this reason: the session's user would exceed limits.object_bytes_per_uid with so many
+  // bytes more than it has without `freed`.
+  Status CheckObjects(const Session& session, std::string_view reason, uint64_t more, uint64_t freed = 0) const;
   // RESOURCE_EXHAUSTED: the session's user would exceed limits.descriptors_per_uid with so many more descriptors, or
   // with so many more entries in the store for the next daemon, of which it gets no more than it leaves to others.
   Status CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const;

@@ -36,15 +36,6 @@ Channel& Channels::Restore(ChannelId id, Namespace& ns, std::string name) {
   return made;
 }
 
-Status Channels::CheckRoom(const Session& session) const {
-  const Limits& limits = config_.limits;
-  if (session.ends.size() >= limits.channel_ends_per_session) {
-    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
-  }
-  if (session.account->channel_ends < limits.channel_ends_per_uid) return Ok();
-  return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
-}
-
 ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t request) {
   const ChannelEndId id{end_ids.Next()};
   ChannelEnd end{.channel = &channel, .role = role, .request = request};

@@ -104,8 +104,10 @@ Result<WatcherId> Events::Open(SessionId session, uint32_t uid, std::set<std::st
   const MutexLock lock(mutex_);
   const auto found = of_uid_.find(uid);
   const uint64_t own = found == of_uid_.end() ? 0 : found->second;
-  if (own >= limits_.watchers_per_uid) {
-    return AtLimit("TOO_MANY_WATCHERS", "watchers_per_uid", limits_.watchers_per_uid);
+  if (own >= limits_.watchers_per_uid()) {
+    return ByLimit(ResourceExhausted("user ", uid, " has ", own, " open watches, its part of limits.watchers (",
+                                     limits_.watchers, "): close one"),
+                   "TOO_MANY_WATCHERS", "watchers", limits_.watchers);
   }
   AB_RETURN_IF_ERROR(CheckSharedLimit({"TOO_MANY_WATCHERS", "watchers", limits_.watchers, watchers_.size()}, uid, own));
   const WatcherId id{++last_watcher_};

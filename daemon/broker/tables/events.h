@@ -47,8 +47,8 @@ class Events {
   // Call it before the lease ends. No event if the session has no such lease.
   void EmitRelease(const Session& session, LeaseId lease) AB_EXCLUDES(mutex_);
 
-  // Watches this user's own namespaces and the shared namespaces in `shared`. RESOURCE_EXHAUSTED: limits.watchers,
-  // limits.watchers_per_uid.
+  // Watches this user's own namespaces and the shared namespaces in `shared`. RESOURCE_EXHAUSTED: limits.watchers, of
+  // which one user may have a part.
   Result<WatcherId> Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter)
       AB_EXCLUDES(mutex_);
   // Takes the oldest events that fit into `bytes_max` of a message, at least one if there is any. NOT_FOUND,

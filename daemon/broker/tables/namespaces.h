@@ -33,8 +33,8 @@ class Namespaces {
              Flags& flags, Journal& journal);
 
   Namespace* Find(const NamespaceKey& key) const;  // null: it does not exist
-  // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces,
-  // limits.namespaces_per_uid.
+  // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces, of which
+  // one user may have a part.
   Result<Namespace*> FindOrMake(const NamespaceKey& key, uint32_t maker_uid);
   const Table& all() const { return all_; }
   void DropUnused();

@@ -21,8 +21,7 @@ const ShareKey& WorstMissing(const Namespace* ns, std::span<const ShareKey> keys
 
 Status AnswerTooLarge(uint64_t bytes, size_t shares, size_t of, uint64_t bytes_max) {
   return ResourceExhausted("the first ", shares, " of ", of, " shares have descriptions of ", bytes,
-                           " bytes (an answer has at most ", bytes_max,
-                           ", limits.frame_bytes_max): ask for fewer shares at once")
+                           " bytes (an answer has at most ", bytes_max, "): ask for fewer shares at once")
       .Because("ANSWER_TOO_LARGE");
 }
 

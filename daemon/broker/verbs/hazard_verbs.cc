@@ -44,7 +44,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
     if (catalogue != nullptr) return catalogue->Export();
     AB_CHECK(again);
     const bool stored = state.journal.keeps();
-    auto made = Catalogue::Create(state.config.limits.catalogue_shares, state.broker_id, stored);
+    auto made = Catalogue::Create(state.config.limits.catalogue_shares(), state.broker_id, stored);
     if (!made.ok()) return made.status();
     const int file = (*made)->file();
     auto kept = state.journal.Store(StoredName(kStoredCatalogue, number), {&file, 1});

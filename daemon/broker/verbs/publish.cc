@@ -66,14 +66,9 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
-  const Account& has = *session.account;
   const bool own = makes_room && old->maker_uid == session.peer.uid;
-  if (has.shares - (own ? 1 : 0) >= limits.shares_per_uid) {
-    return AtLimit("TOO_MANY_SHARES", "shares_per_uid", limits.shares_per_uid);
-  }
-  const uint64_t room_made = own ? DescriptionBytes(*old) : 0;
-  if (has.description_bytes - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
-  return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
+  return accounts.CheckObjects(session, "TOO_MANY_SHARES", object_bytes::kShare + description_bytes,
+                               own ? object_bytes::kShare + DescriptionBytes(*old) : 0);
 }
 
 // Scans the arena's pages, so it runs without the lock.

@@ -31,10 +31,10 @@ void GrpcUser::Refill(TimePoint now) {
   refilled_ = now;
 }
 
-const char* GrpcUser::ChargeCall() { return ++calls_ > limits_.grpc_calls_per_uid ? "grpc_calls_per_uid" : nullptr; }
+const char* GrpcUser::ChargeCall() { return ++calls_ > limits_.grpc_calls_per_uid() ? "requests_per_uid" : nullptr; }
 
 const char* GrpcUser::ChargeBytes(uint64_t bytes) {
-  return (bytes_ += bytes) > limits_.grpc_bytes_per_uid ? "grpc_bytes_per_uid" : nullptr;
+  return (bytes_ += bytes) > limits_.grpc_bytes_per_uid() ? "requests_per_uid" : nullptr;
 }
 
 const char* GrpcUser::ChargeResets(uint64_t count, TimePoint now) {

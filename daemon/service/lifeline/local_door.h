@@ -38,7 +38,7 @@ class LocalDoor {
   LocalDoor(const LocalDoor&) = delete;
   LocalDoor& operator=(const LocalDoor&) = delete;
 
-  // Thread-safe. limits.connections_per_uid: answers with an error frame.
+  // Thread-safe. Limits.connections_per_uid: answers with an error frame.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);
   // Thread-safe. The lifeline of a session that Broker::Recover has returned.
   void Resume(Connection connection, SessionId session) AB_EXCLUDES(mutex_);

@@ -48,7 +48,7 @@ inline constexpr std::chrono::seconds kSlowWait{10};
 
 struct Waiter {
   SessionId session{};
-  uint32_t uid = 0;          // the session's user, for limits.queued_requests_per_uid and queued_bytes_per_uid
+  uint32_t uid = 0;          // the session's user, for limits.requests_per_uid
   uint64_t bytes = 0;        // size of the request, which is kept until it is answered
   Lane lane = Lane::kShort;  // only for a wait for memory
   // nullopt: the waiter is tried once and then expires.

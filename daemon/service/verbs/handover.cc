@@ -51,7 +51,7 @@ Result<Answer> Handover::Leased(const Caller& caller, AcquiredShares acquired) {
     answer.descriptor = PassedFd(std::move(acquired.descriptor->descriptor), acquired.descriptor->kind);
   }
   if (failed.ok() && answer.message.size() > AnswerBytesMax(config_.limits)) {
-    failed = ResourceExhausted("the answer has ", answer.message.size(), " bytes (limits.frame_bytes_max ",
+    failed = ResourceExhausted("the answer has ", answer.message.size(), " bytes (the most is ",
                                config_.limits.frame_bytes_max, "): ask for fewer shares at once")
                  .Because("ANSWER_TOO_LARGE");
   }

@@ -621,7 +621,7 @@ class Broker(Session):
                 sessions.
 
         Raises:
-            OutOfMemory: too many watches are open (limits.watchers, limits.watchers_per_uid).
+            OutOfMemory: too many watches are open (limits.watchers, of which one user may have a part).
             InvalidRequest: no such kind. BrokerUnavailable: no daemon answers.
 
         Example:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/ledger/account.h"
 #include "tests/unit/broker/fake_backend.h"
 
 namespace arraybridge {

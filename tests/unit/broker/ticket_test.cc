@@ -81,7 +81,7 @@ TEST_F(TicketTest, SweepDropsLateOnesAndTheEndOfTheSessionAll) {
 }
 
 TEST_F(TicketTest, HasALimitPerSession) {
-  config_.limits.tickets_per_session_max = 2;
+  config_.limits.tickets_per_session = 2;
   const auto session = Open();
   const auto arena = Arena(session);
   const ArenaId id{arena.arena};

@@ -68,7 +68,7 @@ TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsReused) {
 
 TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
   Limits limits;
-  limits.connections_per_uid = 2;
+  limits.sessions_per_uid = 1;
   GrpcDoorConnections connections(limits);
   std::vector<Pair> pairs(3);
   ASSERT_TRUE(connections.Admit(pairs[0].ours.get(), Of(1000)));

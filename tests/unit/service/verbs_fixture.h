@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/broker/ledger/account.h"
 #include "daemon/memory/host/host_backend.h"
 #include "daemon/service/verbs/verbs.h"
 #include "tests/unit/broker/fake_backend.h"

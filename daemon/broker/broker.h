@@ -49,10 +49,10 @@ class Broker {
   Result<Recovered> Recover(DescriptorStore& store, std::vector<StoredDescriptor> files,
                             const std::vector<LiveClient>& clients);
 
-  // Of a session that Recover has returned, and of a request that the client sends again: whatever the previous daemon
-  // granted in its answer, which did not arrive, is taken back, and a Publish that it served returns its result
-  // (without a number, if the share was sent into a channel and is gone). The request may then be served. A received
-  // share is the next one of its channel again; adds the channel to `put_back`.
+  // Prepares a request that the client of a recovered session sends again. Takes back what the previous daemon granted
+  // in its answer, which did not arrive. Returns the result of a Publish that it served, without a number if the share
+  // was sent into a channel and is gone. The request may then be served. A received share is the next one of its
+  // channel again; adds the channel to `put_back`.
   std::optional<PublishedShare> TakeBackUnanswered(SessionId session, uint64_t request,
                                                    std::vector<ChannelId>* put_back = nullptr);
   // The session has sent all such requests.
@@ -104,8 +104,7 @@ class Broker {
   // stay whole. Sweep gives the bytes back. Idempotent. Returns the channels of which the session had an end: waits of
   // other sessions on them may be over.
   std::vector<ChannelId> EndSession(SessionId session);
-  // The process ends. The sessions that end from now on have clients that live, and read what they hold: no writer may
-  // learn that a range is free because a session has ended.
+  // The process ends. Clients of sessions that end from now on keep reading, so an ended session frees no range.
   void Stop();
 
   // Slow (populates): call it on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
@@ -174,8 +173,8 @@ class Broker {
   // Returns the channels of these leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const Received> undelivered);
 
-  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, if the session has no right
-  // to it, whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
+  // Verbs on a namespace to which the session has no right are refused with PERMISSION_DENIED, NAMESPACE_DENIED,
+  // whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
 
   // Reading without calls (hazard_verbs.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
   // A read-only descriptor of the namespace's catalogue.

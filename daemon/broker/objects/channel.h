@@ -3,7 +3,7 @@
 // receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
 // a receiver that may come back.
 //
-// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own, and a share stays
+// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own. A share stays
 // until all receivers are past it and it is not one of the last `replay` shares. `kLatest` is a broadcast in which each
 // receiver gets the newest share.
 //

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DirectChannel carries shares from the one sender of a channel to its one receiver without a call: a page of entries
-// that the producer writes, a page in which the consumer says what it took, a control block that the broker writes, and
-// a doorbell for each end (proto/boundary/layouts/direct_channel.h). A doorbell is a pipe: unlike a socket, it carries
-// no files that another process has to close; and each process has a description of its own, so that none can make a
-// write of another one wait. The broker reads the pages when it revokes the direct channel, and believes neither end.
+// A DirectChannel carries shares from the one sender of a channel to its one receiver without a call
+// (proto/boundary/layouts/direct_channel.h). The producer writes a page of entries, the consumer a page that says what
+// it took, and the broker a control block. Each end has a doorbell. A doorbell is a pipe. Unlike a socket, it carries
+// no files that another process has to close. Each process has a description of its own, so no process can make
+// another's write wait. The broker reads the pages when it revokes the direct channel, and believes neither end.
 #pragma once
 
 #include <atomic>

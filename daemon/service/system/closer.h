@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The closer closes descriptors that an untrusted client controls: a descriptor that it sent, or a socket that may hold
 // an unread one. Closing the last reference to such a file can block the closing thread for as long as the client
-// likes, so separate threads do it, and no other thread waits for them. Only kernels before Linux 6.16 allow such
+// likes. So separate threads do it, and no other thread waits for them. Only kernels before Linux 6.16 allow such
 // clients (Connection::takes_no_descriptors).
 #pragma once
 

@@ -223,8 +223,8 @@ class Broker {
   Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0) {
     return OpenChannel(name, role, ChannelOptions{.capacity = capacity});
   }
-  // Drops what is queued in a channel of this namespace; a channel without an open end goes. Returns the number of
-  // shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
+  // Drops the shares queued in a channel of this namespace, and the channel if it has no open end. Returns the number
+  // of shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
   Result<uint64_t> DrainChannel(const std::string& name, bool remove = false);
 
   struct WatchOptions {
@@ -252,8 +252,8 @@ class Broker {
   Result<Stats> GetStats();
   Result<ServerInfo> GetServerInfo();
 
-  // Waits until what was published is complete, sends all pending releases and returns unused arenas. Returns when the
-  // daemon has answered, then continues as Confirm.
+  // Waits until all published bytes are complete, sends all pending releases and returns unused arenas. Returns when
+  // the daemon has answered, then continues as Confirm.
   Status Flush();
   // For use before a process ends: waits until the daemon knows that all published bytes are complete. Returns at once
   // if they are. After the timeout, shares that are not complete are lost with the connection.

@@ -86,7 +86,7 @@ std::optional<View> ExportedFrom(const DLManagedTensor& tensor);
 Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std::vector<int64_t> strides,
                       Device device, bool read_only, std::shared_ptr<const void> owner);
 
-// True if every element of `inner` lies among those of `outer`, which is compact; false if either has no elements.
+// True if every element of `inner` is an element of `outer`, which is compact. False if either has no elements.
 bool LiesIn(const View& inner, const View& outer);
 
 // Copies every element of `source` (any strides) to `destination`, compact and row-major; host memory only.

@@ -21,7 +21,7 @@ namespace arraybridge {
 
 class Broker::ChannelRecovery {
  public:
-  // Both outlive it. `state`, of all methods: the same one.
+  // Both outlive it. Every method gets the same `state`.
   ChannelRecovery(Records& records, StoredFiles& files);
 
   // Whether the session has ends of channels, or of a direct channel. If its client is gone, the service ends it as any

@@ -10,7 +10,8 @@
 namespace arraybridge {
 
 // Thread-safe; returns at once. If all threads of the closer are blocked, a new one starts, up to a limit; beyond it
-// the descriptor stays open until a thread is free. Threads end when they have closed theirs; one waits for the next.
+// the descriptor stays open until a thread is free. A thread that has closed its descriptor ends; one waits for the
+// next.
 void CloseAside(UniqueFd descriptor);
 
 }  // namespace arraybridge

@@ -56,8 +56,8 @@ class PassedSockets {
   // The sockets that earlier daemons have stored for this door, non-blocking and listening. More than one if the file
   // of an earlier one was replaced.
   std::vector<StoredDescriptor> TakeOwn(std::string_view door);
-  // Memory and connections, in the order of the holder: the keeper's is that in which they were stored, systemd's the
-  // reverse. Their flags are unchanged, except for close-on-exec.
+  // Memory and connections, in the order of the holder. The keeper keeps the order in which they were stored, systemd
+  // reverses it. Their flags are unchanged, except for close-on-exec.
   std::vector<StoredDescriptor> TakeStored();
 
  private:

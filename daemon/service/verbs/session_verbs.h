@@ -76,7 +76,7 @@ class SessionVerbs {
   Broker::Adopted ConfigurationChanged();
 
  private:
-  // Adds what the client says of itself.
+  // Adds the client's statements about itself.
   void Introduce(const wire::OpenSessionRequest& request, Peer& peer) const;
   void EndAwaited(SessionId session);
   void CountEnd(SessionId session, EndCause cause);

@@ -87,9 +87,9 @@ void SayReady(const Config& config, ManagerStatus& status) {
 }
 
 // Keeps warm blocks ready. Its thread has the least priority, and refills only after a pause in allocations, because a
-// client that has just received a block is copying into it. Several wishes cause one refill. Where another daemon goes
-// on after this one, the thread does not run in the idle class: a process that is killed ends only after the system
-// calls of all its threads, and one of that class waits until no other thread wants the processor.
+// client that has just received a block is copying into it. Several wishes cause one refill. With a successor the
+// thread does not run in the idle class. A killed process ends only when its last thread leaves its system call, and a
+// thread of that class may wait for the processor without end.
 class Refiller {
  public:
   Refiller(WarmBackend& warm, bool has_successor) : warm_(warm), worker_("ab-refill") {

@@ -82,7 +82,7 @@ Status Channel::End::CheckHere() const {
   return Unavailable("channel '", name_, "' went with an earlier connection: open it again").Because("CHANNEL_LOST");
 }
 
-// Whatever failed because the connection did is the end of this end.
+// If the connection is lost, this end is closed; returns that instead of the original error.
 Status Channel::End::Explain(Status failed) const {
   if (failed.code() != Code::kUnavailable || !session_->lifeline().lost()) return failed;
   return CheckHere();

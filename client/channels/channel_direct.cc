@@ -297,8 +297,8 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
   }
 }
 
-// While another answer is not counted yet, it may be one of those that the broker has counted: then the caller asks
-// once more. An end without an open direct channel asks the broker to revoke the one that the broker means.
+// An answer that is not counted yet may be a share that the broker has counted. The caller then asks once more. An end
+// without an open direct channel asks the broker to revoke the direct channel.
 void Channel::End::CaughtUp(uint64_t counted) {
   const MutexLock lock(mutex_);
   if (!consumer_ || !consumer_->opened()) revoke_ = true;

@@ -50,7 +50,7 @@ CLI::Option* TakeTime(CLI::Option* option, uint64_t least, uint64_t most) {
       ->check(CLI::Range(least, most));
 }
 
-// Which word is no command, and the nearest one; empty if the arguments have another error.
+// The word that is no command, and the nearest command. Empty if the arguments have another error.
 std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arguments) {
   const auto words = app.remaining(true);
   if (words.empty() || words.front().starts_with("-")) return {};

@@ -46,8 +46,8 @@ class DirectConsumer {
   // `maps`: whether this process maps the arena in which it lies. `sequence`: of the share in its channel.
   Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry,
                uint64_t* sequence) AB_EXCLUDES(mutex_);
-  // The broker says that entries may lie in this arena. Without that a producer could name one that this process reads
-  // for another producer's sake, and FindAndHold would take its entry for the other's.
+  // The broker says that entries may lie in this arena. Otherwise a producer could name another producer's arena, which
+  // this process reads, and FindAndHold would attribute the entry to the wrong channel.
   void NoteArena(uint64_t arena, uint64_t generation) AB_EXCLUDES(mutex_);
   Sent SentOf(const direct_channel::Entry& entry, uint64_t sequence) const {
     return {sequence, pages_->control().stream, direct_channel::HeaderOf(entry).time_ns, sender_};

@@ -34,7 +34,7 @@ void DirectProducer::Occupy(const direct_channel::Header& header, bool has_views
   its.left.store(!has_views, std::memory_order_relaxed);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
-  // Whatever the bit is now, its opposite will say that this range came back.
+  // The opposite of the bit's present value will say that this range came back.
   const uint64_t now = Load(other_.returned[bit / 64], std::memory_order_relaxed) & MaskOf(bit);
   parity_[bit / 64] = (parity_[bit / 64] & ~MaskOf(bit)) | now;
   outstanding_count_.fetch_add(1, std::memory_order_relaxed);
@@ -80,7 +80,7 @@ DirectProducer::Outcome DirectProducer::Put(direct_channel::Header header, std::
   uint64_t queued_calls = QueuedCalls(received_);
   if (queued_calls > 0) queued_calls = QueuedCalls(received_ = Received());
   if (!writer_.HasRoom(1 + queued_calls)) return writer_.broken() ? Outcome::kByCall : Outcome::kFull;
-  // The slot was another entry's. One fence for as many as fit.
+  // The slot was another entry's. One fence covers as many slots as fit.
   if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;

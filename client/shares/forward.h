@@ -26,7 +26,7 @@ struct Placement::Forward {
   uint64_t offset = 0;  // of the part, in the arena
   uint64_t size = 0;
   wire::Source source;
-  // Of the entry, if the source is one, whose forward this is.
+  // If the source is an entry of a direct channel: its consuming end.
   std::shared_ptr<DirectConsumer> direct;
   const uint64_t forks = ForkGeneration();
 

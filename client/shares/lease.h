@@ -20,8 +20,8 @@ class Lease final : public SessionRelease {
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
   Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit);
   ~Lease() override;
-  // The last drop of an array ends a hazard slot or a return bit at once, without a message, if there is
-  // nothing to unmap and the broker does not wait for it.
+  // Dropping the last array ends a hazard slot or a return bit at once, without a message. It does not if there is
+  // memory to unmap, or if the broker waits for it.
   bool EndAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
   void GiveBack(codec::Release& release) override;

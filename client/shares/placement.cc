@@ -122,8 +122,8 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   return session.written().Add(std::move(arena), bytes);
 }
 
-// Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena,
-// and waiting for one without more room, whose size is the one that an error names.
+// Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena;
+// a wait for a new arena without more room. An error names the size of the last one.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
                                      const Device& device, uint64_t bytes, const ArenaWish& wish,
                                      RoomDeadlines& until) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory budget is the number of bytes of host memory that the daemon may hand out: a percentage of what its cgroup
-// allows and of what is available on the machine. The kernel answers an excess with SIGKILL instead of an error, so the
-// daemon computes the budget when it starts and stays within it.
+// The memory budget is the number of bytes of host memory that the daemon may hand out. It is a percentage of what its
+// cgroup allows and of what is available on the machine. The kernel answers an excess with SIGKILL instead of an error,
+// so the daemon computes the budget when it starts and stays within it.
 #pragma once
 
 #include <cstdint>

@@ -80,8 +80,8 @@ Status Trim(AdminConnection& connection, const Options& options, const AdminOpti
 Status Reload(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-// Ends the daemon and waits for the one that its holder starts from the program on the disk. FAILED_PRECONDITION: no
-// process keeps what the daemon has; or the next one answers, but something was lost. DEADLINE_EXCEEDED: none answers.
+// Ends the daemon and waits for the next one, which the holder starts from the program on the disk.
+// FAILED_PRECONDITION: there is no holder, or the next daemon has lost something. DEADLINE_EXCEEDED: no daemon answers.
 Status Upgrade(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
 // The shares that were lost when this daemon continued the one before it.
 Status LsLost(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A token is a secret of 128 random bits, written as text. A session that states it may use the namespaces that it
-// opens: those whose access list, in the configuration of the broker, has an entry token:FILE for the file with the
-// token. The broker reads the files when it starts and when it reloads, and at no other time.
+// opens. It opens a namespace if the access list in the broker's configuration has an entry token:FILE for the token's
+// file. The broker reads the files when it starts and when it reloads, and at no other time.
 #pragma once
 
 #include <iosfwd>

@@ -48,9 +48,9 @@ Result<View> CopyOnGpu(const View& source, uintptr_t stream);
 Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms);
 
 // While a CaptureScope lives, this library does not query whether all work of a GPU has ended. Create one around the
-// capture of a graph: releasing GPU memory needs that query, which would invalidate the capture, and captures on
-// streams that do not synchronise with the default stream cannot be detected. Memory that is dropped meanwhile is
-// released afterwards. Thread-safe.
+// capture of a graph. Releasing GPU memory needs that query, which would invalidate the capture. Captures on streams
+// that do not synchronise with the default stream cannot be detected. Memory that is dropped meanwhile is released
+// afterwards. Thread-safe.
 class CaptureScope {
  public:
   CaptureScope();

@@ -59,7 +59,7 @@ struct Account {
   std::vector<LeasedBytes> leased;  // a row has at least one share
   // The bytes and number of its arenas. The limit is checked where they are allocated.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
-  // For looks through its own namespaces; outlives them.
+  // The time for looks through this user's own namespaces; outlives them.
   const std::shared_ptr<LookBudget> looks = std::make_shared<LookBudget>();
   Namespace* looked_at = nullptr;  // the namespace looked at last; only compared, since it may be gone
 

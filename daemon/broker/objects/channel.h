@@ -3,7 +3,7 @@
 // receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
 // a receiver that may come back.
 //
-// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own, and a share stays
+// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own. A share stays
 // until all receivers are past it and it is not one of the last `replay` shares. `kLatest` is a broadcast in which each
 // receiver gets the newest share.
 //
@@ -63,17 +63,17 @@ class Channel {
   }
   const ChannelTerms& terms() const { return past_.terms; }
   bool broadcasts() const { return past_.terms.mode > ChannelMode::kQueue; }
-  // Shares that it keeps: those that wait, and those for new receivers.
+  // Shares that the channel keeps: waiting shares, and shares for new receivers.
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
   const std::deque<Share*>& queue() const { return queue_; }
-  // The shares that wait for a receiver: all of a queue's, in a broadcast those of its slowest receiver.
+  // The shares that wait for a receiver: in a queue all, in a broadcast the shares of its slowest receiver.
   uint64_t most_waiting() const;
   struct Member {
     SessionId session{};
     ChannelEndId end{};
     ChannelRole role{};
-    // Of a broadcast's receiver: the sequence of the last share that it received or missed, and how many it missed.
+    // For a receiver of a broadcast: the sequence of the last share that it received or missed, and its missed shares.
     uint64_t passed = 0;
     uint64_t dropped = 0;
     // A receiver that opened when no stream ran and nothing waited for it: the last notice of that time.
@@ -113,13 +113,13 @@ class Channel {
   };
   const Past& past() const { return past_; }
 
-  // Of the previous daemon, in this order (recovery/recover_channels.cc).
+  // Restores the previous daemon's channel. Called in this order (recovery/channel_recovery.cc).
   void Restore(Past past, uint64_t dropped);
   void RestoreEnd(Member member);
   // The end has received or sent a share of this sequence.
   void RestoreSent(uint64_t sequence);
   void RestoreReceived(ChannelEndId receiver, uint64_t sequence);
-  // `waiting`: in order. Returns those that wait no longer.
+  // `waiting`: in order. Returns the shares that wait no longer.
   std::vector<Share*> RestoreQueue(const std::vector<Share*>& waiting);
   void RestoreTotals(uint64_t received_by_open);
 
@@ -129,8 +129,8 @@ class Channel {
   Status Agree(const ChannelTerms& stated, const std::string& by);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
   uint64_t Open(Member member);
-  // An end closes that has received so many shares by calls. `end`: what the other ends are told of it, without its
-  // position and stream. REQUIRES: it is open.
+  // Closes an end that has received so many shares by calls. `end`: the notice for the other ends, without its position
+  // and stream. REQUIRES: it is open.
   void Close(ChannelEndId id, Notice end, uint64_t received = 0);
 
   // Shares that were sent are lost: the notice of the sender says so.
@@ -146,12 +146,12 @@ class Channel {
   Result<Share*> Next(ChannelEndId receiver) const;
   // Shares that wait for it.
   uint64_t waiting(const Member& receiver) const { return past_.sent - Passed(receiver); }
-  // The oldest of those. REQUIRES: most_waiting() > 0.
+  // The oldest waiting share. REQUIRES: most_waiting() > 0.
   const Share& oldest() const { return *queue_[queue_.size() - most_waiting()]; }
 
   // The sequence of the next share.
   uint64_t next_sequence() const { return past_.sent + 1; }
-  // So many shares were sent, of which `more` passed through the direct channel, to the one receiver.
+  // So many shares were sent. `more` of them passed through the direct channel, to the one receiver.
   void PassedDirectly(uint64_t sent, uint64_t more);
   // Adds the share to the end of the queue. Afterwards, call TakePassed.
   void Push(Share& share);

@@ -54,7 +54,7 @@ class Namespace {
 
   // Adds the share and its name, unless the share was withdrawn before. REQUIRES: the name is free.
   Share* Add(std::unique_ptr<Share> share);
-  // The same. Null: another share has the name, and `share` stays the caller's.
+  // As Add. Null: another share has the name, and `share` stays the caller's.
   Share* TryAdd(std::unique_ptr<Share>& share);
   void ReserveNames(size_t count) { by_name_.reserve(count); }
   // The share keeps everything but its name.
@@ -63,7 +63,7 @@ class Namespace {
   std::unique_ptr<Share> Remove(const Share& share);
 
   size_t named() const { return by_name_.size(); }
-  // Of all shares, with and without a name. Bytes that several shares use count once.
+  // The bytes of all shares, with and without a name. Bytes that several shares use count once.
   uint64_t share_bytes() const { return share_bytes_; }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }

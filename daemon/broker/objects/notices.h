@@ -40,7 +40,7 @@ class Notices {
 
   // Sets the number.
   void Add(Notice notice);
-  // Of the previous daemon, in order. `last`: the number of the last one that there was.
+  // Restores the previous daemon's notices, in order. `last`: the number of its last notice.
   void Restore(std::vector<Notice> list, uint64_t last);
   const std::vector<Notice>& list() const { return list_; }
   // The oldest notice with a greater number; null: there is none.

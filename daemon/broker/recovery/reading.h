@@ -99,7 +99,7 @@ class StoredFiles {
   explicit StoredFiles(std::vector<StoredDescriptor> files) {
     for (StoredDescriptor& each : files) files_.emplace(std::move(each.name), std::move(each.fd));
   }
-  // One of those with this name, in any order; invalid: there is none left.
+  // A file of this name, in any order. Invalid: no file of this name is left.
   UniqueFd Take(const std::string& name) {
     const auto found = files_.lower_bound(name);
     if (found == files_.end() || found->first != name) return UniqueFd();

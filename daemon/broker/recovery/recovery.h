@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recovery builds the broker's tables from the journal and the stored descriptors of the previous daemon. The order is:
 // quotas, sessions, direct channels, arenas with their charges, channels, shares with their names, catalogues, hazard
-// pages, leases, tickets, queues; then what the previous daemon would have done by now.
+// pages, leases, tickets, queues. The last step is what the previous daemon would have done by now.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CudaGpu is one GPU as the daemon uses it: the kinds of handles that it can share, its capacity, and its primary
-// context, which zeroing and blocks for cudaIpcMemHandle need. The context costs hundreds of megabytes, so it is
-// created at the first such need.
+// A CudaGpu is one GPU as the daemon uses it. It has the kinds of handles that it can share, its capacity, and its
+// primary context, which zeroing and blocks for cudaIpcMemHandle need. The context costs hundreds of megabytes, so it
+// is created at the first such need.
 #pragma once
 
 #include <atomic>

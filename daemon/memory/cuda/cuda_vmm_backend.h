@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The VMM backend owns GPU memory whose handle is a descriptor. The driver counts descriptors and mappings, so memory
-// that the daemon frees stays valid for processes that still map it, and the next daemon adopts the memory of one that
-// was killed, by a stored descriptor.
+// that the daemon frees stays valid for processes that still map it. The next daemon adopts the memory of a killed one
+// by a stored descriptor.
 #pragma once
 
 #include <memory>

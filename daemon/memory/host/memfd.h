@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one; together
-// they make the life of an arena: create, populate, reopen for each reader, seal, and detect that no other process has
-// it.
+// A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one. Together
+// they make the life of an arena. They create, populate and seal it, reopen it for each reader, and detect that no
+// other process has it.
 #pragma once
 
 #include <cstdint>

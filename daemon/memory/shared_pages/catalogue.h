@@ -59,7 +59,7 @@ class Catalogue {
     bool live = false;
   };
   // Visits all records that are in use or wait for a hazard slot. If `visit` returns false, the record is not needed:
-  // it is retired, and free. Clears what was being written.
+  // it is retired, and free. Clears records that were being written.
   void ForEachUsed(const std::function<bool(const Used&)>& visit);
   // Whether the record says this of its share. REQUIRES: `entry` is live or dead.
   bool Says(const CatalogueEntry& entry, const CatalogueRow& row) const;

@@ -29,7 +29,7 @@ Result<DirectChannel::Doorbell> MakeDoorbell() {
   return DirectChannel::Doorbell{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// Which of the stored files this may be.
+// The stored file that this one may be.
 DirectChannel::Stored PartOf(int file) {
   static_assert(direct_channel::BytesOfProducerPage(1) > sizeof(direct_channel::ConsumerPage));
   struct stat is {};

@@ -51,7 +51,7 @@ class RecordFile {
 
   // Stays owned by this object.
   int file() const { return file_.get(); }
-  // Of the newest daemon that has written into it.
+  // The minor version of the newest daemon that has written into the file.
   uint32_t minor() const;
   // Words that keep their values; 0 in a new file. `index` < kWords.
   uint64_t& word(size_t index);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// At any time either a request for events is waiting or a write is running. Whichever completes checks whether the call
-// was cancelled meanwhile. So the stream is finished once, and never during a write.
+// At any time either a request for events is waiting or a write is running. The one that completes checks whether the
+// call was cancelled meanwhile. So the stream is finished once, and never during a write.
 #include "daemon/service/grpc/grpc_door_watch.h"
 
 #include <functional>

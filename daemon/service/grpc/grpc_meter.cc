@@ -11,7 +11,7 @@ constexpr double kBurstSeconds = 2;  // of resets, after a pause
 constexpr uint64_t kUpdates = 3;     // expected for each call and each frame of an answer: two of windows, one PING
 constexpr uint64_t kExpectedMax = uint64_t{1} << 16;  // of each kind of answer
 
-// The bytes in this piece of a message of which `left` bytes are left.
+// The bytes in this piece of a message; `left` bytes of the message are left.
 std::span<const uint8_t> Take(const iovec& piece, size_t& left) {
   const size_t size = std::min(left, piece.iov_len);
   left -= size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions below are called for every descriptor of the process. For those without a meter they cost two loads.
-// gRPC closes a descriptor when no thread reads or writes it any more, so a meter is used by no thread when it is
-// deleted.
+// The functions below are called for every descriptor of the process. For a descriptor without a meter they cost two
+// loads. gRPC closes a descriptor when no thread reads or writes it any more, so a meter is used by no thread when it
+// is deleted.
 #include "daemon/service/grpc/grpc_sockets.h"
 
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gRPC reads, writes and closes the sockets that it is given, and says nothing of it. The linker passes its calls of
-// recvmsg, sendmsg and close to this file (--wrap, daemon/CMakeLists.txt), which shows the bytes to the meter of the
-// socket and shuts the socket down when the meter refuses.
+// recvmsg, sendmsg and close to this file (--wrap, daemon/CMakeLists.txt). It shows the bytes to the socket's meter,
+// and shuts the socket down when the meter refuses.
 #pragma once
 
 #include <memory>

@@ -11,8 +11,8 @@ namespace arraybridge {
 
 using IpAddress = std::array<uint8_t, 16>;  // in IPv6 form
 
-// The socket's inode, which no other socket has while it is open, and which a later one with the same number does not
-// have either: the kernel numbers sockets in the order of their creation. 0: `descriptor` is not open.
+// The socket's inode. No other socket has it while this one is open, and no later socket with the same descriptor has
+// it: the kernel numbers sockets in the order of their creation. 0: `descriptor` is not open.
 uint64_t InodeOf(int descriptor);
 
 // Nullopt: the socket is not connected. REQUIRES: it is a TCP socket.

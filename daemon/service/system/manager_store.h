@@ -28,10 +28,9 @@ class ManagerStore final : public DescriptorStore {
   // The status with which the daemon ends to be started anew, from the program that is then on the disk (EX_TEMPFAIL).
   static constexpr int kExitStartAnew = 75;
 
-  // Null if no holder keeps descriptors. A holder says that it does by $FDSTORE, the number of entries: the keeper and
-  // systemd from 254 on set the variable by themselves; our unit sets it for older systemd beside
-  // FileDescriptorStoreMax=, so one variable serves all three, and an operator who removes one line from the unit finds
-  // the other beside it. `received`: the names of the descriptors that this process was started with.
+  // Null unless $FDSTORE, the number of entries, is set. The keeper and systemd from 254 on set it; our unit sets it
+  // for older systemd, beside FileDescriptorStoreMax=, so that an operator who removes one line sees the other.
+  // `received`: the names of the descriptors that this process was started with.
   static std::unique_ptr<ManagerStore> FromEnvironment(const std::vector<std::string>& received);
 
   Status Store(std::span<const Entry> entries, Until until = Until::kHandled) override AB_EXCLUDES(mutex_);

@@ -94,8 +94,8 @@ void SessionVerbs::EndAwaited(SessionId session) {
 }
 
 // A connection that closes looks the same for a process that ends it and for one that is killed. If the kernel does not
-// tell at once how the process ended, the daemon looks again a little later: for a bounded number of sessions, because
-// it keeps their pidfds until then.
+// tell at once how the process ended, the daemon looks again a little later. It does so for a bounded number of
+// sessions, because it keeps their pidfds until then.
 void SessionVerbs::CountEnd(SessionId session, EndCause cause) {
   constexpr std::chrono::milliseconds kUntilTold{300};
   constexpr uint64_t kUntoldMost = 256;

@@ -63,6 +63,23 @@ Status Refused(std::string_view why) {
       .Because("NOT_FORWARDED");
 }
 
+// The bytes may lie in several shares that this process holds. If the one that was found was given back since, the
+// request names another one.
+Result<Answer> CallPublish(Session& session, const Placement::Forward& forward, codec::Publish& request,
+                           Deadline deadline, const Lifeline::CompletionHandler& handler) {
+  std::optional<Placement::Forward> other;  // until its answer is here
+  for (;;) {
+    auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+    if (answer.ok() || !IsNotForwarded(answer.status())) return answer;
+    auto holding = HoldingOf(session, *forward.arena, forward.offset, forward.size);
+    if (!holding) return answer;
+    other.emplace(forward.releases, forward.arena, forward.offset, forward.size, holding->source,
+                  std::move(holding->direct));
+    if (Equal(holding->source, *request.message.source)) return answer;
+    request.message.source = holding->source;
+  }
+}
+
 }  // namespace
 
 Placement::Placement(std::shared_ptr<const Forward> forward, std::vector<View> views)
@@ -127,18 +144,7 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
     const auto published = codec::Read<wire::PublishResponse>(answer->payload);
     if (published.ok()) session.written().Return(published->returned);
   };
-  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
-  // The bytes may lie in several shares that this process holds, and the one that was found was given back since.
-  std::optional<Placement::Forward> other;
-  while (!answer.ok() && IsNotForwarded(answer.status())) {
-    auto holding = HoldingOf(session, *forward.arena, forward.offset, forward.size);
-    if (!holding) break;
-    other.emplace(forward.releases, forward.arena, forward.offset, forward.size, holding->source,
-                  std::move(holding->direct));
-    if (Equal(holding->source, *request.message.source)) break;
-    request.message.source = holding->source;
-    answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
-  }
+  auto answer = CallPublish(session, forward, request, deadline, handler);
   if (!answer.ok()) {
     const Status& why = answer.status();
     if (why.reason() == Lifeline::kUnanswered) {

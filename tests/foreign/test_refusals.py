@@ -71,10 +71,11 @@ def test_an_expired_ticket_is_refused(start: Callable[..., Daemon], open_session
 
 def test_tickets_are_counted(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     session = open_session(start())
-    for _ in range(64):
-        session.call("Allocate", namespace="default", size=1)
+    session.publish("x", b"1")
+    for _ in range(4):
+        session.call("Acquire", namespace="default", shares=[{"name": "x"}] * 256)
     arenas = session.call("GetStats").arenas
-    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "tickets_per_session \\(64\\)"):
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "tickets_per_session (1024)"):
         session.call("Allocate", namespace="default", size=1)
     eventually("the arena without a ticket goes", lambda: session.call("GetStats").arenas == arenas)
 

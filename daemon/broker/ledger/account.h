@@ -24,8 +24,8 @@ inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 inline constexpr uint64_t kEntriesOfQueue = 2;
 inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 
-// What an object takes of the daemon's memory and of the kernel's on its behalf, rounded up.
-// Limits.object_bytes_per_uid bounds their sum, descriptions, notes and histories included.
+// Sizes of objects in the daemon's memory, and in the kernel's on their behalf, rounded up. Limits.object_bytes_per_uid
+// bounds a user's sum, descriptions, notes and histories included.
 namespace object_bytes {
 inline constexpr uint64_t kLease = 256;
 inline constexpr uint64_t kShare = 1 << 10;

@@ -108,10 +108,10 @@ TEST_F(VerbsWatchTest, ANoteIsAShortTextOrRefused) {
   const Caller caller = Open();
   const v1::Handle arena = Arena(caller, kMiB);
   v1::PublishRequest publish = PublishOf(arena, "a", false, 0);
-  publish.set_note(std::string(65, 'x'));
+  publish.set_note(std::string(config_.limits.note_bytes_max + 1, 'x'));
   const auto refused = door().Publish(caller, publish);
   EXPECT_NE(refused.status().message().find("maximum 64"), std::string::npos) << refused.status().message();
-  publish.set_note(std::string(64, 'x'));
+  publish.set_note(std::string(config_.limits.note_bytes_max, 'x'));
   EXPECT_TRUE(door().Publish(caller, publish).ok());
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("a");

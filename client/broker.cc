@@ -391,7 +391,7 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
       const auto self = weak.lock();
       if (!self || !answer.ok()) return;
       const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
-      if (opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
+      if (opened.ok()) Channel::End::AbandonById(*self, opened->channel, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;

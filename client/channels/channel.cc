@@ -61,10 +61,10 @@ Channel::End::~End() {
     return;
   }
   while (auto kept = TakeWaiting().kept) GiveBackLate(*session_, *std::move(kept));
-  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
+  if (!closed_.load()) AbandonById(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
+void Channel::End::AbandonById(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
   // The end of the connection closes what a broker did not take in time.
   const wire::CloseChannelRequest request{.channel = channel, .abandoned = true};
   static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, wire::Encode(request), deadline));

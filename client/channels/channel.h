@@ -46,7 +46,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Status Close(bool complete);
 
   // Abandons an end that no Channel has. `deadline`: as for Lifeline::Post.
-  static void Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline);
+  static void AbandonById(Session& session, uint64_t channel, std::optional<Deadline> deadline);
 
  private:
   using Until = std::optional<Deadline>;
@@ -69,13 +69,13 @@ class Channel::End : public std::enable_shared_from_this<End> {
   void MapDirect(std::vector<UniqueFd> files, Sender sender) AB_REQUIRES(mutex_);
   // `ended`: the DirectProducer or DirectConsumer that has ended, or that this end does not use any more; nothing
   // happens if another thread has left it already. `tell`: the broker is to revoke it.
-  void LeaveDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
+  void CloseDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
   // The DirectProducer or DirectConsumer, open or not; null: it does not stand any more. One that was revoked before
   // both ends had mapped it is left here: nothing travels in it that would show it.
   template <class Direct>
   std::shared_ptr<Direct> Standing(std::shared_ptr<Direct> direct) AB_EXCLUDES(mutex_) {
     if (direct == nullptr || direct->opened() || direct->stands()) return direct;
-    return LeaveDirect(direct.get(), false), nullptr;
+    return CloseDirect(direct.get(), false), nullptr;
   }
   // An encoded description, and what it describes.
   struct Described {

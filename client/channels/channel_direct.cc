@@ -90,7 +90,7 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, wire::Encode(request)));
 }
 
-void Channel::End::LeaveDirect(const void* ended, bool tell) {
+void Channel::End::CloseDirect(const void* ended, bool tell) {
   const MutexLock lock(mutex_);
   if (ended != producer_.get() && ended != consumer_.get()) return;
   producer_.reset();
@@ -179,7 +179,7 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
   CopyAll(sources, carving->arena->data() + carving->offset);
   const auto outcome = sending.producer->Put(*carving, *size, described->encoded);
   if (outcome == DirectProducer::Outcome::kSent || outcome == DirectProducer::Outcome::kLost) range.Keep();
-  if (outcome == DirectProducer::Outcome::kEnded) LeaveDirect(sending.producer.get(), false);
+  if (outcome == DirectProducer::Outcome::kEnded) CloseDirect(sending.producer.get(), false);
   if (outcome != DirectProducer::Outcome::kSent) return false;
   session_->direct_producers().Count();
   LetReceiverRun(session_->lifeline(), *size);
@@ -198,7 +198,7 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer,
         return std::nullopt;
       case DirectProducer::Outcome::kEnded:
       case DirectProducer::Outcome::kLost:
-        LeaveDirect(&producer, false);
+        CloseDirect(&producer, false);
         return std::nullopt;
       case DirectProducer::Outcome::kFull:
         break;
@@ -267,10 +267,10 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
       case DirectConsumer::Outcome::kByCalls:
         return std::nullopt;
       case DirectConsumer::Outcome::kEnded:
-        LeaveDirect(consumer.get(), false);
+        CloseDirect(consumer.get(), false);
         return std::nullopt;
       case DirectConsumer::Outcome::kMalformed:
-        LeaveDirect(consumer.get(), true);
+        CloseDirect(consumer.get(), true);
         return std::nullopt;
       case DirectConsumer::Outcome::kLacksArena: {
         const direct_channel::Header header = direct_channel::HeaderOf(entry);
@@ -283,7 +283,7 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
         }
         // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
         if (mapped.code() != Code::kNotFound) return Explain(mapped);
-        LeaveDirect(consumer.get(), true);
+        CloseDirect(consumer.get(), true);
         return std::nullopt;
       }
       case DirectConsumer::Outcome::kEmpty:

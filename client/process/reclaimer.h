@@ -33,7 +33,7 @@ class DeferredRelease {
   virtual DeviceEvent::State PollDevice() { return DeviceEvent::State::kPassed; }
   // Called by the last drop, on its thread. Returns true if the object has given everything back and only needs
   // deleting. Takes no lock and makes no system call. Not called for an object that a forked child may still read.
-  virtual bool EndAtOnce() noexcept { return false; }
+  virtual bool ReleaseAtOnce() noexcept { return false; }
   // True if a parent process made it; the parent's reclaimer does not run in this process.
   bool inherited() const { return fork_generation_ != ForkGeneration(); }
   // REQUIRES: a Reclaimer has adopted it.

@@ -368,7 +368,7 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
     auto range = session->reclaimer().Adopt(
         std::make_unique<Placement::Range>(session->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
-      session->written().DropLocal(*carving->arena, carving->offset);
+      session->written().ReleaseLocal(*carving->arena, carving->offset);
       return range.status();
     }
     session->written().Name(*carving, *range);
@@ -405,7 +405,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   // The broker holds the range until an answer says otherwise, even a late one.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
-    of.releases->written().DropForBroker(of.arena->id, of.offset);
+    of.releases->written().ReleaseForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
   // The session owns the lifeline and therefore outlives its handlers.

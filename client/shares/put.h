@@ -20,7 +20,7 @@ class Unpublished {
   Unpublished(Session& session, const WrittenArenas::Carving& carving)
       : session_(session), arena_(carving.arena->id), offset_(carving.offset) {}
   ~Unpublished() {
-    if (!kept_) session_.written().DropForBroker(arena_, offset_);
+    if (!kept_) session_.written().ReleaseForBroker(arena_, offset_);
   }
   Unpublished(const Unpublished&) = delete;
   Unpublished& operator=(const Unpublished&) = delete;

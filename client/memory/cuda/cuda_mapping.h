@@ -18,7 +18,7 @@ class CudaMapping final : public Mapping {
               Device device)
       : devices_(devices), memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
   ~CudaMapping() override {
-    if (!idle_) LetGoAfterWork(devices_, device_.id, std::move(memory_));
+    if (!idle_) ReleaseAfterWork(devices_, device_.id, std::move(memory_));
   }
   CudaMapping(const CudaMapping&) = delete;
   CudaMapping& operator=(const CudaMapping&) = delete;

@@ -40,7 +40,7 @@ class HostMapping final : public Mapping {
     if (pin_ == nullptr) {
       ::munmap(base_, length_);
     } else if (!idle_) {
-      CudaPin::LetGoAfterWork(pin_);
+      CudaPin::ReleaseAfterWork(pin_);
     }
   }
   HostMapping(const HostMapping&) = delete;

@@ -137,10 +137,10 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // shares that arrived, in the order in which they were sent
 
   static constexpr uint64_t kAskMost = 256;
-  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // shares sent or received without a direct channel
-  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // the call before which it asks again
-  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until it asks again, doubling
-  bool asked_ AB_GUARDED_BY(mutex_) = false;     // the answer is on its way, or there
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;      // shares sent or received without a direct channel
+  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;   // the call before which it asks again
+  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;      // calls until it asks again, doubling
+  bool requested_ AB_GUARDED_BY(mutex_) = false;  // the answer is on its way, or there
   std::shared_ptr<DirectProducer> producer_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<DirectConsumer> consumer_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls

@@ -47,8 +47,8 @@ void LetReceiverRun(const Lifeline& lifeline, uint64_t bytes) {
 void Channel::End::PrefetchDirect() {
   {
     const MutexLock lock(mutex_);
-    if (!options_.direct_channels || mode_ > ChannelMode::kQueue || asked_ || ++calls_ < ask_with_) return;
-    asked_ = true;
+    if (!options_.direct_channels || mode_ > ChannelMode::kQueue || requested_ || ++calls_ < ask_with_) return;
+    requested_ = true;
   }
   const std::weak_ptr<End> weak = weak_from_this();
   // If a busy broker does not take the request now, this end does not repeat it: calls do as well.
@@ -63,11 +63,11 @@ void Channel::End::HandleDirect(Result<Answer> answer) {
   if (answer.ok()) {
     std::vector<UniqueFd> files = std::move(answer->more);
     files.insert(files.begin(), std::move(answer->descriptor));
-    const auto said = codec::Read<wire::BrowseResponse>(answer->payload);
+    const auto reply = codec::Read<wire::BrowseResponse>(answer->payload);
     return MapDirect(std::move(files),
-                     said.ok() ? Sender{said->sender_process_id, std::string(said->sender)} : Sender{});
+                     reply.ok() ? Sender{reply->sender_process_id, std::string(reply->sender)} : Sender{});
   }
-  asked_ = false;
+  requested_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
@@ -96,7 +96,7 @@ void Channel::End::CloseDirect(const void* ended, bool tell) {
   producer_.reset();
   consumer_.reset();
   revoke_ = revoke_ || tell;
-  asked_ = false;
+  requested_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
@@ -116,8 +116,8 @@ std::shared_ptr<const Channel::End::Described> Channel::End::DescriptionOf(std::
     return last;
   }
   // A share that the broker would refuse goes by a call, so that the broker refuses it.
-  const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
-  if (!CheckPublish(session_->server().limits.share, options_.ns, arrays, said).ok()) return nullptr;
+  const Broker::PublishOptions description{.name = {}, .structure = options.structure, .metadata = options.metadata};
+  if (!CheckPublish(session_->server().limits.share, options_.ns, arrays, description).ok()) return nullptr;
   auto specs = SpecsOf(arrays, offsets);
   std::string encoded = codec::EncodeDescription(specs, options.structure, options.metadata);
   if (encoded.size() > direct_channel::Format::kDescriptionBytesMax) return nullptr;
@@ -162,8 +162,8 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
 bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& options) {
   if (!CheckHere().ok()) return false;
   Sending sending = FindSending();
-  if (!sending.producer || !sending.producer->MayHaveRoom()) return false;
-  const auto size = RoomOfAll(sources);
+  if (!sending.producer || !sending.producer->MayHaveFreeSlot()) return false;
+  const auto size = RangeBytesOf(sources);
   if (!size.ok() || !AllOnHost(sources)) return false;
   const auto lies_here = [this](const View& source) {
     return session_->written().Find(source.device, source.data, 1) || session_->read().FindAt(source.data, 1);
@@ -203,7 +203,7 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer,
       case DirectProducer::Outcome::kFull:
         break;
     }
-    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitRoom(WaitOf(until));
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitFreeSlot(WaitOf(until));
     if (waited.code() == Code::kDeadlineExceeded) {
       return DeadlineExceeded("channel '", name_, "' is full: ", producer.capacity(), " shares of ",
                               producer.capacity())

@@ -202,8 +202,8 @@ uint64_t Reclaimer::AskAboutMore() {
     }
     throw;
   }
-  for (auto& one : more) at_devices_.push_back({std::move(one), ++asked_about_});
-  return asked_about_;
+  for (auto& one : more) at_devices_.push_back({std::move(one), ++last_number_});
+  return last_number_;
 }
 
 DeviceEvent::State Reclaimer::ReclaimPassed(uint64_t count) {

@@ -155,7 +155,7 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
     uint64_t number;
   };
   std::vector<AtDevice> at_devices_ AB_GUARDED_BY(reclaiming_what_waits_);  // dropped; a device may still use them
-  uint64_t asked_about_ AB_GUARDED_BY(reclaiming_what_waits_) = 0;
+  uint64_t last_number_ AB_GUARDED_BY(reclaiming_what_waits_) = 0;
   Mutex mutex_;
   std::atomic<bool> started_{false};  // set with the lock held
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);

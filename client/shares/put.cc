@@ -64,7 +64,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (options.sealed || (!options.wait && !IsForQueue(session, ns, options))) return std::nullopt;
   if (!options.wait) session.lifeline().WantQueue();
   if (!options.wait && !session.lifeline().has_queue()) return std::nullopt;
-  const auto size = RoomOfAll(sources);
+  const auto size = RangeBytesOf(sources);
   if (!size.ok() || !AllOnHost(sources)) return std::nullopt;
   if (!CheckPublish(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
   const auto carving = session.written().CarveForBroker(Device{}, *size);

@@ -35,7 +35,7 @@ class Unpublished {
 
 bool AllOnHost(std::span<const View> views);
 
-// Copies host arrays into a range, where Offsets says. REQUIRES: it has RoomOfAll(sources) bytes.
+// Copies host arrays into a range, where Offsets says. REQUIRES: it has RangeBytesOf(sources) bytes.
 void CopyAll(std::span<const View> sources, std::byte* range);
 
 // Copies host arrays and publishes them: through the session queue if the publish is not waited for, otherwise by one

@@ -166,9 +166,9 @@ Status Watch::Close() { return feed_->Close(); }
 
 Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a prefix", options.name_prefix));
-  wire::WatchRequest asked{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
-  for (const EventKind kind : options.kinds) asked.kinds.push_back(static_cast<wire::EventKind>(kind));
-  const std::string request = wire::Encode(asked);
+  wire::WatchRequest message{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
+  for (const EventKind kind : options.kinds) message.kinds.push_back(static_cast<wire::EventKind>(kind));
+  const std::string request = wire::Encode(message);
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {
     // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.

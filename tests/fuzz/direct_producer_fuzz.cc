@@ -233,7 +233,7 @@ class Stream {
   void Wait() {
     const Lifeline::Interrupted never;
     const DirectWait how{session_->lifeline(), std::chrono::steady_clock::now(), {}, never};
-    const Status waited = sent_.AwaitRoom(how);
+    const Status waited = sent_.AwaitFreeSlot(how);
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 

@@ -61,7 +61,7 @@ TEST_F(DirectProducerTest, ACopyIsNotFreedWithTheRangeThatLiesThereNow) {
 
 TEST_F(DirectProducerTest, ACopyThatIsNotSentStaysItsCallers) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(sent_.Put(CarveForBroker(), kBytes, ""), Outcome::kSent);
-  EXPECT_FALSE(sent_.MayHaveRoom());
+  EXPECT_FALSE(sent_.MayHaveFreeSlot());
   const auto copy = CarveForBroker();
   EXPECT_EQ(sent_.Put(copy, kBytes, ""), Outcome::kFull);
   Revoke();

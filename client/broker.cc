@@ -53,7 +53,7 @@ Broker::Options WithinReason(Broker::Options options) {
 }
 
 // Memory that other processes or earlier shares may free.
-bool RoomMayCome(const Status& status) {
+bool MemoryMayBeFreed(const Status& status) {
   const std::string& why = status.reason();
   return status.code() == Code::kResourceExhausted &&
          (why == "QUOTA_EXCEEDED" || why == "DEVICE_FULL" || why == "SYSTEM_MEMORY" || why == "WAITED_IN_VAIN");
@@ -79,7 +79,7 @@ class Broker::Core : public ForkParticipant {
   Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
   Result<uint64_t> Withdraw(const std::string& request, std::span<const ShareRef> refs);
   // Makes room for the arrays on `device`, which another process may have named.
-  Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
+  Result<Placement> Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
   std::shared_ptr<Connection> connection() {
     if (auto known = known_connection()) return known;
@@ -139,15 +139,15 @@ std::optional<Acquired> Broker::Core::TryAcquire(const ShareRef& ref, MapMode mo
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
+Result<Placement> Broker::Core::Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
   const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
   // Before memory is allocated for it.
   if (options.pinned) AB_RETURN_IF_ERROR(CudaDevices::OfThisProcess(options_.cuda_driver).status());
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned}, options.publish,
-                  {options_.timeout, timeout});
+  return arraybridge::Allocate(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned},
+                               options.publish, {options_.timeout, timeout});
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
@@ -160,7 +160,7 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOpt
     array.dtype = spec.dtype;
     array.shape = spec.shape;
   }
-  return core_->Room(options.device.value_or(Device{}), std::move(arrays), options);
+  return core_->Allocate(options.device.value_or(Device{}), std::move(arrays), options);
 }
 
 Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOptions& options) {
@@ -178,7 +178,7 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
     array.dtype = source.dtype;
     array.shape = source.shape;
   }
-  auto placement = core_->Room(options.device.value_or(first), std::move(arrays), options);
+  auto placement = core_->Allocate(options.device.value_or(first), std::move(arrays), options);
   if (!placement.ok()) return placement;
   // Checks all sources before queuing the first copy. Otherwise a graph that is being captured would contain copies
   // into a share that is never published.
@@ -278,7 +278,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
     note_time_left();
     const bool is_over = options.timeout && options.timeout->count() == 0;
-    if (!placement.ok() && RoomMayCome(placement.status()) && !is_over) {
+    if (!placement.ok() && MemoryMayBeFreed(placement.status()) && !is_over) {
       AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death, &*options.seen_notice));
       continue;
     }
@@ -314,11 +314,11 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
     found.push_back(core_->TryAcquire(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto asked = core_->Acquire(missing, options, until);
-  if (!asked.ok()) return asked.status();
+  auto granted = core_->Acquire(missing, options, until);
+  if (!granted.ok()) return granted.status();
   std::vector<Acquired> all;
   all.reserve(refs.size());
-  auto next = asked->begin();
+  auto next = granted->begin();
   for (std::optional<Acquired>& held : found) all.push_back(held ? *std::move(held) : std::move(*next++));
   return all;
 }
@@ -342,8 +342,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
   const auto from = connection();
   // One deadline covers connecting, the request, the wait and the mapping: the timeout of any call, or the caller's
   // wait for the names if that is longer.
-  const Deadline told = options.wait.count() > 0 ? until + kAnswerGrace : until;
-  const Deadline deadline = std::max(steady_clock::now() + options_.timeout, told);
+  const Deadline answer_due = options.wait.count() > 0 ? until + kAnswerGrace : until;
+  const Deadline deadline = std::max(steady_clock::now() + options_.timeout, answer_due);
   for (bool again = true, drops = true;;) {
     auto session = from->Connected(deadline);
     if (!session.ok()) return session.status();
@@ -375,14 +375,14 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
   const Deadline deadline = core_->Timeout();
-  wire::OpenChannelRequest asked{.namespace_ = core_->options().ns,
-                                 .name = name,
-                                 .role = static_cast<wire::OpenChannelRequest::Role>(role),
-                                 .capacity = options.capacity,
-                                 .mode = static_cast<wire::ChannelMode>(options.mode),
-                                 .replay = options.replay};
-  if (options.on_slow != OnSlow::kAsIs) asked.drop_oldest = options.on_slow == OnSlow::kDropOldest;
-  const std::string request = wire::Encode(asked);
+  wire::OpenChannelRequest message{.namespace_ = core_->options().ns,
+                                   .name = name,
+                                   .role = static_cast<wire::OpenChannelRequest::Role>(role),
+                                   .capacity = options.capacity,
+                                   .mode = static_cast<wire::ChannelMode>(options.mode),
+                                   .replay = options.replay};
+  if (options.on_slow != OnSlow::kAsIs) message.drop_oldest = options.on_slow == OnSlow::kDropOldest;
+  const std::string request = wire::Encode(message);
   for (bool again = true;; again = false) {
     auto session = core_->connection()->Connected(deadline);
     if (!session.ok()) return session.status();
@@ -391,7 +391,7 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
       const auto self = weak.lock();
       if (!self || !answer.ok()) return;
       const auto opened = codec::Read<wire::OpenChannelResponse>(answer->payload);
-      if (opened.ok()) Channel::End::Forget(*self, opened->channel, std::nullopt);
+      if (opened.ok()) Channel::End::AbandonById(*self, opened->channel, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kOpenChannel, request, deadline, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
@@ -486,9 +486,9 @@ Result<Stats> Broker::GetStats() {
 Result<ServerInfo> Broker::GetServerInfo() {
   auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
   if (!answer.ok()) return answer.status();
-  const auto said = codec::Read<wire::GetServerInfoResponse>(answer->payload);
-  if (!said.ok()) return said.status();
-  return codec::ServerOf(*said).info;
+  const auto reply = codec::Read<wire::GetServerInfoResponse>(answer->payload);
+  if (!reply.ok()) return reply.status();
+  return codec::ServerOf(*reply).info;
 }
 
 Status Broker::Flush() {

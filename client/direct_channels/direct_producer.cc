@@ -47,12 +47,12 @@ void DirectProducer::Done(uint32_t bit, bool return_it) {
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
   if (!its.left.load(std::memory_order_acquire)) {
-    if (return_it) written_.DropForBroker(its.arena, its.offset);
+    if (return_it) written_.ReleaseForBroker(its.arena, its.offset);
     return lingering_.push_back(bit);
   }
   // A range that the broker returns itself, and that this process did not hold, may be carved again by now.
-  if (return_it) written_.DropBoth(its.arena, its.offset);
-  if (!return_it && its.has_views) written_.DropLocal(its.arena, its.offset);
+  if (return_it) written_.ReleaseBoth(its.arena, its.offset);
+  if (!return_it && its.has_views) written_.ReleaseLocal(its.arena, its.offset);
   Vacate(bit);
 }
 
@@ -98,7 +98,7 @@ DirectProducer::Outcome DirectProducer::Put(direct_channel::Header header, std::
   if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
   if (range != nullptr) {
     range->left_direct.store(nullptr, std::memory_order_release);
-    written_.DropForBroker(header.arena, header.offset);
+    written_.ReleaseForBroker(header.arena, header.offset);
   }
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -140,7 +140,7 @@ bool DirectProducer::Poll() {
       lingering_[kept++] = bit;
       continue;
     }
-    written_.DropLocal(sent_[bit].arena, sent_[bit].offset);
+    written_.ReleaseLocal(sent_[bit].arena, sent_[bit].offset);
     Vacate(bit);
   }
   lingering_.resize(kept);

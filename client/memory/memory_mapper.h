@@ -50,7 +50,7 @@ class Mapping {
   virtual void Detach() noexcept = 0;
 
  protected:
-  Status CheckRoom(const View& source, uint64_t offset) const {
+  Status CheckFits(const View& source, uint64_t offset) const {
     const uint64_t bytes = source.nbytes();
     if (offset <= size() && bytes <= size() - offset) return Ok();
     return InvalidArgument(bytes, " bytes at offset ", offset, " do not fit into a mapping of ", size());

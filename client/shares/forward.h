@@ -40,7 +40,7 @@ struct Placement::Forward {
         direct(std::move(through)) {}
   // A forked child has no pages.
   ~Forward() {
-    if (direct != nullptr && forks == ForkGeneration()) direct->Leave(source.direct_channel_bit);
+    if (direct != nullptr && forks == ForkGeneration()) direct->ReleaseForward(source.direct_channel_bit);
   }
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;

@@ -22,9 +22,9 @@ class Lease final : public SessionRelease {
   ~Lease() override;
   // Dropping the last array ends a hazard slot or a return bit at once, without a message. It does not if there is
   // memory to unmap, or if the broker waits for it.
-  bool EndAtOnce() noexcept override;
+  bool ReleaseAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
-  void GiveBack(codec::Release& release) override;
+  void ReleaseInto(codec::Release& release) override;
   Mapping& Waited() override { return *arena->shared; }
 
   const uint64_t id;  // 0: a hazard slot or a return bit

@@ -17,12 +17,12 @@
 namespace arraybridge {
 
 // Deadlines from their first use on: a call that finds room in an arena of its session does not read the clock.
-class RoomDeadlines {
+class PlaceDeadlines {
  public:
-  // REQUIRES: room <= calls.
-  RoomDeadlines(std::chrono::milliseconds calls, std::chrono::milliseconds room) : calls_(calls), room_(room) {}
+  // REQUIRES: memory <= calls.
+  PlaceDeadlines(std::chrono::milliseconds calls, std::chrono::milliseconds memory) : calls_(calls), memory_(memory) {}
   Deadline calls() { return begun() + calls_; }
-  Deadline room() { return begun() + room_; }  // to wait for memory
+  Deadline memory() { return begun() + memory_; }  // to wait for memory
 
  private:
   Deadline begun() {
@@ -31,7 +31,7 @@ class RoomDeadlines {
   }
 
   const std::chrono::milliseconds calls_;
-  const std::chrono::milliseconds room_;
+  const std::chrono::milliseconds memory_;
   std::optional<Deadline> begun_;
 };
 // The properties of the arena of a range, as Broker::PlaceOptions has them.
@@ -40,14 +40,14 @@ struct ArenaWish {
   bool pinned = false;
 };
 // Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
-// an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until `room`,
+// an existing arena or from a new one. Fills in address, strides, device and owner. Waits until `until.memory()`,
 // then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           const ArenaWish& wish, const Broker::PublishOptions& options, RoomDeadlines until);
+Result<Placement> Allocate(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           const ArenaWish& wish, const Broker::PublishOptions& options, PlaceDeadlines until);
 
 // The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
 // bytes.
-Result<uint64_t> RoomOfAll(std::span<const View> arrays);
+Result<uint64_t> RangeBytesOf(std::span<const View> arrays);
 
 // Where the arrays of a range lie in it, in bytes from its start: each as its address says, or copies one behind the
 // other. Of is called once for each, in their order.

@@ -580,12 +580,12 @@ def limits_of_process() -> str:
     """The limits of this process that keep a daemon from starting, as the end of a message; "" without any."""
     raised = {"RLIMIT_AS": "-v", "RLIMIT_FSIZE": "-f"}
     found = [(name, resource.getrlimit(getattr(resource, name))[0], flag) for name, flag in raised.items()]
-    told = [
+    limits = [
         f"{name} of this process is {most} bytes: raise it, as `ulimit {flag}` does"
         for name, most, flag in found
         if most != resource.RLIM_INFINITY
     ]
-    return "".join(f"; {each}" for each in told)
+    return "".join(f"; {each}" for each in limits)
 
 
 def raised_by(error: Exception, source_type: str, target_type: str, method: str) -> BrokerError:

@@ -207,7 +207,7 @@ class Stream {
     const Forwarded its = forwards_[number];
     AB_CHECK(ReturnOf(its.bit) == its.returned);  // its producer does not use the range again
     forwards_.erase(forwards_.begin() + static_cast<std::ptrdiff_t>(number));
-    taken_->Leave(its.bit);
+    taken_->ReleaseForward(its.bit);
   }
 
   bool ReturnOf(uint64_t bit) const {

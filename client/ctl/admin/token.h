@@ -21,9 +21,9 @@ Status CreateToken(const std::string& file, std::ostream& out);
 // symbolic links to it stay valid. NOT_FOUND: no namespace of this broker names the file; nothing has changed.
 // FAILED_PRECONDITION: the path is not a regular file, holds no token, or has another hard link, which would keep the
 // old token.
-Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 
 // Prints which files open which namespaces, for reading or writing, and where the configuration says so.
-Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 
 }  // namespace arraybridge::ctl

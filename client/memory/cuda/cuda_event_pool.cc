@@ -87,7 +87,7 @@ const CudaEventPool::Event* CudaEventPool::Take() {
   return taken;
 }
 
-void CudaEventPool::GiveBack(const Event* event) {
+void CudaEventPool::Release(const Event* event) {
   MutexLock lock(mutex_);
   free_.push_back(event);
 }

@@ -32,7 +32,7 @@ class CudaEventPool {
   };
   // Takes an event that no reader waits for; null if none is left.
   const Event* Take();
-  void GiveBack(const Event* event);
+  void Release(const Event* event);
 
  private:
   explicit CudaEventPool(std::vector<Event> events);

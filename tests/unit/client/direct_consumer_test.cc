@@ -110,9 +110,9 @@ TEST_F(DirectConsumerTest, KnowsTheRangesOfWhatItTookUntilTheyAreReturned) {
   taken_.Return(5);
   EXPECT_EQ(bits(), before) << "its forwards use it";
   EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt) << "it has no arrays";
-  taken_.Leave(5);
+  taken_.ReleaseForward(5);
   EXPECT_EQ(bits(), before);
-  taken_.Leave(5);
+  taken_.ReleaseForward(5);
   EXPECT_EQ(bits(), before ^ uint64_t{1} << 5) << "nobody does any more";
   EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt);
 }

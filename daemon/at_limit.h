@@ -11,7 +11,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The refusal with the limit in its details.
 inline Status ByLimit(Status refusal, std::string_view reason, std::string_view limit, uint64_t value) {
@@ -55,4 +55,4 @@ inline Status CheckSharedLimit(const SharedLimit& limit, uint32_t uid, uint64_t 
                  limit.reason, limit.name, limit.value);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

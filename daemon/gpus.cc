@@ -10,7 +10,7 @@
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "daemon/service/telemetry/log.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
@@ -145,4 +145,4 @@ std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const G
   return backends;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -53,7 +53,7 @@
 #include "daemon/take_over.h"
 #include "proto/boundary/standard_descriptors.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kExitUsage = 2;
@@ -487,9 +487,9 @@ int Main(int argc, const char* const* argv) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 int main(int argc, char** argv) {
-  if (arraybridge::AsksForKeeper(argc, argv)) return arraybridge::RunKeeper(argc, argv);
-  return arraybridge::Main(argc, argv);
+  if (arraybridge::daemon::AsksForKeeper(argc, argv)) return arraybridge::daemon::RunKeeper(argc, argv);
+  return arraybridge::daemon::Main(argc, argv);
 }

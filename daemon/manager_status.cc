@@ -7,7 +7,7 @@
 #include "daemon/service/system/notify.h"
 #include "daemon/service/telemetry/size_text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Counted(uint64_t number, const char* what) {
@@ -43,4 +43,4 @@ void ManagerStatus::NotifyIfChanged() {
   NotifyManager("STATUS=" + told_);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class ManagerStatus {
  public:
@@ -37,4 +37,4 @@ class ManagerStatus {
   std::string told_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

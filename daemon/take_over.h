@@ -13,7 +13,7 @@
 #include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The state that the previous daemon stored, taken over by the broker.
 struct TakenOver {
@@ -29,4 +29,4 @@ Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<S
 // `stores`: whether the broker stores its objects.
 Life LifeOf(const Recovered& recovered, const ManagerStore* store, bool stores);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -26,7 +26,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct OpenQueue;
 
@@ -296,4 +296,4 @@ class Broker {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

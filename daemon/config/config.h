@@ -15,7 +15,7 @@
 #include "daemon/config/reloadable.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A user's use is bounded in four currencies: bytes of arrays, bytes of objects, descriptors, and requests in progress.
 // docs/explanation/security.md says what counts where. Durations and values that are not Reloadable hold until a
@@ -157,4 +157,4 @@ struct Reloaded {
   std::vector<std::string> kept;     // keys whose new values need a restart
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/config/quantity.h"
 #include "daemon/config/value.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The key of a limit is the name of its field.
@@ -102,4 +102,4 @@ std::vector<Setting> LimitSettings() {
   };
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

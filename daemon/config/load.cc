@@ -14,7 +14,7 @@
 #include "daemon/config/settings.h"
 #include "proto/boundary/nearest.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The command line before its values are checked.
@@ -196,4 +196,4 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   return reloaded;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

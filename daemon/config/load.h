@@ -8,7 +8,7 @@
 #include "daemon/config/sources.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct ConfigRequest {
   Config config;
@@ -26,4 +26,4 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
 // nothing. REQUIRES: the arguments are those of LoadConfig; one thread at a time.
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

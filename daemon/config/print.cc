@@ -6,7 +6,7 @@
 
 #include "daemon/config/settings.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kExampleHead[] =
@@ -139,4 +139,4 @@ std::string ManualKeys() {
   return Reference("\n## ", row);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

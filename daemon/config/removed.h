@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The end of an error about TCP, TLS, or clients that a certificate identifies.
 inline constexpr char kRemovedWithTcp[] =
@@ -54,4 +54,4 @@ inline std::string WhyRemovedFromList(std::string_view text) {
   return text.find("tcp://") == text.npos ? "" : std::string(": TCP ") + kRemovedWithTcp;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/memory/memory_budget.h"
 #include "proto/boundary/environment.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -191,4 +191,4 @@ Result<Config> Resolve(Reading& reading) {
   return std::move(draft.config);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

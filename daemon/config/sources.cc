@@ -14,7 +14,7 @@
 
 extern char** environ;
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kPrefix = "ARRAYBRIDGED_";
@@ -214,4 +214,4 @@ void ReadLimitFlag(std::string_view text, Reading& reading) {
   reading.Refuse(key, InvalidArgument("--limit: '", name, "' is not a limit", GuessAt(name, names)));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

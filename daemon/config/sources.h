@@ -10,7 +10,7 @@
 
 #include "daemon/config/setting.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr char kSystemConfigFile[] = "/etc/arraybridge/arraybridged.toml";
 
@@ -59,4 +59,4 @@ void ReadLimitFlag(std::string_view text, Reading& reading);
 // The messages of a status that Reading::Refused returned.
 std::vector<std::string> AllErrors(const Status& refused);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

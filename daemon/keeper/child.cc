@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kFirstPassed = 3;  // SD_LISTEN_FDS_START
@@ -121,4 +121,4 @@ void Child::CloseReadyFd() const {
   ::close(nothing);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 
 #include "daemon/keeper/held_descriptors.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Child {
  public:
@@ -48,4 +48,4 @@ class Child {
   int life_fd_ = -1;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <span>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // All memory is part of the object.
 class Closing {
@@ -45,4 +45,4 @@ class Closing {
   Processes for_memory_{};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

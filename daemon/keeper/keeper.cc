@@ -32,7 +32,7 @@
 #include "proto/boundary/standard_descriptors.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -371,4 +371,4 @@ int RunKeeper(int argc, char** argv) {
   return keeper.Run();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 // first daemon has been started. Calls that may sleep run in processes of their own (closing.h).
 #pragma once
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Whether --keeper is among the arguments.
 bool AsksForKeeper(int argc, const char* const* argv);
@@ -16,4 +16,4 @@ bool AsksForKeeper(int argc, const char* const* argv);
 // Returns the exit status of the process. REQUIRES: the process has one thread.
 int RunKeeper(int argc, char** argv);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

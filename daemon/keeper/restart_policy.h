@@ -7,7 +7,7 @@
 #include <chrono>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class RestartPolicy {
  public:
@@ -35,4 +35,4 @@ class RestartPolicy {
   int short_lives_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

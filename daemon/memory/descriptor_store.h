@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class DescriptorStore {
@@ -84,4 +84,4 @@ class StoreGuard {
   std::string name_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

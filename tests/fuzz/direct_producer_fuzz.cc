@@ -20,7 +20,7 @@
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kArenaBytes = StaticMapping::kBytes;
@@ -283,10 +283,11 @@ class Stream {
 };
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace arraybridge;
+  using namespace arraybridge::daemon;
   static QuietSession* const session = new QuietSession;
   Input input(data, size);
   Stream stream(*session, input.Take<uint8_t>() % 8 + 1);

@@ -26,7 +26,7 @@
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/memory/queue_client.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kCapacityBytes = 1 << 20;
@@ -390,11 +390,11 @@ void Run(Input input) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool quiet = (google::protobuf::SetLogHandler(nullptr), true);
   static_cast<void>(quiet);
-  arraybridge::Run(arraybridge::Input(data, size));
+  arraybridge::daemon::Run(arraybridge::Input(data, size));
   return 0;
 }

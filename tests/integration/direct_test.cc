@@ -421,7 +421,7 @@ TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
 
 class NoDirectChannelTest : public DirectPairTest {
  protected:
-  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=700KiB"}) {}
+  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=600KiB"}) {}
 };
 
 TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {

@@ -11,7 +11,7 @@
 #include "daemon/broker/ledger/look_budget.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 
@@ -75,4 +75,4 @@ struct Account {
   }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace arraybridge::record {
+namespace arraybridge::daemon::record {
 
 enum Kind : uint8_t {
   kArena = 1,
@@ -252,4 +252,4 @@ struct DirectChannel {
   std::array<uint8_t, 6> reserved;  // of what the sender sent on, before layout 6 of direct channels
 };
 
-}  // namespace arraybridge::record
+}  // namespace arraybridge::daemon::record

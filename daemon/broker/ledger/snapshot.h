@@ -18,7 +18,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // No session has kAdmin.
 enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };
@@ -256,4 +256,4 @@ struct Snapshot {
   std::vector<MemoryFlow> flows;  // one for each served device and kind
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

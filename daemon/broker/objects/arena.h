@@ -18,7 +18,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 struct Session;
@@ -85,4 +85,4 @@ class Arena {
   std::unordered_set<Share*> forwards_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
@@ -196,4 +196,4 @@ struct EndedFences {
   std::vector<std::shared_ptr<const ShareFacts>> finished;  // shares that were pending until now
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

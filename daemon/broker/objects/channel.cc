@@ -8,7 +8,7 @@
 #include "daemon/broker/objects/share.h"
 #include "daemon/broker/objects/share_uses.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 namespace {
 
@@ -328,4 +328,4 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
   return std::exchange(queue_, {});
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -28,7 +28,7 @@
 #include "daemon/broker/objects/notices.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 class ShareUses;
@@ -236,4 +236,4 @@ struct ChannelEnd {
   }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 
 #include "daemon/memory/shared_pages/direct_channel.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Share;
 
@@ -45,4 +45,4 @@ class KeptRanges {
   std::set<std::pair<uint64_t, Share*>> roots_;  // by return bit
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

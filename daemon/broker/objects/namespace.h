@@ -20,7 +20,7 @@
 #include "daemon/broker/objects/share_uses.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // 1..bytes_max bytes of UTF-8 without control characters. `what` is the noun in the message; the text is not echoed.
 Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_max);
@@ -100,4 +100,4 @@ struct NamespaceKey {
   friend auto operator<=>(const NamespaceKey&, const NamespaceKey&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

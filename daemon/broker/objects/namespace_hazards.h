@@ -20,7 +20,7 @@
 #include "daemon/memory/shared_pages/hazard_page.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Session;
 struct Share;
@@ -116,4 +116,4 @@ class NamespaceHazards {
   size_t next_page_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

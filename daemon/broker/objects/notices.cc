@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Named(std::string_view role, const Notice& notice) {
@@ -97,4 +97,4 @@ Status ToSender(const Notice& notice, std::string_view channel) {
   return WithFacts(Status(Code::kAborted, std::move(text), died ? "RECEIVER_DIED" : "RECEIVER_ABANDONED"), notice);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "proto/boundary/fence.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 class Namespace;
@@ -80,4 +80,4 @@ inline uint64_t DescriptionBytes(const Share& share) {
   return share.facts->description.size() + share.note.size() + history;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

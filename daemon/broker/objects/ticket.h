@@ -14,7 +14,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Ticket {
   std::array<uint8_t, 16> token{};
@@ -38,4 +38,4 @@ class Tickets {
   std::vector<Ticket> tickets_;  // at most Limits.tickets_per_session
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

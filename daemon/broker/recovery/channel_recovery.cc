@@ -8,7 +8,7 @@
 
 #include "daemon/broker/objects/kept_ranges.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // `times`: when the ends of the notices ended; earlier daemons wrote none.
@@ -230,4 +230,4 @@ void Broker::ChannelRecovery::Settle(State& state, Clock::time_point now) {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

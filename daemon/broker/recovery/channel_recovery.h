@@ -17,7 +17,7 @@
 #include "daemon/broker/recovery/reading.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Broker::ChannelRecovery {
  public:
@@ -58,4 +58,4 @@ class Broker::ChannelRecovery {
   std::map<uint64_t, std::shared_ptr<DirectChannelRecord>> direct_;  // by number
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A record's fixed part and the texts behind it.
 template <class Fixed>
@@ -118,4 +118,4 @@ class StoredFiles {
   std::multimap<std::string, UniqueFd> files_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

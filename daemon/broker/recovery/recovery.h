@@ -17,7 +17,7 @@
 #include "daemon/broker/recovery/reading.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Broker::Recovery {
  public:
@@ -66,4 +66,4 @@ class Broker::Recovery {
   std::shared_ptr<const std::string> client_;            // of the last share: most have the same one
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // By default one user may take a quarter of the process's descriptors.
@@ -159,4 +159,4 @@ Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_
                [&](const LeasedBytes& row) { return row.device == device; });
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

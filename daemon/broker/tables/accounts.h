@@ -14,7 +14,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Session;
 struct Share;
@@ -61,4 +61,4 @@ class Accounts {
   std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool IsMeant(const Device& asked, const Device& served) {
@@ -111,4 +111,4 @@ Result<uint64_t> Backends::Trim(const std::optional<Device>& only) const {
   return freed;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 
 #include "daemon/at_limit.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status ChannelNotOpen() { return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN"); }
 
@@ -154,4 +154,4 @@ void Channels::DropLingering(Clock::time_point now, uint64_t* steps) {
   while (!lingering_.empty() && lingering_.begin()->first <= now && TakeStep(steps)) Drop(*lingering_.begin()->second);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -23,7 +23,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status ChannelNotOpen();
 
@@ -86,4 +86,4 @@ class Channels {
   std::deque<std::deque<Share*>> unqueued_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NotOpen() { return NotFound("this watch is not open").Because("WATCH_NOT_OPEN"); }
@@ -181,4 +181,4 @@ void Events::Stop() {
   news_came_.NotifyAll();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

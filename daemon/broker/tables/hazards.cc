@@ -9,7 +9,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kPartOfCapacity = 2;  // by default one session may pin half of a device
@@ -167,4 +167,4 @@ uint64_t Hazards::PinnedBytesMax(const Device& device) const {
   return chosen != 0 ? chosen : backends_.CapacityBytes(device) / kPartOfCapacity;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

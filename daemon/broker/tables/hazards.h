@@ -24,7 +24,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 class Namespace;
@@ -87,4 +87,4 @@ class Hazards {
   std::vector<SessionId> over_limit_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 template <class Fixed>
@@ -322,4 +322,4 @@ Result<StoreGuard> Journal::Store(std::string name, std::span<const int> files, 
   return Has(std::move(name));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

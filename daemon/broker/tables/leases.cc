@@ -9,7 +9,7 @@
 #include "daemon/at_limit.h"
 #include "daemon/broker/objects/arena.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The refusal names the event and its maker, but not other users' processes.
@@ -225,4 +225,4 @@ void Leases::Renote(SessionId session, Share& share, std::string_view note) {
   ChargeHistory(share, before);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -21,7 +21,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Visitor VisitorOf(const Session& session);
 
@@ -88,4 +88,4 @@ class Leases {
   uint64_t lost_fences_total_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

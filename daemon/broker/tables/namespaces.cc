@@ -6,7 +6,7 @@
 
 #include "daemon/at_limit.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Namespaces::Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts,
                        Hazards& hazards, Flags& flags, Journal& journal)
@@ -107,4 +107,4 @@ void Namespaces::AdoptQuotas() {
   for (const auto& [key, ns] : all_) ns->ChangeQuota(QuotaBytes(key));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

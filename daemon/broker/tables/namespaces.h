@@ -21,7 +21,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe: the broker's lock guards it.
 class Namespaces {
@@ -72,4 +72,4 @@ class Namespaces {
   std::vector<std::unique_ptr<Namespace>> dropped_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/broker/tables/forwards.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kLifetimeMax = std::chrono::hours(24 * 365 * 100);  // the most that a clock can add
@@ -219,4 +219,4 @@ std::optional<Clock::time_point> Shares::NextDue() const {
   return next;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

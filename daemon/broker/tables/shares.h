@@ -25,7 +25,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Null: the namespace, which may be null, has no such share.
 Share* FindShare(const Namespace* ns, const ShareKey& key);
@@ -117,4 +117,4 @@ inline bool TakeStep(uint64_t* steps) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The missing share that the refusal names: an id, which never comes back, before a name, which may come.
@@ -151,4 +151,4 @@ Result<ReleasedLeases> Broker::Release(SessionId session, std::span<const uint64
   return released;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

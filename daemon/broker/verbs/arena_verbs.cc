@@ -6,7 +6,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Ranges looked at with the lock held once; the next call continues. Only a client that gives back arenas before it has
@@ -224,4 +224,4 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The terms that an end states, with those that its mode implies.
@@ -220,4 +220,4 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const Receiv
   return put;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/kept_ranges.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NoDirectChannel(std::string_view why) {
@@ -213,4 +213,4 @@ bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId rec
          arena.immutability.has_value();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NoNamespace(std::string_view ns) {
@@ -145,4 +145,4 @@ bool Broker::HazardCleared(SessionId session) {
   return any;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 uint64_t BornNs(Clock::time_point born) {
@@ -77,4 +77,4 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
   return inspected;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

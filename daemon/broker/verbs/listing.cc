@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/direct_channel_record.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kVisitsMax = 1024;
@@ -480,4 +480,4 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
   return page;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include "proto/boundary/boot_time.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string InventName() {
@@ -221,4 +221,4 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   return published;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   State& state = *state_;
@@ -68,4 +68,4 @@ std::vector<OpenQueue> Broker::PendingQueues(SessionId session, std::optional<st
   return pending;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
     : state_(std::make_unique<State>(config, std::move(backends))) {}
@@ -149,4 +149,4 @@ std::vector<ChannelId> Broker::EndSession(SessionId session) {
   return channels;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access access) {
   State& state = *state_;
@@ -63,4 +63,4 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
   return redeemed;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

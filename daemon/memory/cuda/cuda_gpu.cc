@@ -6,7 +6,7 @@
 
 #include "proto/boundary/cuda/driver_uuid.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using cuda::ContextGuard;
 using cuda::CUdevice;
@@ -152,4 +152,4 @@ Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, c
   return found;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

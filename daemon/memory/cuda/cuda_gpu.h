@@ -19,7 +19,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class CudaGpu {
@@ -103,4 +103,4 @@ struct FoundGpus {
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                const Platform& platform = Platform::Here());
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A share's place in a catalogue. The generation belongs to the record and is never reused.
 struct CatalogueEntry {
@@ -120,4 +120,4 @@ class Catalogue {
   std::vector<uint32_t> free_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

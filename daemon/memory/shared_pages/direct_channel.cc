@@ -14,7 +14,7 @@
 
 #include "daemon/memory/host/memfd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kDirectChannel = "a direct channel";
@@ -265,4 +265,4 @@ void DirectChannel::MarkGone() { Store(control_.gone, 1, std::memory_order_relea
 
 void DirectChannel::Keep(uint64_t bit, bool kept) { direct_channel::Keep(control_, bit, kept); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -20,7 +20,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 enum class DirectEnd : uint8_t { kProducer, kConsumer };
 
@@ -128,4 +128,4 @@ class DirectChannel {
   const Doorbell consumer_doorbell_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe.
 class RecordFile {
@@ -94,4 +94,4 @@ class RecordFile {
   uint64_t records_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

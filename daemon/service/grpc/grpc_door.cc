@@ -31,7 +31,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kServiceName[] = "arraybridge.v1.Broker";
@@ -305,4 +305,4 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. `config`, `broker`, `verbs` and the objects that answer for `verbs` (waiting line, worker) must outlive
 // it.
@@ -45,4 +45,4 @@ class GrpcDoor {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/grpc/grpc_door_calls.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void SessionStreams::Add(const std::shared_ptr<SessionStream>& stream) {
   bool late = false;
@@ -65,4 +65,4 @@ void SessionStream::Step(bool SessionStream::*happened) {
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The verb of a call, and the time of its arrival.
 struct Asked {
@@ -188,4 +188,4 @@ class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override { delete this; }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/service/system/listener.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Secret() {
@@ -93,4 +93,4 @@ void GrpcDoorConnections::ForgetEnded(uint32_t uid) {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "daemon/service/grpc/status_grpc.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kForAsLongAsItTakes = 1;  // any timeout other than 0: a stream's requests have no deadline
@@ -112,4 +112,4 @@ bool WatchStream::is_cancelled() {
   return cancelled_;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
@@ -54,4 +54,4 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool cancelled_ AB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 struct Throttle {
@@ -31,4 +31,4 @@ void Take(gpr_log_func_args* said) {
 
 void TakeGrpcLog() { ::gpr_set_log_function(Take); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

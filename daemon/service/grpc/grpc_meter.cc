@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr double kBurstSeconds = 2;  // of resets, after a pause
@@ -166,4 +166,4 @@ bool GrpcMeter::End(uint32_t stream) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "daemon/service/grpc/http2_frames.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class GrpcUser {
@@ -111,4 +111,4 @@ class GrpcMeter {
   const char* exceeded_ AB_GUARDED_BY(mutex_) = nullptr;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using google::protobuf::DescriptorPool;
@@ -204,4 +204,4 @@ grpc::ServerGenericBidiReactor* GrpcReflection::CreateReactor(grpc::GenericCallb
   return CallbackGenericService::CreateReactor(context);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. Its streams are calls of their connection: limits.grpc_streams_max.
 class GrpcReflection final : public grpc::CallbackGenericService {
@@ -24,4 +24,4 @@ class GrpcReflection final : public grpc::CallbackGenericService {
   std::vector<std::string> services_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

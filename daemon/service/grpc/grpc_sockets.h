@@ -8,10 +8,10 @@
 
 #include "daemon/service/grpc/grpc_meter.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // From now on until `descriptor` is closed, `meter` counts what is read from it and written to it. False: descriptors
 // with so high a number are not metered. REQUIRES: no other thread uses the descriptor yet.
 bool MeterSocket(int descriptor, std::unique_ptr<GrpcMeter> meter);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "proto/boundary/text.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
@@ -246,4 +246,4 @@ void Lifeline::Close() {
   CloseAside(std::move(socket_));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

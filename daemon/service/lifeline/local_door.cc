@@ -19,7 +19,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kEventsMax = 1024;    // the number of sessions: turns between users need all events
@@ -433,4 +433,4 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (line->session && !line->joined) verbs_.sessions.EndSession(*line->session, cause);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -28,7 +28,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/spin_backoff.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class LocalDoor {
  public:
@@ -164,4 +164,4 @@ class LocalDoor {
   std::thread thread_;                   // last: it uses all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

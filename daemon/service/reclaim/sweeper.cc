@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Sweeper::Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
                  std::function<bool(Look)> poll_hazards)
@@ -121,4 +121,4 @@ void Sweeper::SweepOn() {
   if (!swept.unfinished && broker_.sweep_wanted()) Soon();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct WaitingLine::Entry {
   uint64_t id = 0;
@@ -476,4 +476,4 @@ void WaitingLine::ExpireDue() {
   for (const EntryPointer& entry : due) Expire(entry);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

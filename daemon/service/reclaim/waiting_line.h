@@ -26,7 +26,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A place in the line; 0 means none, because the request has been answered.
 enum class WaiterId : uint64_t {};
@@ -192,4 +192,4 @@ class WaitingLine {
   Worker timers_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using IpAddress = std::array<uint8_t, 16>;  // in IPv6 form
 
@@ -24,4 +24,4 @@ IpAddress GroupOf(IpAddress address);
 // Shuts the socket down if `descriptor` still is that socket.
 void ShutDownSocket(int descriptor, uint64_t inode);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

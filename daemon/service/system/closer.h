@@ -7,11 +7,11 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe; returns at once. If all threads of the closer are blocked, a new one starts, up to a limit; beyond it
 // the descriptor stays open until a thread is free. A thread that has closed its descriptor ends; one waits for the
 // next.
 void CloseAside(UniqueFd descriptor);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr unsigned long kExiting = 0x4;  // PF_EXITING of the kernel
@@ -81,4 +81,4 @@ std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
   return code ? SignalIn(*code) : signal;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

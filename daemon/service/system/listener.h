@@ -21,7 +21,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // An accepted connection and its peer.
 struct Connection {
@@ -96,4 +96,4 @@ class Listener {
   std::thread thread_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

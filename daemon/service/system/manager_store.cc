@@ -20,7 +20,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/environment.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::steady_clock;
@@ -218,4 +218,4 @@ void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::str
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class ManagerStore final : public DescriptorStore {
  public:
@@ -82,4 +82,4 @@ class ManagerStore final : public DescriptorStore {
 // Stores one descriptor that the next daemon can do without. If that fails, the log says so. Null: nothing is stored.
 void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::string_view what);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

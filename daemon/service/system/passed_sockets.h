@@ -17,7 +17,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Identifies a file independently of its path.
 struct FileIdentity {
@@ -70,4 +70,4 @@ class PassedSockets {
   std::vector<StoredDescriptor> stored_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 
 #include "proto/boundary/text.h"
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 namespace {
 
 constexpr size_t kMessageBytesMax = 8192;  // well below the maximum size of a datagram
@@ -86,4 +86,4 @@ bool Journal::Send(int priority, std::string_view message, const About& about) {
   return ::send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) >= 0;
 }
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

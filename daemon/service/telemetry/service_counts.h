@@ -13,7 +13,7 @@
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ServiceCounts {
@@ -51,4 +51,4 @@ class ServiceCounts {
   std::atomic<uint64_t> cuts_{0};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The size to which clients' arenas grow. Populating so much takes tens of milliseconds; larger requests have their own
@@ -298,4 +298,4 @@ void ArenaVerbs::TakeBackExported(const Caller& caller, std::string_view granted
   static_cast<void>(broker_.Release(caller.session, {}, {}, {&message->handle->arena, 1}));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

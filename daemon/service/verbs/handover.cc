@@ -7,7 +7,7 @@
 #include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/wire/message_limits.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kReturnedMax = 64;  // returned ranges in one answer
@@ -94,4 +94,4 @@ void Handover::TakeBack(const Caller& caller, std::string_view granted) {
   reclaimer_.Reclaim();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Handover {
@@ -67,4 +67,4 @@ class Handover {
   Reclaimer& reclaimer_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

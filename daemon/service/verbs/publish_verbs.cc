@@ -14,7 +14,7 @@
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kLateAnswer{4000};  // for the failpoint: longer than the wait of its test's clients
@@ -139,4 +139,4 @@ void PublishVerbs::AnnounceName(SessionId maker, std::string_view ns, std::strin
   if (owner.ok()) line_.NamePublished(*owner, NamespaceNameOf(ns), name);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

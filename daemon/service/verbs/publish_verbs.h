@@ -23,7 +23,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. It has one thread for seals that may sleep.
 class PublishVerbs {
@@ -75,4 +75,4 @@ class PublishVerbs {
   Worker sealer_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

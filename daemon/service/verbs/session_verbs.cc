@@ -9,7 +9,7 @@
 #include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const wire::OpenSessionRequest& request, Peer peer) {
   AB_RETURN_IF_ERROR(CheckHello(request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
@@ -147,4 +147,4 @@ Status SessionVerbs::CutSession(SessionId session, std::string_view why) {
   return Ok();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

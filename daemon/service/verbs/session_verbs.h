@@ -21,7 +21,7 @@
 #include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class SessionVerbs {
@@ -98,4 +98,4 @@ class SessionVerbs {
   std::atomic<uint64_t> untold_{0};  // ended sessions whose process is looked at once more
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ShareVerbs {
@@ -61,4 +61,4 @@ class ShareVerbs {
   ChannelVerbs& channels_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -25,7 +25,7 @@
 #include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Verbs {
@@ -82,4 +82,4 @@ class Verbs {
   SessionVerbs sessions;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

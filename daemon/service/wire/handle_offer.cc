@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The reason why the client cannot get a cudaIpcMemHandle of this process; empty if it can.
@@ -85,4 +85,4 @@ void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer) {
   peer.events = Concat(capabilities.boot_id, ' ', capabilities.pid_namespace, ' ', capabilities.shm_device);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

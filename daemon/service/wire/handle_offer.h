@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The kernel and PID namespace of this process.
 struct RunsAt {
@@ -27,4 +27,4 @@ void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& he
 // both processes must share the PID namespace and /dev/shm.
 void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

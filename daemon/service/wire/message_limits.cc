@@ -14,7 +14,7 @@
 #include "proto/boundary/share_limits.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
@@ -264,4 +264,4 @@ Status CheckList(const Limits& limits, const v1::ListRequest& request) {
                     2 * limits.name_bytes_max + kPageTokenNumbersBytes);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 uint64_t Milliseconds(std::chrono::milliseconds duration) { return static_cast<uint64_t>(duration.count()); }
@@ -307,4 +307,4 @@ std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::S
   return keys;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using AllocateTest = BrokerTest;
@@ -204,4 +204,4 @@ TEST_F(AllocateTest, ExportIsForTheMakerAndForThoseWhoLease) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

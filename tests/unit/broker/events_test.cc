@@ -4,7 +4,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPlenty = 1 << 20;
@@ -325,4 +325,4 @@ TEST_F(HistoryTest, WhatEachSessionWouldGetIsTold) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ForwardTest : public BrokerTest {
@@ -282,4 +282,4 @@ TEST_F(ForwardTest, RefusesWhatIsNotHeldOrNotThere) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class HazardsTest : public BrokerTest {
@@ -402,4 +402,4 @@ TEST_F(HazardsTest, ASessionHasOnePageHoweverOftenItAsks) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(KindsTest, ADeviceIsServedByTheFirstKindThatTheSessionOpens) {
@@ -187,4 +187,4 @@ TEST_F(KindsTest, WhatAHoldPinsIsMeasuredByItsOwnDevice) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class LimitsTest : public BrokerTest {
@@ -191,4 +191,4 @@ TEST_F(LimitsTest, LeasesOfAllSessions) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "tests/unit/broker/fake_store.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::SizeIs;
@@ -423,4 +423,4 @@ TEST_F(RecoveryTest, ManyLivesLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

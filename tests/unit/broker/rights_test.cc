@@ -4,7 +4,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Who = AccessEntry::Who;
@@ -295,4 +295,4 @@ TEST_F(RightsTest, QuotasAreAdopted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

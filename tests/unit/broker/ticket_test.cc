@@ -2,7 +2,7 @@
 // A ticket can be redeemed once, before its deadline, by its own session, while the session may still read the arena.
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using TicketTest = BrokerTest;
@@ -119,4 +119,4 @@ TEST_F(TicketTest, AWritableOneIsWorthNothingAfterTheSeal) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

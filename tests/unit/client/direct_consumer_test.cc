@@ -14,7 +14,7 @@
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class DirectConsumerTest : public ::testing::Test {
@@ -226,4 +226,4 @@ TEST_F(DirectConsumerTest, PagesOfAnotherSizeAreNoDirectChannel) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class DirectProducerTest : public ::testing::Test {
@@ -83,4 +83,4 @@ TEST_F(DirectProducerTest, ACopyThatTheBrokerHasQueuedIsTheBrokersToReturn) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

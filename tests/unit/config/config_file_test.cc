@@ -17,7 +17,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/config/sources.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::AllOf;
@@ -523,4 +523,4 @@ TEST_F(ConfigFileTest, AReloadAdoptsNamespaces) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -315,4 +315,4 @@ TEST(ConfigTest, HelpAndVersionNeedNoConfiguration) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 struct Pair {
@@ -82,4 +82,4 @@ TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

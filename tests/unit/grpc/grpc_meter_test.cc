@@ -12,7 +12,7 @@
 #include "daemon/service/grpc/grpc_sockets.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Type = Http2Frame::Type;
@@ -204,4 +204,4 @@ TEST(GrpcSocketsTest, ASocketIsMeteredUntilItIsClosed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

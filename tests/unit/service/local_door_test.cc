@@ -16,7 +16,7 @@
 #include "tests/unit/service/asked.h"
 #include "tests/unit/service/local_door_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -340,4 +340,4 @@ TEST_F(LocalDoorTest, AnswersSayThatMemoryIsWanted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 
 #include "tests/unit/service/local_door_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

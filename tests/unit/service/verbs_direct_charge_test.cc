@@ -7,7 +7,7 @@
 
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(VerbsDirectTest, SoManyOfAUserAndNoMore) {
@@ -158,4 +158,4 @@ TEST_F(VerbsDirectTest, AStandingDirectChannelIsNotForgotten) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

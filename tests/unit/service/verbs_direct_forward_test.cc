@@ -3,7 +3,7 @@
 // the range is in use.
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class VerbsDirectForwardTest : public VerbsDirectTest {
@@ -154,4 +154,4 @@ TEST_F(VerbsDirectForwardTest, RefusesWhatWasNotSentToThisSession) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

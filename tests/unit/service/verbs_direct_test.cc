@@ -4,7 +4,7 @@
 
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(VerbsDirectTest, IsOpenOnceBothHaveMappedIt) {
@@ -193,4 +193,4 @@ TEST_F(VerbsDirectTest, TheDoorbellRingsWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "tests/unit/broker/fake_backend.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr uint64_t kMiB = 1 << 20;
 inline constexpr uint64_t kLong = 60000;  // milliseconds: longer than a test waits
@@ -121,4 +121,4 @@ class VerbsTest : public ::testing::Test {
   std::optional<Verbs> verbs_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "tests/unit/service/queue_writer.h"
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::ElementsAre;
@@ -321,4 +321,4 @@ TEST_F(VerbsQueueTest, ManyThreadsFindWhatWasSubmitted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -265,4 +265,4 @@ TEST_F(VerbsTest, AnotherUsersTokenJoinsNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

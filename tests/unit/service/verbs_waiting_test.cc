@@ -13,7 +13,7 @@
 #include "tests/unit/broker/fake_gpu_backend.h"
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -346,4 +346,4 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

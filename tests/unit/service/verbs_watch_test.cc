@@ -3,7 +3,7 @@
 
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -190,4 +190,4 @@ TEST_F(VerbsWatchTest, OffersThatDoNotFitIntoTheAnswerAreCounted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

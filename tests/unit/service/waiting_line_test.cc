@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::hours;
@@ -463,4 +463,4 @@ TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

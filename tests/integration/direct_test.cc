@@ -421,7 +421,7 @@ TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
 
 class NoDirectChannelTest : public DirectPairTest {
  protected:
-  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=600KiB"}) {}
+  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=640KiB"}) {}
 };
 
 TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
@@ -429,7 +429,7 @@ TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
   auto receives = receiver_.OpenChannel("another", Channel::Role::kReceiver);
   auto sends = sender_.OpenChannel("another", Channel::Role::kSender);
   const uint64_t shares = direct_shares();
-  for (uint64_t i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < 60; ++i) {
     ASSERT_TRUE(Send(sender_, *sends, i).ok());
     ASSERT_EQ(Receive(*receives), i);
   }

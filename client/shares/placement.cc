@@ -275,16 +275,21 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
 }  // namespace
 
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
-                          uint64_t generation) {
+                          uint64_t generation, const ByteRange& range, const IntoChannel& into) {
   return {.message = {.name = options.name,
                       .arena = arena,
                       .arena_generation = generation,
+                      .offset = range.offset,
+                      .size = range.size,
                       .replace = options.replace,
                       .sealed = options.sealed,
                       .structure = options.structure,
                       .metadata = options.metadata,
+                      .channel = into.channel,
+                      .timeout_ms = into.timeout_ms,
                       .lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0)),
-                      .note = session.NoteFor(options.note)}};
+                      .note = session.NoteFor(options.note),
+                      .seen_notice = into.seen_notice}};
 }
 
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
@@ -381,13 +386,8 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
   const std::shared_ptr<Placement::Range>& range = placement.range();
   const WrittenArena& arena = *range->arena;
-  codec::Publish request = RequestFor(session, options, arena.id, arena.generation);
+  codec::Publish request = RequestFor(session, options, arena.id, arena.generation, {range->offset, range->size}, into);
   request.message.namespace_ = ns;
-  request.message.offset = range->offset;
-  request.message.size = range->size;
-  request.message.channel = into.channel;
-  request.message.timeout_ms = into.timeout_ms;
-  request.message.seen_notice = into.seen_notice;
   request.arrays = SpecsOf(placement.described(), Offsets(range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");

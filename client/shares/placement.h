@@ -13,6 +13,7 @@
 
 #include "client/session/connection.h"
 #include "client/session/session.h"
+#include "proto/boundary/byte_range.h"
 
 namespace arraybridge {
 
@@ -68,9 +69,16 @@ std::vector<codec::PublishedArray> SpecsOf(std::span<const View> views, Offsets 
 // array == SpecOf(view, offset); does not allocate.
 bool IsSpecOf(const codec::PublishedArray& array, const View& view, uint64_t offset);
 
-// A Publish request for bytes of this arena. The caller adds the namespace, the range and the arrays.
+// The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
+// last notice that the caller has seen.
+struct IntoChannel {
+  uint64_t channel = 0;  // 0: the share gets a name
+  uint64_t timeout_ms = 0;
+  uint64_t seen_notice = 0;
+};
+// A Publish request for this range of an arena. The caller adds the namespace and the arrays.
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
-                          uint64_t generation);
+                          uint64_t generation, const ByteRange& range, const IntoChannel& into = {});
 
 // True if the publish may go as an unwaited request: it is not waited for, and its name is new.
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
@@ -83,13 +91,6 @@ Share ShareOf(const wire::PublishResponse& published, std::string_view ns, codec
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
             HandleKind kind);
 
-// The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
-// last notice that the caller has seen.
-struct IntoChannel {
-  uint64_t channel = 0;  // 0: the share gets a name
-  uint64_t timeout_ms = 0;
-  uint64_t seen_notice = 0;
-};
 // REQUIRES: the placement has a range of its own; see PublishForward.
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});

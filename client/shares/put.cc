@@ -71,9 +71,7 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (!carving) return std::nullopt;
   const std::shared_ptr<WrittenArena>& arena = carving->arena;
   Unpublished range(session, *carving);
-  codec::Publish request = RequestFor(session, options, arena->id, arena->generation);
-  request.message.offset = carving->offset;
-  request.message.size = *size;
+  codec::Publish request = RequestFor(session, options, arena->id, arena->generation, {carving->offset, *size});
   request.arrays = SpecsOf(sources, Offsets(nullptr));
   CopyAll(sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);

@@ -160,23 +160,24 @@ class Ending {
       if (polled[0].revents != 0 && EndSignalCame()) return starts_anew_ ? "asked to be started anew" : "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "the starting process has ended";
       if (polled[2].revents != 0) main_thread_.Run();
-      if (told_) return starts_anew_ ? "upgrade requested by an administrator" : "requested by an administrator";
+      if (ended_by_request_)
+        return starts_anew_ ? "upgrade requested by an administrator" : "requested by an administrator";
       if (Idle()) return "idle";
       status_.NotifyIfChanged();
     }
   }
   // The main thread calls this from its queue. `now`: does not wait for running calls.
   void End(bool now) {
-    told_ = true;
+    ended_by_request_ = true;
     patient_ = patient_ && !now;
   }
   // The same, for the next daemon to continue. FAILED_PRECONDITION, NO_HOLDER: nothing has changed.
   Status Upgrade() {
     Status possible = StartAnew();
-    told_ = told_ || possible.ok();
+    ended_by_request_ = ended_by_request_ || possible.ok();
     return possible;
   }
-  bool told() const { return told_; }
+  bool ended_by_request() const { return ended_by_request_; }
   bool patient() const { return patient_; }
   bool starter_has_ended() const { return starter_has_ended_; }
   int exit_status() const { return starts_anew_ ? ManagerStore::kExitStartAnew : EXIT_SUCCESS; }
@@ -260,7 +261,7 @@ class Ending {
   Clock::time_point in_use_;
   uint64_t sessions_ = 0;
   uint64_t sessions_total_ = 0;
-  bool told_ = false;
+  bool ended_by_request_ = false;
   bool patient_ = true;
   bool starts_anew_ = false;
   bool starter_has_ended_ = false;
@@ -392,7 +393,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   Admin admin(
       config, broker, verbs,
       {[&](auto reply) { main_thread.Post([&reloader, reply] { reply(reloader->Reload()); }); },
-       [&](auto reply) { main_thread.Post([&request, reply] { reply(ValuesOf(request.config, request.said)); }); },
+       [&](auto reply) { main_thread.Post([&request, reply] { reply(ValuesOf(request.config, request.given)); }); },
        [&] {
          verbs.Drain();
          grpc_door.SayDraining();
@@ -426,7 +427,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   if (successor != nullptr && successor->KeepsAfter(ending->exit_status())) {
     // The next daemon goes on from here, as after a crash: nothing is closed or given back.
     log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "ending for the next daemon: {}", reason);
-    if (ending->told()) admin_door.Drain(Clock::now() + kLastAnswer);
+    if (ending->ended_by_request()) admin_door.Drain(Clock::now() + kLastAnswer);
     ::_exit(ending->exit_status());
   }
   main_thread.Close();

@@ -14,7 +14,7 @@ struct ConfigRequest {
   Config config;
   bool check_only = false;
   std::string output;  // not empty (--help, --version, --print-config, --print-reference): print it and exit
-  SaidByKey said;
+  GivenByKey given;
 };
 
 // Flags override the environment (ARRAYBRIDGED_SECTION__KEY), which overrides conf.d/*.toml, the file, and the

@@ -11,7 +11,7 @@
 namespace arraybridge::daemon {
 
 // All settings in the order of the file, then the tables of GPUs and namespaces. A secret is shown as its file's name.
-std::vector<ConfigValue> ValuesOf(const Config& config, const SaidByKey& said);
+std::vector<ConfigValue> ValuesOf(const Config& config, const GivenByKey& given);
 
 // `values` as a file, with the origin of each value.
 std::string PrintedValues(const std::vector<ConfigValue>& values);

@@ -119,9 +119,9 @@ Status ResolveDevices(Draft& draft, const Reading& reading) {
 
 // The origin of one of the keys in a namespace's table, as the beginning of a message.
 std::string WhereOfTable(const std::string& name, const Reading& reading) {
-  for (const auto& [key, said] : reading.said) {
+  for (const auto& [key, given] : reading.given) {
     const auto split = SplitTableKey(key);
-    if (split && split->of_namespace && split->table == name) return said.origin + ": ";
+    if (split && split->of_namespace && split->table == name) return given.origin + ": ";
   }
   return {};
 }

@@ -63,7 +63,7 @@ PyMethodDef g_functions[] = {
     {"copy_to_heap", ab::CopyToHeapOf, METH_O,
      "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
     {"copy_to_gpus", ab::CopyToGpusOf, METH_VARARGS,
-     "copy_to_gpus($module, sources, rooms, /)\n--\n\nWrites arrays into arrays on GPUs, in one batch."},
+     "copy_to_gpus($module, sources, destinations, /)\n--\n\nWrites arrays into arrays on GPUs, in one batch."},
     {nullptr, nullptr, 0, nullptr},
 };
 

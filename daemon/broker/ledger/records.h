@@ -185,7 +185,7 @@ struct Channel {
   uint64_t stream;
   uint64_t sent;   // at least this sequence
   uint64_t taken;  // the shares up to this sequence wait no longer
-  uint64_t told_to_receiver;
+  uint64_t notified_receiver;
   uint64_t closed;             // the end that was closed last
   uint64_t dropped;            // in total
   uint64_t received;           // in total by ends that were closed

@@ -86,10 +86,10 @@ class Channel {
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
-  bool awaits_receiver() const { return queued() > 0 || end_is_untold(); }
+  bool awaits_receiver() const { return queued() > 0 || has_unread_end(); }
   // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so:
   // the next one is told.
-  bool end_is_untold() const;
+  bool has_unread_end() const;
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return past_.stream; }
 
@@ -99,11 +99,11 @@ class Channel {
   struct Past {
     ChannelTerms terms;
     uint64_t stream = 0;
-    uint64_t sent = 0;              // sequence of the last share
-    uint64_t taken = 0;             // sequence of the last share when the queue was taken
-    uint64_t told_to_receiver = 0;  // number of the last notice that a receiver got
-    ChannelEndId closed{};          // the end that was closed last
-    uint64_t received = 0;          // shares, by calls, by ends that were closed
+    uint64_t sent = 0;               // sequence of the last share
+    uint64_t taken = 0;              // sequence of the last share when the queue was taken
+    uint64_t notified_receiver = 0;  // number of the last notice that a receiver got
+    ChannelEndId closed{};           // the end that was closed last
+    uint64_t received = 0;           // shares, by calls, by ends that were closed
     bool had_receivers = false;
     bool begun = false;    // a share was sent
     bool drained = false;  // since the last stream ended

@@ -35,8 +35,8 @@ Status EndedInOrder(const Notice& notice, std::string_view channel, bool earlier
       .With("earlier", "true");
 }
 
-Status WithFacts(Status told, const Notice& notice) {
-  return std::move(told)
+Status WithFacts(Status notice_status, const Notice& notice) {
+  return std::move(notice_status)
       .With("notice", std::to_string(notice.number))
       .With("stream", std::to_string(notice.stream))
       .With("process_id", std::to_string(notice.process_id))

@@ -22,7 +22,7 @@ Channel::Past PastOf(const record::Channel& its, std::string_view notices, std::
   past.stream = its.stream;
   past.sent = its.sent;
   past.taken = its.taken;
-  past.told_to_receiver = its.told_to_receiver;
+  past.notified_receiver = its.notified_receiver;
   past.closed = ChannelEndId{its.closed};
   past.received = its.received;
   past.had_receivers = has(record::kHadReceivers);

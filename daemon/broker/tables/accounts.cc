@@ -126,9 +126,9 @@ void Accounts::Withdraw(Account& account, const Share& share) { ++RowOf(account.
 
 // A reader may lease all that is published, and a reader of one share its successor. With shares that were withdrawn it
 // may have half, so that a producer that replaces its arrays has the other half.
-Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_t asked) const {
+Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_t requested) const {
   const Account& account = *session.account;
-  const uint64_t more = asked + (IsLeasedBy(account, share) ? 0 : share.size);
+  const uint64_t more = requested + (IsLeasedBy(account, share) ? 0 : share.size);
   const auto check = [&](uint64_t all, std::string_view where, const auto& is_there) -> Status {
     LeasedBytes sum;
     for (const LeasedBytes& row : account.leased) {
@@ -139,7 +139,7 @@ Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_
     }
     const uint64_t chosen = config_.limits.pinned_bytes_per_uid;
     const uint64_t most = chosen != 0 ? chosen : all / 2;
-    const bool is_successor = sum.shares == 1 && asked == 0;
+    const bool is_successor = sum.shares == 1 && requested == 0;
     if (sum.withdrawn == 0 || is_successor || sum.bytes + more <= most) return Ok();
     return ByLimit(ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes,
                                      " bytes, ", where, "; others have withdrawn or replaced ", sum.withdrawn,

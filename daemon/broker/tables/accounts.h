@@ -43,10 +43,10 @@ class Accounts {
   static void Lease(Account& account, const Share& share);
   static void GiveBack(Account& account, const Share& share);
   static void Withdraw(Account& account, const Share& share);
-  // Whether the session, which may only read, may lease the share of another user beside `asked` bytes of the same
+  // Whether the session, which may only read, may lease the share of another user beside `requested` bytes of the same
   // request. RESOURCE_EXHAUSTED: its user keeps shares that were withdrawn, and would have more than
   // limits.pinned_bytes_per_uid.
-  Status CheckPinned(const Session& session, const Share& share, uint64_t asked) const;
+  Status CheckPinned(const Session& session, const Share& share, uint64_t requested) const;
   void DropUnused();
 
  private:

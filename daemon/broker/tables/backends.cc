@@ -8,9 +8,9 @@
 namespace arraybridge::daemon {
 namespace {
 
-bool IsMeant(const Device& asked, const Device& served) {
-  if (asked.type != served.type) return false;
-  return asked.uuid.empty() ? asked.id == served.id : asked.uuid == served.uuid;
+bool IsMeant(const Device& wanted, const Device& served) {
+  if (wanted.type != served.type) return false;
+  return wanted.uuid.empty() ? wanted.id == served.id : wanted.uuid == served.uuid;
 }
 
 std::string NameOf(const Device& device) {

@@ -69,9 +69,9 @@ void Channels::Linger(Channel& channel, Clock::time_point until) {
 }
 
 Status Channels::NoticeTo(Channel& channel, ChannelEndId end, uint64_t seen) {
-  const uint64_t told = channel.past().told_to_receiver;
+  const uint64_t notified = channel.past().notified_receiver;
   Status notice = channel.NoticeTo(end, seen);
-  if (channel.past().told_to_receiver != told) journal_.Put(channel);
+  if (channel.past().notified_receiver != notified) journal_.Put(channel);
   return notice;
 }
 

@@ -91,7 +91,7 @@ void Events::Deliver(WatcherId id, Watcher& watcher, const std::shared_ptr<const
   } else {
     watcher.queue.push_back(event);
   }
-  if (!std::exchange(watcher.asked, false)) return;
+  if (!std::exchange(watcher.found_nothing, false)) return;
   news_.push_back(id);
   news_came_.NotifyOne();
 }
@@ -135,7 +135,7 @@ Result<Events::Taken> Events::Take(SessionId session, WatcherId id, size_t bytes
     taken.push_back(std::move(watcher.queue.front()));
     watcher.queue.pop_front();
   }
-  watcher.asked = taken.empty();
+  watcher.found_nothing = taken.empty();
   if (!taken.empty() || watcher.lost == 0) return taken;
   const uint64_t lost = watcher.lost;
   Forget(found);

@@ -74,8 +74,8 @@ class Events {
     std::set<std::string> shared;
     EventFilter filter;
     std::deque<std::shared_ptr<const Event>> queue;
-    uint64_t lost = 0;   // not 0: the watcher is cut
-    bool asked = false;  // its last Take found nothing, and no event has arrived since
+    uint64_t lost = 0;           // not 0: the watcher is cut
+    bool found_nothing = false;  // its last Take found nothing, and no event has arrived since
 
     bool Sees(const Event& event) const;
   };

@@ -48,9 +48,9 @@ Shares::Shares(const Config& config, const Rights& rights, Events& events, Accou
       flags_(flags),
       journal_(journal) {}
 
-void Shares::SetLifetime(Share& share, std::chrono::milliseconds asked) const {
+void Shares::SetLifetime(Share& share, std::chrono::milliseconds requested) const {
   const auto most = rights_.PolicyOf(share.ns->name()).share_lifetime;
-  const auto lifetime = asked.count() == 0 || (most.count() != 0 && most < asked) ? most : asked;
+  const auto lifetime = requested.count() == 0 || (most.count() != 0 && most < requested) ? most : requested;
   if (lifetime.count() != 0) share.expires = share.born + std::min(lifetime, kLifetimeMax);
 }
 

@@ -44,7 +44,7 @@ class Shares {
   uint64_t NextGeneration() { return generations.Next(); }
 
   // Sets the lifetime of the share from its namespace and its maker.
-  void SetLifetime(Share& share, std::chrono::milliseconds asked) const;
+  void SetLifetime(Share& share, std::chrono::milliseconds requested) const;
   // From now on the share loses its name when its lifetime ends. True: it is the first of all shares to expire.
   bool Limit(Share& share);
   // `who`: null for the broker itself. `why`: for watchers. The share may be destroyed.

@@ -415,7 +415,7 @@ std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const
     end.process_id = its->peer.process_id;
     end.client = its->client;
   }
-  if (!channel.end_is_untold()) return ends;
+  if (!channel.has_unread_end()) return ends;
   const auto add = [&](ChannelRole role, const Notices& notices) {
     const Notice* const last = notices.newest();
     if (last == nullptr) return;

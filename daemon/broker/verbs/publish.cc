@@ -149,9 +149,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   if (auto before = found->FindPublished(call.request)) return *std::move(before);
   // An entry that the previous daemon published, when it ended the direct channel.
   if (call.from_direct && state.HasPassed(*found, call)) return PublishedShare{};
-  const uint64_t said = facts->description.size() + share->note.size();
-  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
-  AB_RETURN_IF_ERROR(state.journal.CheckRoom(said + name.size()));
+  const uint64_t text_bytes = facts->description.size() + share->note.size();
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, text_bytes));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(text_bytes + name.size()));
   Arena& arena = *state.arenas.Find(call.arena);
   if (!arena.immutability.has_value()) {
     return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: call Mapped first")
@@ -175,7 +175,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
-  found->account->description_bytes += said;
+  found->account->description_bytes += text_bytes;
   ++found->account->shares;
   facts->id = state.shares.NextId();
   facts->generation = state.shares.NextGeneration();

@@ -61,7 +61,7 @@ class CudaGpu {
   // Sets the callback for the GPU going out of service. It is called once, on the thread whose call failed, or at once
   // if the GPU is already out of service. Null removes it, and it is not running when WhenLost returns. The callback
   // must not block or call this GPU.
-  void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
+  void WhenLost(std::function<void()> callback) AB_EXCLUDES(lost_mutex_);
 
   // Call it when this process exits: freeing memory that other processes still have open is undefined behaviour. From
   // now on nothing is freed that the driver frees when the process exits.
@@ -77,9 +77,9 @@ class CudaGpu {
   const std::shared_ptr<Capacity> capacity_;
   std::atomic<bool> leaving_{false};
   mutable std::atomic<bool> lost_{false};
-  mutable Mutex told_mutex_;
-  mutable std::function<void()> told_ AB_GUARDED_BY(told_mutex_);
-  mutable std::string why_lost_ AB_GUARDED_BY(told_mutex_);
+  mutable Mutex lost_mutex_;
+  mutable std::function<void()> when_lost_ AB_GUARDED_BY(lost_mutex_);
+  mutable std::string why_lost_ AB_GUARDED_BY(lost_mutex_);
   mutable Mutex mutex_;
   mutable cuda::CUcontext context_ AB_GUARDED_BY(mutex_) = nullptr;
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;

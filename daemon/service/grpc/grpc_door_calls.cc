@@ -53,7 +53,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     finished_ = true;
     over = over_;
     if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
-    goes_on = over && is_continued_ && !told_ && !cut_;
+    goes_on = over && is_continued_ && !opened_written_ && !cut_;
   }
   if (goes_on) {
     verbs_.sessions.AwaitAgain(session_);

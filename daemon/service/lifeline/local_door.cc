@@ -385,9 +385,9 @@ void LocalDoor::Count(const FrameHeader& header, Code code) {
 
 // Tells the client and cuts it, because nothing that it sends after a violation can be trusted.
 void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
-  FrameHeader asked = header;
-  asked.flags = 0;  // reported even if the client wanted no answer
-  Refuse(line, asked, status);
+  FrameHeader answered = header;
+  answered.flags = 0;  // reported even if the client wanted no answer
+  Refuse(line, answered, status);
   if (const auto dropped = violations_.Admit(Clock::now(), log::LinesPerSecond())) {
     const uint64_t session = line->session ? Number(*line->session) : 0;
     log::Warn(AboutCut(line->peer(), session, status.reason()), "lifeline cut: uid={} session={} {} ({} more before)",

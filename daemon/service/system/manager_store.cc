@@ -196,8 +196,8 @@ DescriptorStore::Usage ManagerStore::usage() const {
 std::string ManagerStore::LastEnd() const {
   constexpr size_t kBytesMax = 64;
   if (!is_below_keeper_) return "unknown (service manager)";
-  const std::string said = Environment("KEEPER_LAST_END").substr(0, kBytesMax);
-  return said.empty() ? "unknown" : said;
+  const std::string last_end = Environment("KEEPER_LAST_END").substr(0, kBytesMax);
+  return last_end.empty() ? "unknown" : last_end;
 }
 
 void ManagerStore::KeeperEnded() {

@@ -62,8 +62,8 @@ bool Journal::IsStandardError() {
 
 bool Journal::Write(int priority, std::string_view message, const About& about) {
   if (dropped_ > 0) {
-    const std::string told = Concat(dropped_, " lines were dropped: the journal did not accept them");
-    if (!Send(kWarning, told, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
+    const std::string text = Concat(dropped_, " lines were dropped: the journal did not accept them");
+    if (!Send(kWarning, text, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
       ++dropped_;
       return false;
     }

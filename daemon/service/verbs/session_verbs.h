@@ -95,7 +95,7 @@ class SessionVerbs {
   const ListVerbs& lists_;
   ServiceCounts& counts_;
   SessionCuts& cuts_;
-  std::atomic<uint64_t> untold_{0};  // ended sessions whose process is looked at once more
+  std::atomic<uint64_t> unexplained_{0};  // ended sessions whose process is looked at once more
 };
 
 }  // namespace arraybridge::daemon

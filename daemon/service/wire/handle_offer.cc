@@ -80,8 +80,9 @@ void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& he
 }
 
 void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer) {
-  const bool said = !capabilities.boot_id.empty() && capabilities.pid_namespace != 0 && capabilities.shm_device != 0;
-  if (!said) return;
+  const bool has_identity =
+      !capabilities.boot_id.empty() && capabilities.pid_namespace != 0 && capabilities.shm_device != 0;
+  if (!has_identity) return;
   peer.events = Concat(capabilities.boot_id, ' ', capabilities.pid_namespace, ' ', capabilities.shm_device);
 }
 

@@ -263,7 +263,7 @@ void Fill(v1::Offer* message, const OfferRow& offer) {
   message->set_uid(offer.who.uid);
   message->set_why_not(offer.why_not);
   message->set_waits(offer.waits);
-  message->set_gpus_unsaid(offer.gpus_unsaid);
+  message->set_gpus_unsaid(offer.gpus_unknown);
 }
 
 void Fill(v1::InspectResponse* message, const Inspected& inspected) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/config/limits.h"
 
-#include <limits>
 #include <utility>
 
 #include "daemon/config/quantity.h"
@@ -13,55 +12,37 @@ namespace {
 // The key of a limit is the name of its field.
 #define AB_LIMIT(name) #name, &Limits::name
 
-// The values that a limit may have.
-struct Range {
-  uint64_t least = 0;
-  uint64_t most = std::numeric_limits<uint64_t>::max();
-};
-constexpr Range kAny{};
-constexpr Range kPositive{1};  // a limit of 0 would refuse everything
-
-Status CheckRange(std::string_view name, uint64_t value, const Range& range) {
-  if (value >= range.least && value <= range.most) return Ok();
-  if (range.least > 1 && range.most != Range{}.most) {
-    return InvalidArgument("limit ", name, ": ", value, " is not between ", range.least, " and ", range.most);
-  }
-  if (value < range.least) return InvalidArgument("limit ", name, ": must be more than ", range.least - 1);
-  return InvalidArgument("limit ", name, ": ", value, " is more than ", range.most);
-}
-
-std::string RangeText(const Range& range) {
-  if (range.most != Range{}.most) return Concat(range.least, " to ", range.most);
-  return range.least == 0 ? "" : Concat("more than ", range.least - 1);
-}
+// The least value that a limit may have.
+constexpr uint64_t kAny = 0;
+constexpr uint64_t kPositive = 1;  // a limit of 0 would refuse everything
 
 uint64_t CountOf(uint64_t number) { return number; }
 uint64_t CountOf(std::chrono::milliseconds time) { return static_cast<uint64_t>(time.count()); }
 
 template <class T, class Read>
-Setting Limit(std::string name, T Limits::*field, Read read, const Range& range, std::string help) {
-  const auto read_in_range = [name, read, range](std::string_view text) {
+Setting Limit(std::string name, T Limits::*field, Read read, uint64_t least, std::string help) {
+  const auto read_in_range = [name, read, least](std::string_view text) {
     auto value = read(text);
     if (!value.ok()) return value;
-    if (Status checked = CheckRange(name, CountOf(*value), range); !checked.ok()) value = std::move(checked);
+    if (CountOf(*value) < least) value = InvalidArgument("limit ", name, ": must be more than ", least - 1);
     return value;
   };
   Value value = In(
       [field](auto& config) -> auto& { return config.limits.*field; }, read_in_range);
-  value.range = RangeText(range);
+  value.range = least == 0 ? "" : Concat("more than ", least - 1);
   return {"limits." + name, "", std::move(value), std::move(help)};
 }
 template <class T>
-Setting Number(const char* name, T Limits::*field, const Range& range, const char* help) {
-  return Limit(name, field, ReadNumber, range, help);
+Setting Number(const char* name, T Limits::*field, uint64_t least, const char* help) {
+  return Limit(name, field, ReadNumber, least, help);
 }
 template <class T>
-Setting Bytes(const char* name, T Limits::*field, const Range& range, const char* help) {
-  return Limit(name, field, ReadBytes, range, help);
+Setting Bytes(const char* name, T Limits::*field, uint64_t least, const char* help) {
+  return Limit(name, field, ReadBytes, least, help);
 }
 template <class T>
-Setting Duration(const char* name, T Limits::*field, const Range& range, const char* help) {
-  return Limit(name, field, ReadDuration, range, help);
+Setting Duration(const char* name, T Limits::*field, uint64_t least, const char* help) {
+  return Limit(name, field, ReadDuration, least, help);
 }
 
 }  // namespace

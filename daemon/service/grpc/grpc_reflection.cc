@@ -112,11 +112,11 @@ std::string ErrorOf(grpc::StatusCode code, const std::string& text) {
 }
 
 // The number of the answer's field, and the field.
-std::pair<int, std::string> AnswerTo(const UnknownField& request_fields, const std::vector<std::string>& services) {
-  const std::string& text = request_fields.length_delimited();
+std::pair<int, std::string> AnswerTo(const UnknownField& field, const std::vector<std::string>& services) {
+  const std::string& text = field.length_delimited();
   const auto* const pool = DescriptorPool::generated_pool();
   const FileDescriptor* file = nullptr;
-  switch (request_fields.number()) {
+  switch (field.number()) {
     case kListServices: {
       std::vector<std::string> named;
       named.reserve(services.size());

@@ -78,7 +78,7 @@ std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
   if (signal != 0) return signal;
   // Its parent may have waited for it between the two looks.
   const auto code = ExitCodeOf(pidfd);
-  return code ? SignalIn(*code) : signal;
+  return code ? SignalIn(*code) : 0;
 }
 
 }  // namespace arraybridge::daemon

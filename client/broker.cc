@@ -53,7 +53,7 @@ Broker::Options WithinReason(Broker::Options options) {
 }
 
 // Memory that other processes or earlier shares may free.
-bool RoomMayCome(const Status& status) {
+bool MemoryMayBeFreed(const Status& status) {
   const std::string& why = status.reason();
   return status.code() == Code::kResourceExhausted &&
          (why == "QUOTA_EXCEEDED" || why == "DEVICE_FULL" || why == "SYSTEM_MEMORY" || why == "WAITED_IN_VAIN");
@@ -86,7 +86,7 @@ class Broker::Core : public ForkParticipant {
   Result<std::pair<Message, std::shared_ptr<Session>>> Ask(Verb verb, const std::string& request, Deadline deadline,
                                                            Late<Message> late, std::span<const ShareRef> refs = {});
   // Makes room for the arrays on `device`, which another process may have named.
-  Result<Placement> Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
+  Result<Placement> Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
   std::shared_ptr<Connection> connection() {
     if (auto known = known_connection()) return known;
@@ -146,15 +146,15 @@ std::optional<Acquired> Broker::Core::TryAcquire(const ShareRef& ref, MapMode mo
 
 const Broker::Options& Broker::options() const { return core_->options(); }
 
-Result<Placement> Broker::Core::Room(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
+Result<Placement> Broker::Core::Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
   const auto at = connection();
   const auto local = at->mappers().Local(device);
   if (!local.ok()) return local.status();
   const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
   // Before memory is allocated for it.
   if (options.pinned) AB_RETURN_IF_ERROR(CudaDevices::OfThisProcess(options_.cuda_driver).status());
-  return MakeRoom(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned}, options.publish,
-                  {options_.timeout, timeout});
+  return arraybridge::Allocate(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned},
+                               options.publish, {options_.timeout, timeout});
 }
 
 Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOptions& options) {
@@ -167,7 +167,7 @@ Result<Placement> Broker::Empty(std::span<const ArraySpec> specs, const PlaceOpt
     array.dtype = spec.dtype;
     array.shape = spec.shape;
   }
-  return core_->Room(options.device.value_or(Device{}), std::move(arrays), options);
+  return core_->Allocate(options.device.value_or(Device{}), std::move(arrays), options);
 }
 
 Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOptions& options) {
@@ -185,7 +185,7 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
     array.dtype = source.dtype;
     array.shape = source.shape;
   }
-  auto placement = core_->Room(options.device.value_or(first), std::move(arrays), options);
+  auto placement = core_->Allocate(options.device.value_or(first), std::move(arrays), options);
   if (!placement.ok()) return placement;
   // Checks all sources before queuing the first copy. Otherwise a graph that is being captured would contain copies
   // into a share that is never published.
@@ -285,7 +285,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
     const auto placement = there ? Result<Placement>(*std::move(there)) : Place(sources, place);
     note_time_left();
     const bool is_over = options.timeout && options.timeout->count() == 0;
-    if (!placement.ok() && RoomMayCome(placement.status()) && !is_over) {
+    if (!placement.ok() && MemoryMayBeFreed(placement.status()) && !is_over) {
       AB_RETURN_IF_ERROR(channel.Check(options.on_peer_death, &*options.seen_notice));
       continue;
     }
@@ -321,11 +321,11 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
     found.push_back(core_->TryAcquire(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto asked = core_->Acquire(missing, options, until);
-  if (!asked.ok()) return asked.status();
+  auto granted = core_->Acquire(missing, options, until);
+  if (!granted.ok()) return granted.status();
   std::vector<Acquired> all;
   all.reserve(refs.size());
-  auto next = asked->begin();
+  auto next = granted->begin();
   for (std::optional<Acquired>& held : found) all.push_back(held ? *std::move(held) : std::move(*next++));
   return all;
 }
@@ -349,8 +349,8 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
   const auto from = connection();
   // One deadline covers connecting, the request, the wait and the mapping: the timeout of any call, or the caller's
   // wait for the names if that is longer.
-  const Deadline told = options.wait.count() > 0 ? until + kAnswerGrace : until;
-  const Deadline deadline = std::max(steady_clock::now() + options_.timeout, told);
+  const Deadline answer_due = options.wait.count() > 0 ? until + kAnswerGrace : until;
+  const Deadline deadline = std::max(steady_clock::now() + options_.timeout, answer_due);
   for (bool again = true, drops = true;;) {
     auto session = from->Connected(deadline);
     if (!session.ok()) return session.status();
@@ -381,18 +381,19 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
-  wire::OpenChannelRequest asked{.namespace_ = core_->options().ns,
-                                 .name = name,
-                                 .role = static_cast<wire::OpenChannelRequest::Role>(role),
-                                 .capacity = options.capacity,
-                                 .mode = static_cast<wire::ChannelMode>(options.mode),
-                                 .replay = options.replay};
-  if (options.on_slow != OnSlow::kAsIs) asked.drop_oldest = options.on_slow == OnSlow::kDropOldest;
+  wire::OpenChannelRequest message{.namespace_ = core_->options().ns,
+                                   .name = name,
+                                   .role = static_cast<wire::OpenChannelRequest::Role>(role),
+                                   .capacity = options.capacity,
+                                   .mode = static_cast<wire::ChannelMode>(options.mode),
+                                   .replay = options.replay};
+  if (options.on_slow != OnSlow::kAsIs) message.drop_oldest = options.on_slow == OnSlow::kDropOldest;
   // The broker opens the end even if the caller has given up, and other clients would wait for it.
   const auto late = [](Session& session, const wire::OpenChannelResponse& opened) {
-    Channel::End::Forget(session, opened.channel, std::nullopt);
+    Channel::End::AbandonById(session, opened.channel, std::nullopt);
   };
-  auto opened = core_->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(asked), core_->Timeout(), late);
+  auto opened =
+      core_->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(message), core_->Timeout(), late);
   if (!opened.ok()) return opened.status();
   return Channel(std::make_shared<Channel::End>(opened->second, core_->options(), name, role, opened->first));
 }
@@ -517,9 +518,9 @@ Result<Stats> Broker::GetStats() {
 Result<ServerInfo> Broker::GetServerInfo() {
   auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
   if (!answer.ok()) return answer.status();
-  const auto said = codec::Read<wire::GetServerInfoResponse>(answer->payload);
-  if (!said.ok()) return said.status();
-  return codec::ServerOf(*said).info;
+  const auto reply = codec::Read<wire::GetServerInfoResponse>(answer->payload);
+  if (!reply.ok()) return reply.status();
+  return codec::ServerOf(*reply).info;
 }
 
 Status Broker::Flush() {

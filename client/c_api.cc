@@ -66,7 +66,7 @@ Status& TimedOut() {
   return status;
 }
 
-ab_code Told(const Status& status) {
+ab_code SetLastStatus(const Status& status) {
   if (status.code() == arraybridge::Code::kDeadlineExceeded) TimedOut() = status;
   Message() = status.ok() ? std::string() : status.message();
   Reason() = status.reason();
@@ -77,13 +77,13 @@ ab_code Told(const Status& status) {
 template <class Work>
 ab_code Guarded(Work work) noexcept {
   try {
-    return Told(work());
+    return SetLastStatus(work());
   } catch (const std::bad_alloc&) {
     Message() = "out of memory";  // short enough for a string that allocates nothing
     Reason().clear();
     return AB_RESOURCE_EXHAUSTED;
   } catch (const std::exception& error) {
-    return Told(Status(arraybridge::Code::kInternal, error.what()));
+    return SetLastStatus(Status(arraybridge::Code::kInternal, error.what()));
   }
 }
 
@@ -351,12 +351,12 @@ ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* co
     AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
     const auto known = Known(content, kContentBytesMin, "content");
     if (!known.ok()) return known.status();
-    auto said = DescriptionOf(*known);
-    if (!said.ok()) return said.status();
+    auto description = DescriptionOf(*known);
+    if (!description.ok()) return description.status();
     const arraybridge::Broker::PublishOptions options{.name = name,
                                                       .replace = replace != 0,
-                                                      .structure = std::move(said->structure),
-                                                      .metadata = std::move(said->metadata)};
+                                                      .structure = std::move(description->structure),
+                                                      .metadata = std::move(description->metadata)};
     if (IsBorn(*known)) return broker->broker.Publish(*known->array->placement, options).status();
     const auto views = ViewsOf(*known);
     return views.ok() ? broker->broker.Put(*views, options).status() : views.status();
@@ -480,10 +480,10 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
       return InvalidArgument("mode ", known->mode, " is none: there are AB_AS_IS (0) to AB_LATEST (3)");
     }
     using arraybridge::OnSlow;
-    arraybridge::ChannelOptions said{known->capacity, static_cast<arraybridge::ChannelMode>(known->mode)};
-    if (known->drop_oldest != 0) said.on_slow = known->drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
-    if (known->replay != 0) said.replay = known->replay;
-    auto opened = broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), said);
+    arraybridge::ChannelOptions opening{known->capacity, static_cast<arraybridge::ChannelMode>(known->mode)};
+    if (known->drop_oldest != 0) opening.on_slow = known->drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
+    if (known->replay != 0) opening.replay = known->replay;
+    auto opened = broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), opening);
     if (!opened.ok()) return opened.status();
     const auto death = known->wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
     *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, *std::move(opened), death}).release();
@@ -495,10 +495,10 @@ ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_
   return With(channel, "channel", [&]() -> Status {
     const auto known = Known(content, kContentBytesMin, "content");
     if (!known.ok()) return known.status();
-    auto said = DescriptionOf(*known);
-    if (!said.ok()) return said.status();
-    arraybridge::Channel::SendOptions options{.structure = std::move(said->structure),
-                                              .metadata = std::move(said->metadata),
+    auto description = DescriptionOf(*known);
+    if (!description.ok()) return description.status();
+    arraybridge::Channel::SendOptions options{.structure = std::move(description->structure),
+                                              .metadata = std::move(description->metadata),
                                               .timeout = TimeoutOf(timeout_ms),
                                               .on_peer_death = channel->on_peer_death};
     if (IsBorn(*known)) return channel->channel.Send(*known->array->placement, options);

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A peer's credentials from the kernel, and the token that it states.
 struct Credentials {
@@ -81,4 +81,4 @@ struct NamespacePolicy {
 };
 using NamespacePolicies = std::map<std::string, NamespacePolicy, std::less<>>;
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

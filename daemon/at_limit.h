@@ -11,7 +11,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The refusal with the limit in its details.
 inline Status ByLimit(Status refusal, std::string_view reason, std::string_view limit, uint64_t value) {
@@ -41,8 +41,8 @@ struct SharedLimit {
   uint64_t used;
 };
 
-// Whether a user that has `own` of these may have one more, so that no few users leave nothing to the others: of the
-// last eighth a user gets at most as much as it leaves, and the last 64th is for root and for the daemon's own user.
+// Whether a user that has `own` of these may have one more. So a few users cannot take all of them: of the last eighth
+// a user gets at most as much as it leaves, and the last 64th is for root and for the daemon's own user.
 inline Status CheckSharedLimit(const SharedLimit& limit, uint32_t uid, uint64_t own) {
   if (limit.used >= limit.value) return AtLimit(limit.reason, limit.name, limit.value);
   if (uid == 0 || uid == ::geteuid()) return Ok();
@@ -55,4 +55,4 @@ inline Status CheckSharedLimit(const SharedLimit& limit, uint32_t uid, uint64_t 
                  limit.reason, limit.name, limit.value);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <thread>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // REQUIRES: both signals are blocked in all threads, and no other thread takes them.
 class ForceExitOnSignal {
@@ -46,4 +46,4 @@ class ForceExitOnSignal {
   std::jthread thread_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/memory/cuda/cuda_vmm_backend.h"
 #include "daemon/service/telemetry/log.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
@@ -23,7 +23,7 @@ std::string ByUuid(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().uuid)
 std::string ByOrdinal(const CudaGpu& gpu) { return Concat(kCuda, gpu.device().id); }
 
 // Why the configuration selects no GPU; empty: it selects some.
-std::string WhyNotAsked(const Config& config) {
+std::string WhyUnused(const Config& config) {
   if (config.memory_backend == "host") return "only host memory is enabled (memory.backend)";
   const auto names_gpu = [](const std::string& device) { return device == "all" || device.starts_with(kCuda); };
   if (std::ranges::any_of(config.devices, names_gpu)) return {};
@@ -44,9 +44,9 @@ std::string Reported(const FoundGpus::Broken& broken) {
 
 // Empty if no GPU is broken.
 std::string Reported(const std::vector<FoundGpus::Broken>& broken) {
-  std::string said;
-  for (const auto& each : broken) said += Concat("; ", Reported(each));
-  return said;
+  std::string text;
+  for (const auto& each : broken) text += Concat("; ", Reported(each));
+  return text;
 }
 
 // The first configured device that is none of these GPUs; empty: all exist.
@@ -100,7 +100,7 @@ std::vector<FoundGpus::Broken> BrokenOf(const FoundGpus& found, const Config& co
 }  // namespace
 
 Result<Gpus> FindGpus(const Config& config) {
-  if (std::string why = WhyNotAsked(config); !why.empty()) {
+  if (std::string why = WhyUnused(config); !why.empty()) {
     return Gpus{{}, std::move(why), RefusalCause::kConfiguration, {}};
   }
   const auto found = Look(config);
@@ -145,4 +145,4 @@ std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const G
   return backends;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Gpus {
   std::vector<std::shared_ptr<CudaGpu>> all;
@@ -30,4 +30,4 @@ Result<Gpus> FindGpus(const Config& config);
 // the reason.
 std::vector<std::unique_ptr<MemoryBackend>> BackendsOf(const Gpus& gpus, const GpuTable& terms);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/endpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The stored socket that listens on `address`; invalid if there is none. The others are removed from the store.
@@ -63,4 +63,4 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
   return http;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/service/system/passed_sockets.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The sockets for HTTP that this process was started with.
 struct HttpSockets {
@@ -30,4 +30,4 @@ struct HttpSockets {
 Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* store, const Config& config,
                                        const Broker& broker, const Verbs& verbs, const Metrics& metrics);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/service/system/notify.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // sd_listen_fds(3): LISTEN_FDS descriptors from 3 on. PassedSockets checks LISTEN_PID.
@@ -50,4 +50,4 @@ bool WriteReadyLine(const Config& config) {
   return written;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

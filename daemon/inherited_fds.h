@@ -6,7 +6,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // INVALID_ARGUMENT names the flag and the number: the descriptor is not open, or it serves another purpose.
 // REQUIRES: the daemon has opened no descriptor yet.
@@ -15,4 +15,4 @@ Status CheckInheritedFds(const Config& config);
 // Writes the ready line, if --ready-fd asks for one, and closes the descriptor. False: its reader has gone.
 bool WriteReadyLine(const Config& config);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

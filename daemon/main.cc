@@ -53,7 +53,7 @@
 #include "daemon/take_over.h"
 #include "proto/boundary/standard_descriptors.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kExitUsage = 2;
@@ -87,9 +87,9 @@ void SayReady(const Config& config, ManagerStatus& status) {
 }
 
 // Keeps warm blocks ready. Its thread has the least priority, and refills only after a pause in allocations, because a
-// client that has just received a block is copying into it. Several wishes cause one refill. Where another daemon goes
-// on after this one, the thread does not run in the idle class: a process that is killed ends only after the system
-// calls of all its threads, and one of that class waits until no other thread wants the processor.
+// client that has just received a block is copying into it. Several wishes cause one refill. With a successor the
+// thread does not run in the idle class. A killed process ends only when its last thread leaves its system call, and a
+// thread of that class may wait for the processor without end.
 class Refiller {
  public:
   Refiller(WarmBackend& warm, bool has_successor) : warm_(warm), worker_("ab-refill") {
@@ -160,23 +160,24 @@ class Ending {
       if (polled[0].revents != 0 && EndSignalCame()) return starts_anew_ ? "asked to be started anew" : "signal";
       if (polled[1].revents != 0 && LifeEnded()) return "the starting process has ended";
       if (polled[2].revents != 0) main_thread_.Run();
-      if (told_) return starts_anew_ ? "upgrade requested by an administrator" : "requested by an administrator";
+      if (ended_by_request_)
+        return starts_anew_ ? "upgrade requested by an administrator" : "requested by an administrator";
       if (Idle()) return "idle";
       status_.NotifyIfChanged();
     }
   }
   // The main thread calls this from its queue. `now`: does not wait for running calls.
   void End(bool now) {
-    told_ = true;
+    ended_by_request_ = true;
     patient_ = patient_ && !now;
   }
   // The same, for the next daemon to continue. FAILED_PRECONDITION, NO_HOLDER: nothing has changed.
   Status Upgrade() {
     Status possible = StartAnew();
-    told_ = told_ || possible.ok();
+    ended_by_request_ = ended_by_request_ || possible.ok();
     return possible;
   }
-  bool told() const { return told_; }
+  bool ended_by_request() const { return ended_by_request_; }
   bool patient() const { return patient_; }
   bool starter_has_ended() const { return starter_has_ended_; }
   int exit_status() const { return starts_anew_ ? ManagerStore::kExitStartAnew : EXIT_SUCCESS; }
@@ -260,7 +261,7 @@ class Ending {
   Clock::time_point in_use_;
   uint64_t sessions_ = 0;
   uint64_t sessions_total_ = 0;
-  bool told_ = false;
+  bool ended_by_request_ = false;
   bool patient_ = true;
   bool starts_anew_ = false;
   bool starter_has_ended_ = false;
@@ -392,7 +393,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   Admin admin(
       config, broker, verbs,
       {[&](auto reply) { main_thread.Post([&reloader, reply] { reply(reloader->Reload()); }); },
-       [&](auto reply) { main_thread.Post([&request, reply] { reply(ValuesOf(request.config, request.said)); }); },
+       [&](auto reply) { main_thread.Post([&request, reply] { reply(ValuesOf(request.config, request.given)); }); },
        [&] {
          verbs.Drain();
          grpc_door.SayDraining();
@@ -426,7 +427,7 @@ int Serve(ConfigRequest& request, int argc, const char* const* argv, UniqueFd si
   if (successor != nullptr && successor->KeepsAfter(ending->exit_status())) {
     // The next daemon goes on from here, as after a crash: nothing is closed or given back.
     log::Info({log::Topic::kDraining, {{"reason", std::string(reason)}}}, "ending for the next daemon: {}", reason);
-    if (ending->told()) admin_door.Drain(Clock::now() + kLastAnswer);
+    if (ending->ended_by_request()) admin_door.Drain(Clock::now() + kLastAnswer);
     ::_exit(ending->exit_status());
   }
   main_thread.Close();
@@ -487,9 +488,9 @@ int Main(int argc, const char* const* argv) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 int main(int argc, char** argv) {
-  if (arraybridge::AsksForKeeper(argc, argv)) return arraybridge::RunKeeper(argc, argv);
-  return arraybridge::Main(argc, argv);
+  if (arraybridge::daemon::AsksForKeeper(argc, argv)) return arraybridge::daemon::RunKeeper(argc, argv);
+  return arraybridge::daemon::Main(argc, argv);
 }

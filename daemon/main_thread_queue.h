@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class MainThreadQueue {
  public:
@@ -51,4 +51,4 @@ class MainThreadQueue {
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/service/system/notify.h"
 #include "daemon/service/telemetry/size_text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Counted(uint64_t number, const char* what) {
@@ -28,9 +28,9 @@ std::string ManagerStatus::Line() const {
 void ManagerStatus::SayReady(std::string trouble) {
   if (!wanted_) return;
   trouble_ = std::move(trouble);
-  told_ = Line();
+  status_line_ = Line();
   next_ = std::chrono::steady_clock::now() + kEvery;
-  NotifyManager("READY=1\nSTATUS=" + told_);
+  NotifyManager("READY=1\nSTATUS=" + status_line_);
 }
 
 void ManagerStatus::NotifyIfChanged() {
@@ -38,9 +38,9 @@ void ManagerStatus::NotifyIfChanged() {
   if (!wanted_ || now < next_) return;
   next_ = now + kEvery;
   std::string line = Line();
-  if (line == told_) return;
-  told_ = std::move(line);
-  NotifyManager("STATUS=" + told_);
+  if (line == status_line_) return;
+  status_line_ = std::move(line);
+  NotifyManager("STATUS=" + status_line_);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

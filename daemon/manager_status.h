@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class ManagerStatus {
  public:
@@ -34,7 +34,7 @@ class ManagerStatus {
   const bool wanted_;
   std::chrono::steady_clock::time_point next_{};
   std::string trouble_;
-  std::string told_;
+  std::string status_line_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

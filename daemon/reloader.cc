@@ -9,7 +9,7 @@
 #include "daemon/service/system/notify.h"
 #include "daemon/service/telemetry/log.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Listed(const std::vector<std::string>& keys) {
@@ -66,4 +66,4 @@ void Reloader::Adopt(const Reloaded& reloaded) {
     log::Warn(log::Topic::kKeptUntilRestart, "reloaded, but kept until a restart: {}", Listed(reloaded.kept));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

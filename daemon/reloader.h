@@ -9,7 +9,7 @@
 #include "daemon/service/verbs/admin.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // For the main thread only, which alone changes `running`.
 class Reloader {
@@ -34,4 +34,4 @@ class Reloader {
   ManagerStatus& status_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

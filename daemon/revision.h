@@ -3,8 +3,8 @@
 // definition anew (deploy/cmake/Revision.cmake).
 #pragma once
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 extern const char* const kRevision;
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/explained_error.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The needs of an idle daemon, besides the standard descriptors and the main thread.
@@ -80,4 +80,4 @@ Status CheckStartup() {
   return CheckThreads();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,10 +5,10 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Takes the descriptors, threads and address space that an idle daemon needs, and releases them. RESOURCE_EXHAUSTED
 // names the limit. FAILED_PRECONDITION: a system call is refused, or /proc is missing.
 Status CheckStartup();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Stores one descriptor for each device node that the driver has opened here, and drops those of other nodes. A
@@ -107,4 +107,4 @@ Life LifeOf(const Recovered& recovered, const ManagerStore* store, bool stores) 
           stores || store == nullptr};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

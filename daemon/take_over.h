@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TakeOver makes this daemon the next life of its broker: it sorts what the daemon before it has stored, and the broker
-// rebuilds its tables from that.
+// TakeOver makes this daemon the next life of its broker: it sorts the previous daemon's stored descriptors, and the
+// broker rebuilds its tables from them.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,7 @@
 #include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The state that the previous daemon stored, taken over by the broker.
 struct TakenOver {
@@ -21,12 +21,12 @@ struct TakenOver {
   std::vector<std::pair<SessionId, Connection>> lifelines;
 };
 
-// Reports what was taken over and what is lost. `store`: null: there is nothing to take over, and the broker stores
-// nothing. A store without room even for the journal is as none, and the log says so. Any error: the daemon must not
-// serve; the store keeps everything for the next attempt.
+// Reports the objects that were taken over and that are lost. `store` is null if there is nothing to take over; the
+// broker then stores nothing. A store without room even for the journal is as none, and the log says so. Any error: the
+// daemon must not serve; the store keeps everything for the next attempt.
 Result<TakenOver> TakeOver(Broker& broker, DescriptorStore* store, std::vector<StoredDescriptor> stored);
 
-// `stores`: whether the broker stores what it has.
+// `stores`: whether the broker stores its objects.
 Life LifeOf(const Recovered& recovered, const ManagerStore* store, bool stores);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

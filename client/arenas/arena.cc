@@ -169,9 +169,9 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
   return found->second.range.lock();
 }
 
-void WrittenArenas::DropLocal(uint64_t arena, uint64_t offset) {
+void WrittenArenas::ReleaseLocal(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena, offset, true, false);
+  Release(arena, offset, true, false);
 }
 
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
@@ -183,14 +183,14 @@ void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   }
 }
 
-void WrittenArenas::DropForBroker(uint64_t arena, uint64_t offset) {
+void WrittenArenas::ReleaseForBroker(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena, offset, false, true);
+  Release(arena, offset, false, true);
 }
 
-void WrittenArenas::DropBoth(uint64_t arena, uint64_t offset) {
+void WrittenArenas::ReleaseBoth(uint64_t arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  Drop(arena, offset, true, true);
+  Release(arena, offset, true, true);
 }
 
 void WrittenArenas::Return(std::span<const wire::Range> returned) {
@@ -210,7 +210,7 @@ void WrittenArenas::Return(std::span<const wire::Range> returned) {
   }
 }
 
-void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool local, bool broker) {
+void WrittenArenas::Release(uint64_t arena, uint64_t offset, bool local, bool broker) {
   const auto entry = entries_.find(arena);
   if (entry == entries_.end()) return;
   const auto range = entry->second.ranges.find(offset);
@@ -222,7 +222,7 @@ void WrittenArenas::Drop(uint64_t arena, uint64_t offset, bool local, bool broke
 
 void WrittenArenas::RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) {
   if (range->second.local || range->second.broker) return;
-  entry.carver.GiveBack(range->first, range->second.size);
+  entry.carver.Release(range->first, range->second.size);
   entry.spare = entry.ranges.extract(range);
   entry.used = CoarseNow();
 }

@@ -91,12 +91,12 @@ class WrittenArenas {
   // The registered range that contains all of [data, data + bytes); null if there is none.
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
-  void DropLocal(const WrittenArena& arena, uint64_t offset) { DropLocal(arena.id, offset); }
-  void DropLocal(uint64_t arena, uint64_t offset);
+  void ReleaseLocal(const WrittenArena& arena, uint64_t offset) { ReleaseLocal(arena.id, offset); }
+  void ReleaseLocal(uint64_t arena, uint64_t offset);
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
-  void DropForBroker(uint64_t arena, uint64_t offset);
+  void ReleaseForBroker(uint64_t arena, uint64_t offset);
   // Both in one step.
-  void DropBoth(uint64_t arena, uint64_t offset);
+  void ReleaseBoth(uint64_t arena, uint64_t offset);
   // Frees the ranges that the broker has released. Invalid entries change nothing.
   void Return(std::span<const wire::Range> returned);
   // Before an arena is sealed: another one may be mapped at its address. REQUIRES: as for WrittenArena::Unmap.
@@ -129,7 +129,7 @@ class WrittenArenas {
   std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued, bool pinned)
       AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
-  void Drop(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
+  void Release(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
   void RemoveAddress(const Entry& entry) AB_REQUIRES(mutex_);
   std::shared_ptr<WrittenArena> Remove(Entry& entry) AB_REQUIRES(mutex_);

@@ -69,7 +69,7 @@ std::optional<uint64_t> Carver::Carve(uint64_t bytes) {
   return offset;
 }
 
-void Carver::GiveBack(uint64_t offset, uint64_t bytes) {
+void Carver::Release(uint64_t offset, uint64_t bytes) {
   AB_CHECK(bytes <= carved_);
   if (recent_.size() == kRecentMax) Settle();
   carved_ -= bytes;

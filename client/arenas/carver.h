@@ -26,7 +26,7 @@ class Carver {
   // The offset of a range, or nothing. REQUIRES: bytes == Granules(bytes).
   std::optional<uint64_t> Carve(uint64_t bytes);
   // REQUIRES: Carve returned exactly this range, and it has not been given back. Throws bad_alloc; then it is not.
-  void GiveBack(uint64_t offset, uint64_t bytes);
+  void Release(uint64_t offset, uint64_t bytes);
   bool empty() const { return carved_ == 0; }
 
  private:

@@ -70,12 +70,12 @@ bool Fences::Poll() {
   for (const EntryPointer& entry : queued) {
     const auto passed = entry->event->Passed();
     // If the state is unknown, the work may still read its sources, so they are kept.
-    const bool untold = !passed.ok() && passed.status().code() != Code::kAborted;
+    const bool unknown = !passed.ok() && passed.status().code() != Code::kAborted;
     Sources gone;  // destroyed outside the lock
     MutexLock lock(mutex_);
     if (entry->state != State::kQueued) continue;  // another thread was first
-    entry->untold = untold;
-    if (untold || (passed.ok() && !*passed)) {
+    entry->unknown = unknown;
+    if (unknown || (passed.ok() && !*passed)) {
       all = false;
       continue;
     }
@@ -95,13 +95,13 @@ void Fences::Emit(codec::Release& release, Instant now) {
   }
 }
 
-void Fences::Answered(const codec::Release& told, std::span<const uint64_t> awaited, Instant now) {
+void Fences::Answered(const codec::Release& reported, std::span<const uint64_t> awaited, Instant now) {
   std::vector<EntryPointer> gone;
   MutexLock lock(mutex_);
   for (auto next = entries_.begin(); next != entries_.end();) {
     Entry& entry = **next;
-    const bool said = Has(told.done, entry.share) || Has(told.lost, entry.share);
-    if (!said || entry.state == State::kQueued) {
+    const bool was_reported = Has(reported.done, entry.share) || Has(reported.lost, entry.share);
+    if (!was_reported || entry.state == State::kQueued) {
       ++next;
       continue;
     }
@@ -124,7 +124,7 @@ void Fences::WaitUntil(Instant deadline) {
 std::optional<milliseconds> Fences::next_look() const {
   MutexLock lock(mutex_);
   if (entries_.empty()) return std::nullopt;
-  const auto queued = [](const EntryPointer& entry) { return entry->state == State::kQueued && !entry->untold; };
+  const auto queued = [](const EntryPointer& entry) { return entry->state == State::kQueued && !entry->unknown; };
   return std::any_of(entries_.begin(), entries_.end(), queued) ? kQueuedStep : kAwaitedStep;
 }
 

@@ -34,7 +34,7 @@ class Fences {
   void Emit(codec::Release& release, Instant now);
   // Handles the broker's answer to the shares that Emit reported. A share that is not in `awaited` is no longer
   // tracked, and its event is free.
-  void Answered(const codec::Release& told, std::span<const uint64_t> awaited, Instant now);
+  void Answered(const codec::Release& reported, std::span<const uint64_t> awaited, Instant now);
   // Returns when all work has ended, or at the deadline.
   void WaitUntil(Instant deadline);
   // Stops tracking and calls no driver any more. The sources and events of pending work are kept for ever, because the
@@ -50,8 +50,8 @@ class Fences {
     std::unique_ptr<RecordedEvent> event;
     Sources sources;
     State state = State::kQueued;
-    bool untold = false;  // at the last poll the driver could not tell whether it is queued
-    Instant tell_at{};    // when to report it, once it is not queued any more
+    bool unknown = false;  // at the last poll the driver could not tell whether it is queued
+    Instant tell_at{};     // when to report it, once it is not queued any more
   };
   using EntryPointer = std::shared_ptr<Entry>;
 

@@ -9,7 +9,7 @@ Placement::Range::Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<Writte
                         uint64_t bytes)
     : SessionRelease(std::move(of)), arena(std::move(from)), offset(at), size(bytes) {}
 
-bool Placement::Range::EndAtOnce() noexcept {
+bool Placement::Range::ReleaseAtOnce() noexcept {
   std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire);
   // The reclaimer's thread destroys a session whose last reference this is.
   if (left == nullptr || Waits() || releases.use_count() == 1) return false;
@@ -17,7 +17,7 @@ bool Placement::Range::EndAtOnce() noexcept {
   return true;
 }
 
-void Placement::Range::GiveBack(codec::Release& /*release*/) {
+void Placement::Range::ReleaseInto(codec::Release& /*release*/) {
   struct InUse {
     std::shared_ptr<WrittenArena> arena;
     std::vector<Queued> queued;
@@ -28,7 +28,7 @@ void Placement::Range::GiveBack(codec::Release& /*release*/) {
   if (std::atomic<bool>* const left = left_direct.load(std::memory_order_acquire)) {
     return left->store(true, std::memory_order_release);
   }
-  releases->written().DropLocal(*gone, offset);
+  releases->written().ReleaseLocal(*gone, offset);
 }
 
 }  // namespace arraybridge

@@ -19,7 +19,7 @@ namespace arraybridge {
 struct Placement::Range final : SessionRelease {
   Range(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<WrittenArena> arena, uint64_t offset, uint64_t size);
   // Ends at once if the range was sent on a direct channel: it sets the flag that its sender checks.
-  bool EndAtOnce() noexcept override;
+  bool ReleaseAtOnce() noexcept override;
   // A published range that was only copied into has a fence, which took over the queued copies. A range whose views
   // were handed out may be in use by frameworks without the client's knowledge: on a GPU by any work, and in pinned
   // memory by copies.
@@ -27,7 +27,7 @@ struct Placement::Range final : SessionRelease {
     const bool used_by_gpus = arena->device.type != kDeviceCpu || arena->pinned;
     return used_by_gpus && (handed_out || !published || !queued.empty());
   }
-  void GiveBack(codec::Release& release) override;
+  void ReleaseInto(codec::Release& release) override;
   Mapping& Waited() override { return arena->mapping(); }
 
   std::byte* data() const { return arena->data() + offset; }

@@ -60,7 +60,7 @@ std::unique_ptr<PrivateMapping> PrivateRanges::Take(uint64_t offset, uint64_t si
   return mapping;
 }
 
-void PrivateRanges::GiveBack(std::unique_ptr<PrivateMapping> range) {
+void PrivateRanges::Release(std::unique_ptr<PrivateMapping> range) {
   if (!NeverWritten(range->data(), range->size())) return;
   std::unique_ptr<PrivateMapping> oldest;  // unmapped outside the lock
   MutexLock lock(mutex_);

@@ -75,7 +75,7 @@ class PrivateRanges {
   std::unique_ptr<PrivateMapping> Take(uint64_t offset, uint64_t size) AB_EXCLUDES(mutex_);
   // Keeps the mapping, or unmaps it if a reader wrote to it. Asks the kernel for that, which takes long for large
   // ranges.
-  void GiveBack(std::unique_ptr<PrivateMapping> range) AB_EXCLUDES(mutex_);
+  void Release(std::unique_ptr<PrivateMapping> range) AB_EXCLUDES(mutex_);
 
  private:
   friend class PrivateMapping;

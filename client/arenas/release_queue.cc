@@ -37,10 +37,10 @@ void Append(codec::Release& to, codec::Release from) {
 // Moves a part of `release` that fits into one message.
 codec::Release TakeMessage(codec::Release& release) {
   codec::Release message;
-  size_t room = kReleaseNumbersMax;
-  const auto take = [&room](std::vector<uint64_t>& from) {
-    auto some = TakeSome(from, room);
-    room -= some.size();
+  size_t capacity = kReleaseNumbersMax;
+  const auto take = [&capacity](std::vector<uint64_t>& from) {
+    auto some = TakeSome(from, capacity);
+    capacity -= some.size();
     return some;
   };
   message.done = take(release.done);
@@ -59,10 +59,10 @@ codec::Release TakeMessage(codec::Release& release) {
 
 // The fences of a message, which its answer refers to.
 codec::Release FencesOf(const codec::Release& message) {
-  codec::Release told;
-  told.done = message.done;
-  told.lost = message.lost;
-  return told;
+  codec::Release reported;
+  reported.done = message.done;
+  reported.lost = message.lost;
+  return reported;
 }
 
 }  // namespace
@@ -80,18 +80,18 @@ Status ReleaseQueue::Send(const codec::Release& message) {
   const bool writes = written_.count() > 0;
   const bool frees = (!message.leases.empty() || message.hazards_cleared) && writes;
   if (!writes && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload);
-  auto handler = [this, told = FencesOf(message)](const Result<Answer>& answer) {
-    if (answer.ok()) HandleReply(told, answer->payload);
+  auto handler = [this, reported = FencesOf(message)](const Result<Answer>& answer) {
+    if (answer.ok()) HandleReply(reported, answer->payload);
   };
   if (!frees && !message.ends_fences()) return lifeline_.Post(Verb::kRelease, payload, {}, std::move(handler));
   return lifeline_.Ask(Verb::kRelease, payload, std::move(handler));
 }
 
-void ReleaseQueue::HandleReply(const codec::Release& told, std::string_view answer) {
+void ReleaseQueue::HandleReply(const codec::Release& reported, std::string_view answer) {
   const auto released = codec::Read<wire::ReleaseResponse>(answer);
   if (!released.ok()) return;
   written_.Return(released->returned);
-  if (told.ends_fences()) fences_.Answered(told, released->awaited, steady_clock::now());
+  if (reported.ends_fences()) fences_.Answered(reported, released->awaited, steady_clock::now());
 }
 
 void ReleaseQueue::Post(codec::Release release) {
@@ -112,8 +112,8 @@ Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
   release = WithUnsent(std::move(release));
   do {
     const codec::Release message = TakeMessage(release);
-    const auto handler = [this, told = FencesOf(message)](const Result<Answer>& answer) {
-      if (answer.ok()) HandleReply(told, answer->payload);
+    const auto handler = [this, reported = FencesOf(message)](const Result<Answer>& answer) {
+      if (answer.ok()) HandleReply(reported, answer->payload);
     };
     auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler);
     if (!answer.ok()) return answer.status();

@@ -52,7 +52,7 @@ class ReleaseQueue {
  private:
   codec::Release WithUnsent(codec::Release release) AB_EXCLUDES(mutex_);
   Status Send(const codec::Release& message);
-  void HandleReply(const codec::Release& told, std::string_view answer);
+  void HandleReply(const codec::Release& reported, std::string_view answer);
 
   Lifeline& lifeline_;
   WrittenArenas& written_;

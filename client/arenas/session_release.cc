@@ -30,7 +30,7 @@ void ReclaimSessionReleases(Reclaimer::Batch batch) {
     release.leases.reserve(most);  // before the first of them is given back
     release.unmapped.reserve(most);
     for (; next != batch.end() && static_cast<SessionRelease&>(**next).releases == releases; ++next) {
-      static_cast<SessionRelease&>(**next).GiveBack(release);
+      static_cast<SessionRelease&>(**next).ReleaseInto(release);
       next->reset();
     }
     releases->Post(std::move(release));

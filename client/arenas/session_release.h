@@ -17,7 +17,7 @@ class SessionRelease : public DeferredRelease {
   // `of` keeps the session alive.
   explicit SessionRelease(std::shared_ptr<ReleaseQueue> of) : releases(std::move(of)) {}
   // Adds this object to the message for the broker.
-  virtual void GiveBack(codec::Release& release) = 0;
+  virtual void ReleaseInto(codec::Release& release) = 0;
   DeviceEvent::State PollDevice() final;
 
   const std::shared_ptr<ReleaseQueue> releases;

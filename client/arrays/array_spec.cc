@@ -70,9 +70,9 @@ Status ArraySpec::CheckInside(uint64_t bytes) const {
     return InvalidArgument(strides.size(), " strides for ", shape.size(), " dimensions");
   if (offset > bytes) return InvalidArgument("offset ", offset, " lies outside ", bytes, " bytes");
   if (*count == 0) return Ok();
-  const uint64_t room = bytes - offset;
+  const uint64_t available = bytes - offset;
   if (compact()) {
-    if (*needed > room) return InvalidArgument(*needed, " bytes at offset ", offset, " exceed ", bytes, " bytes");
+    if (*needed > available) return InvalidArgument(*needed, " bytes at offset ", offset, " exceed ", bytes, " bytes");
     return Ok();
   }
   const uint64_t width = uint64_t{type.bits} * type.lanes;
@@ -84,7 +84,7 @@ Status ArraySpec::CheckInside(uint64_t bytes) const {
   const uint64_t item = width / 8;
   if (0 - static_cast<uint64_t>(extent->lowest) > offset / item)
     return InvalidArgument("strides reach ", extent->lowest, " elements below the start, offset is ", offset, " bytes");
-  if (static_cast<uint64_t>(extent->highest) + 1 > room / item)
+  if (static_cast<uint64_t>(extent->highest) + 1 > available / item)
     return InvalidArgument("strides reach element ", extent->highest, " at offset ", offset, " of ", bytes, " bytes");
   return Ok();
 }

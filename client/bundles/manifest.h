@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a bundle's manifest, version 1.0: the table of its arrays. It lies in broker memory beside their bytes
-// and is read in place, on a GPU from one copy in host memory: a header, entries that are sorted by name, and what they
-// refer to. Numbers are little-endian; offsets are bytes from the start of the manifest, unless said otherwise.
+// and is read in place, on a GPU from one copy in host memory. It has a header, entries sorted by name, and the data
+// that they refer to. Numbers are little-endian; offsets are bytes from the manifest's start, unless said otherwise.
 //
 // The process that wrote it is not trusted, and may write it while it is read. So a reader copies it, checks the copy,
 // and uses nothing else. No two of these parts use the same bytes, and no two arrays the same bytes of the slab unless

@@ -28,14 +28,14 @@ void HazardTables::Prefetch(std::string_view ns) {
 // Sends both requests at once. Their answers arrive in this order, before the answers to later requests.
 void HazardTables::Ask() {
   wire::BrowseRequest request{.namespace_ = ns_};  // the catalogue
-  Status asked = lifeline_.Ask(Verb::kBrowse, wire::Encode(request),
-                               [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
-  if (asked.ok()) {
+  Status sent = lifeline_.Ask(Verb::kBrowse, wire::Encode(request),
+                              [this](const Result<Answer>& answer) { HaveCatalogue(answer); });
+  if (sent.ok()) {
     request.part = wire::BrowseRequest::Part::kHazardPage;
-    asked =
+    sent =
         lifeline_.Ask(Verb::kBrowse, wire::Encode(request), [this](const Result<Answer>& answer) { HavePage(answer); });
   }
-  if (!asked.ok()) Refused(asked);
+  if (!sent.ok()) Refused(sent);
 }
 
 void HazardTables::HaveCatalogue(const Result<Answer>& answer) {

@@ -61,10 +61,10 @@ Channel::End::~End() {
     return;
   }
   while (auto kept = TakeWaiting().kept) GiveBackLate(*session_, *std::move(kept));
-  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
+  if (!closed_.load()) AbandonById(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Channel::End::Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
+void Channel::End::AbandonById(Session& session, uint64_t channel, std::optional<Deadline> deadline) {
   // The end of the connection closes what a broker did not take in time.
   const wire::CloseChannelRequest request{.channel = channel, .abandoned = true};
   static_cast<void>(session.lifeline().Post(Verb::kCloseChannel, wire::Encode(request), deadline));
@@ -82,7 +82,7 @@ Status Channel::End::CheckHere() const {
   return Unavailable("channel '", name_, "' went with an earlier connection: open it again").Because("CHANNEL_LOST");
 }
 
-// Whatever failed because the connection did is the end of this end.
+// If the connection is lost, this end is closed; returns that instead of the original error.
 Status Channel::End::Explain(Status failed) const {
   if (failed.code() != Code::kUnavailable || !session_->lifeline().lost()) return failed;
   return CheckHere();
@@ -106,7 +106,7 @@ bool Channel::End::GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64
 }
 
 Status Channel::End::Send(const Placement& placement, const SendOptions& options) {
-  const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
+  const Broker::PublishOptions description{.name = {}, .structure = options.structure, .metadata = options.metadata};
   const Until until = DeadlineAfter(options.timeout);
   uint64_t seen = options.seen_notice.value_or(seen_notice_.load());
   while (true) {
@@ -121,7 +121,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count()), seen};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
     const auto publish = placement.forward() ? PublishForward : PublishPlacement;
-    const auto sent = publish(*session_, options_.ns, placement, said, deadline, into);
+    const auto sent = publish(*session_, options_.ns, placement, description, deadline, into);
     if (sent.ok()) return Ok();
     if (GoesOn(sent.status(), options.on_peer_death, &seen)) continue;
     if (!MayWaitOn(sent.status()) || IsOver(until)) return Explain(sent.status());
@@ -133,14 +133,14 @@ Status Channel::End::Check(PeerDeath on_peer_death, uint64_t* seen) {
   if (role_ != Role::kSender) {
     return FailedPrecondition("this end of channel '", name_, "' receives").Because("WRONG_END");
   }
-  Status told;
+  Status status;
   do {
     const Deadline deadline = steady_clock::now() + options_.timeout;
     const wire::ReceiveRequest request{.channel = id_, .seen_notice = *seen};
-    told = session_->Call(Verb::kReceive, wire::Encode(request), deadline).status();
-  } while (GoesOn(told, on_peer_death, seen));
+    status = session_->Call(Verb::kReceive, wire::Encode(request), deadline).status();
+  } while (GoesOn(status, on_peer_death, seen));
   // An earlier broker tells a sender nothing in this way.
-  return told.ok() || told.reason() == "WRONG_END" ? Ok() : Explain(told);
+  return status.ok() || status.reason() == "WRONG_END" ? Ok() : Explain(status);
 }
 
 Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
@@ -158,15 +158,15 @@ Status Channel::End::Ask(milliseconds slice, uint64_t seen) {
   const std::string request = wire::Encode(wire::ReceiveRequest{
       .channel = id_, .timeout_ms = static_cast<uint64_t>(slice.count()), .seen_notice = seen, .revoke = revoke});
   auto answer = session_->Call(Verb::kReceive, request, deadline, handler);
-  Status told = answer.status();
+  Status status = answer.status();
   const MutexLock lock(mutex_);
   --asking_;
-  if (told.ok()) {
+  if (status.ok()) {
     kept_.push_back(*std::move(answer));
     CountReceived();
   }
-  if (told.reason() == Lifeline::kUnanswered) ++unanswered_;
-  return told;
+  if (status.reason() == Lifeline::kUnanswered) ++unanswered_;
+  return status;
 }
 
 void Channel::End::Arrived(Result<Answer> answer) {
@@ -202,16 +202,16 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
       const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
       if (auto received = ReceiveDirect(consumer, waiting.received, options, until)) return *std::move(received);
       const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
-      const Status told = Ask(slice, seen);
-      if (told.ok() || GoesOn(told, options.on_peer_death, &seen)) continue;
-      if (told.reason() == "CHANNEL_IS_DIRECT") {
+      const Status status = Ask(slice, seen);
+      if (status.ok() || GoesOn(status, options.on_peer_death, &seen)) continue;
+      if (status.reason() == "CHANNEL_IS_DIRECT") {
         CaughtUp(counted);
         if (IsOver(until))
           return DeadlineExceeded("nothing came in channel '", name_, "' in time").Because("CHANNEL_EMPTY");
         continue;
       }
       const MutexLock lock(mutex_);
-      if (kept_.empty() && (!MayWaitOn(told) || IsOver(until))) return Explain(told);
+      if (kept_.empty() && (!MayWaitOn(status) || IsOver(until))) return Explain(status);
       continue;
     }
     const Deadline deadline = steady_clock::now() + options_.timeout;

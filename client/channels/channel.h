@@ -46,7 +46,7 @@ class Channel::End : public std::enable_shared_from_this<End> {
   Status Close(bool complete);
 
   // Abandons an end that no Channel has. `deadline`: as for Lifeline::Post.
-  static void Forget(Session& session, uint64_t channel, std::optional<Deadline> deadline);
+  static void AbandonById(Session& session, uint64_t channel, std::optional<Deadline> deadline);
 
  private:
   using Until = std::optional<Deadline>;
@@ -69,13 +69,13 @@ class Channel::End : public std::enable_shared_from_this<End> {
   void MapDirect(std::vector<UniqueFd> files, Sender sender) AB_REQUIRES(mutex_);
   // `ended`: the DirectProducer or DirectConsumer that has ended, or that this end does not use any more; nothing
   // happens if another thread has left it already. `tell`: the broker is to revoke it.
-  void LeaveDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
-  // The DirectProducer or DirectConsumer, open or not; null: it does not stand any more. One that was revoked before
-  // both ends had mapped it is left here: nothing travels in it that would show it.
+  void CloseDirect(const void* ended, bool tell) AB_EXCLUDES(mutex_);
+  // The DirectProducer or DirectConsumer, open or not; null: it does not stand any more. A direct channel that was
+  // revoked before both ends had mapped it is left here, because no entry in it would show that.
   template <class Direct>
   std::shared_ptr<Direct> Standing(std::shared_ptr<Direct> direct) AB_EXCLUDES(mutex_) {
     if (direct == nullptr || direct->opened() || direct->stands()) return direct;
-    return LeaveDirect(direct.get(), false), nullptr;
+    return CloseDirect(direct.get(), false), nullptr;
   }
   // An encoded description, and what it describes.
   struct Described {
@@ -84,8 +84,8 @@ class Channel::End : public std::enable_shared_from_this<End> {
     std::string metadata;
     std::string encoded;
   };
-  // `last`, the one that was sent last, if it describes these arrays, too: senders mostly repeat themselves. Null: it
-  // is too long for an entry, or the broker would refuse it.
+  // Returns `last`, the previous description, if it describes these arrays, too: senders mostly repeat themselves.
+  // Null: it is too long for an entry, or the broker would refuse it.
   std::shared_ptr<const Described> DescriptionOf(std::span<const View> arrays, Offsets offsets,
                                                  const SendOptions& options, std::shared_ptr<const Described> last)
       AB_EXCLUDES(mutex_);
@@ -102,12 +102,11 @@ class Channel::End : public std::enable_shared_from_this<End> {
   // `received`: shares by calls, when there was no other to take.
   std::optional<Result<Acquired>> ReceiveDirect(const std::shared_ptr<DirectConsumer>& consumer, uint64_t received,
                                                 const ReceiveOptions& options, const Until& until);
-  // Takes the next entry. Nothing: `outcome` says why, and of kLacksArena `entry` is the one that was not taken.
+  // Takes the next entry. Nothing: `outcome` says why. With kLacksArena `entry` is the entry that was not taken.
   std::optional<Result<Acquired>> TakeDirect(const std::shared_ptr<DirectConsumer>& consumer, uint64_t received,
                                              MapMode mode, direct_channel::Entry* entry,
                                              DirectConsumer::Outcome* outcome);
-  // The broker says that shares come by the direct channel, and has no share left of those that it had counted to come
-  // by calls.
+  // The broker says that shares come by the direct channel, and that no share is left to come by a call.
   void CaughtUp(uint64_t counted) AB_EXCLUDES(mutex_);
   void CountReceived() AB_REQUIRES(mutex_);
   void Arrived(Result<Answer> answer);
@@ -137,10 +136,10 @@ class Channel::End : public std::enable_shared_from_this<End> {
   std::deque<Answer> kept_ AB_GUARDED_BY(mutex_);  // shares that arrived, in the order in which they were sent
 
   static constexpr uint64_t kAskMost = 256;
-  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;     // shares sent or received without a direct channel
-  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;  // the call before which it asks again
-  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;     // calls until it asks again, doubling
-  bool asked_ AB_GUARDED_BY(mutex_) = false;     // the answer is on its way, or there
+  uint64_t calls_ AB_GUARDED_BY(mutex_) = 0;      // shares sent or received without a direct channel
+  uint64_t ask_with_ AB_GUARDED_BY(mutex_) = 1;   // the call before which it asks again
+  uint64_t pause_ AB_GUARDED_BY(mutex_) = 1;      // calls until it asks again, doubling
+  bool requested_ AB_GUARDED_BY(mutex_) = false;  // the answer is on its way, or there
   std::shared_ptr<DirectProducer> producer_ AB_GUARDED_BY(mutex_);
   std::shared_ptr<DirectConsumer> consumer_ AB_GUARDED_BY(mutex_);
   uint64_t received_ AB_GUARDED_BY(mutex_) = 0;  // by calls

@@ -47,8 +47,8 @@ void LetReceiverRun(const Lifeline& lifeline, uint64_t bytes) {
 void Channel::End::PrefetchDirect() {
   {
     const MutexLock lock(mutex_);
-    if (!options_.direct_channels || mode_ > ChannelMode::kQueue || asked_ || ++calls_ < ask_with_) return;
-    asked_ = true;
+    if (!options_.direct_channels || mode_ > ChannelMode::kQueue || requested_ || ++calls_ < ask_with_) return;
+    requested_ = true;
   }
   const std::weak_ptr<End> weak = weak_from_this();
   // If a busy broker does not take the request now, this end does not repeat it: calls do as well.
@@ -63,11 +63,11 @@ void Channel::End::HandleDirect(Result<Answer> answer) {
   if (answer.ok()) {
     std::vector<UniqueFd> files = std::move(answer->more);
     files.insert(files.begin(), std::move(answer->descriptor));
-    const auto said = codec::Read<wire::BrowseResponse>(answer->payload);
+    const auto reply = codec::Read<wire::BrowseResponse>(answer->payload);
     return MapDirect(std::move(files),
-                     said.ok() ? Sender{said->sender_process_id, std::string(said->sender)} : Sender{});
+                     reply.ok() ? Sender{reply->sender_process_id, std::string(reply->sender)} : Sender{});
   }
-  asked_ = false;
+  requested_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
@@ -90,13 +90,13 @@ void Channel::End::MapDirect(std::vector<UniqueFd> files, Sender sender) {
   static_cast<void>(session_->lifeline().Post(Verb::kMapped, wire::Encode(request)));
 }
 
-void Channel::End::LeaveDirect(const void* ended, bool tell) {
+void Channel::End::CloseDirect(const void* ended, bool tell) {
   const MutexLock lock(mutex_);
   if (ended != producer_.get() && ended != consumer_.get()) return;
   producer_.reset();
   consumer_.reset();
   revoke_ = revoke_ || tell;
-  asked_ = false;
+  requested_ = false;
   ask_with_ = calls_ + pause_;
   pause_ = std::min(pause_ * 2, kAskMost);
 }
@@ -116,8 +116,8 @@ std::shared_ptr<const Channel::End::Described> Channel::End::DescriptionOf(std::
     return last;
   }
   // A share that the broker would refuse goes by a call, so that the broker refuses it.
-  const Broker::PublishOptions said{.name = {}, .structure = options.structure, .metadata = options.metadata};
-  if (!CheckPublish(session_->server().limits.share, options_.ns, arrays, said).ok()) return nullptr;
+  const Broker::PublishOptions description{.name = {}, .structure = options.structure, .metadata = options.metadata};
+  if (!CheckPublish(session_->server().limits.share, options_.ns, arrays, description).ok()) return nullptr;
   auto specs = SpecsOf(arrays, offsets);
   std::string encoded = codec::EncodeDescription(specs, options.structure, options.metadata);
   if (encoded.size() > direct_channel::Format::kDescriptionBytesMax) return nullptr;
@@ -162,8 +162,8 @@ std::optional<Status> Channel::End::SendDirect(const Placement& placement, const
 bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& options) {
   if (!CheckHere().ok()) return false;
   Sending sending = FindSending();
-  if (!sending.producer || !sending.producer->MayHaveRoom()) return false;
-  const auto size = RoomOfAll(sources);
+  if (!sending.producer || !sending.producer->MayHaveFreeSlot()) return false;
+  const auto size = RangeBytesOf(sources);
   if (!size.ok() || !AllOnHost(sources)) return false;
   const auto lies_here = [this](const View& source) {
     return session_->written().Find(source.device, source.data, 1) || session_->read().FindAt(source.data, 1);
@@ -179,7 +179,7 @@ bool Channel::End::TrySend(std::span<const View> sources, const SendOptions& opt
   CopyAll(sources, carving->arena->data() + carving->offset);
   const auto outcome = sending.producer->Put(*carving, *size, described->encoded);
   if (outcome == DirectProducer::Outcome::kSent || outcome == DirectProducer::Outcome::kLost) range.Keep();
-  if (outcome == DirectProducer::Outcome::kEnded) LeaveDirect(sending.producer.get(), false);
+  if (outcome == DirectProducer::Outcome::kEnded) CloseDirect(sending.producer.get(), false);
   if (outcome != DirectProducer::Outcome::kSent) return false;
   session_->direct_producers().Count();
   LetReceiverRun(session_->lifeline(), *size);
@@ -198,12 +198,12 @@ std::optional<Status> Channel::End::PutDirect(DirectProducer& producer,
         return std::nullopt;
       case DirectProducer::Outcome::kEnded:
       case DirectProducer::Outcome::kLost:
-        LeaveDirect(&producer, false);
+        CloseDirect(&producer, false);
         return std::nullopt;
       case DirectProducer::Outcome::kFull:
         break;
     }
-    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitRoom(WaitOf(until));
+    const Status waited = IsOver(until) ? DeadlineExceeded("") : producer.AwaitFreeSlot(WaitOf(until));
     if (waited.code() == Code::kDeadlineExceeded) {
       return DeadlineExceeded("channel '", name_, "' is full: ", producer.capacity(), " shares of ",
                               producer.capacity())
@@ -267,10 +267,10 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
       case DirectConsumer::Outcome::kByCalls:
         return std::nullopt;
       case DirectConsumer::Outcome::kEnded:
-        LeaveDirect(consumer.get(), false);
+        CloseDirect(consumer.get(), false);
         return std::nullopt;
       case DirectConsumer::Outcome::kMalformed:
-        LeaveDirect(consumer.get(), true);
+        CloseDirect(consumer.get(), true);
         return std::nullopt;
       case DirectConsumer::Outcome::kLacksArena: {
         const direct_channel::Header header = direct_channel::HeaderOf(entry);
@@ -283,7 +283,7 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
         }
         // The sender's session may have ended, or the entry names another session's arena: the rest comes by calls.
         if (mapped.code() != Code::kNotFound) return Explain(mapped);
-        LeaveDirect(consumer.get(), true);
+        CloseDirect(consumer.get(), true);
         return std::nullopt;
       }
       case DirectConsumer::Outcome::kEmpty:
@@ -297,8 +297,8 @@ std::optional<Result<Acquired>> Channel::End::ReceiveDirect(const std::shared_pt
   }
 }
 
-// While another answer is not counted yet, it may be one of those that the broker has counted: then the caller asks
-// once more. An end without an open direct channel asks the broker to revoke the one that the broker means.
+// An answer that is not counted yet may be a share that the broker has counted. The caller then asks once more. An end
+// without an open direct channel asks the broker to revoke the direct channel.
 void Channel::End::CaughtUp(uint64_t counted) {
   const MutexLock lock(mutex_);
   if (!consumer_ || !consumer_->opened()) revoke_ = true;

@@ -50,7 +50,7 @@ CLI::Option* TakeTime(CLI::Option* option, uint64_t least, uint64_t most) {
       ->check(CLI::Range(least, most));
 }
 
-// Which word is no command, and the nearest one; empty if the arguments have another error.
+// The word that is no command, and the nearest command. Empty if the arguments have another error.
 std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arguments) {
   const auto words = app.remaining(true);
   if (words.empty() || words.front().starts_with("-")) return {};
@@ -142,12 +142,12 @@ Status CommandLine::Finish() {
   watching_.since = std::chrono::milliseconds{since_ms_};
   AB_RETURN_IF_ERROR(CheckSelection(listed_));
   if (all_) {
-    asked_.listed = listed_;
+    admin_.listed = listed_;
     chosen_.admin = LsAll;
   }
   if (info_->parsed() && lost_) chosen_.admin = LsLost;
   if (withdraw_->parsed() && (anybodys_ || withdraw_uid_->count() > 0)) {
-    asked_.subject = share_.name;
+    admin_.subject = share_.name;
     chosen_.admin = Withdraw;
   }
   return Ok();
@@ -225,26 +225,26 @@ void CommandLine::DeclareLs() {
 
 void CommandLine::DeclareAdministration() {
   const auto add_uid = [this](CLI::App* to) {
-    to->add_option("--uid", asked_.uid, "owner of the namespace; not for shared namespaces");
+    to->add_option("--uid", admin_.uid, "owner of the namespace; not for shared namespaces");
   };
   auto* const quota = app_.add_subcommand("quota", "print or change the quota of a namespace");
   quota->require_subcommand(1);
   auto* const get = AddAdmin(*quota, "get", "print the quota", GetQuota);
   auto* const set = AddAdmin(*quota, "set", "change the quota until the broker restarts", SetQuota);
   for (auto* const each : {get, set}) {
-    each->add_option("NAMESPACE", asked_.subject, "name of the namespace")->required();
+    each->add_option("NAMESPACE", admin_.subject, "name of the namespace")->required();
     add_uid(each);
   }
-  set->add_option("--bytes", asked_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: the configured quota")->required();
+  set->add_option("--bytes", admin_.bytes, "4096, 64KiB, 2MiB, 8GiB, 1TiB; default: the configured quota")->required();
   AddAdmin(app_, "end", "end a session", EndSession)
-      ->add_option("SESSION", asked_.session, "its number, from ls sessions --all")
+      ->add_option("SESSION", admin_.session, "its number, from ls sessions --all")
       ->required();
   AddAdmin(app_, "trim", "give cached memory back to the system", Trim)
-      ->add_option("--device", asked_.device, "only the memory of this device: cpu, cuda:0, GPU-...");
+      ->add_option("--device", admin_.device, "only the memory of this device: cpu, cuda:0, GPU-...");
   AddAdmin(app_, "reload", "read the configuration again", Reload);
   AddAdmin(app_, "drain", "refuse new work until the broker restarts", Drain);
   AddAdmin(app_, "shutdown", "drain, then end the broker", Shutdown)
-      ->add_flag("--now", asked_.now, "do not wait for running calls");
+      ->add_flag("--now", admin_.now, "do not wait for running calls");
   AddAdmin(app_, "upgrade", "start the program that is on the disk now; clients keep their sessions", Upgrade);
 }
 
@@ -275,10 +275,10 @@ void CommandLine::DeclareTokens() {
   auto* const token = app_.add_subcommand("token", "create, revoke and list tokens, which open namespaces");
   token->require_subcommand(1);
   AddLocal(*token, "create", "create a token: print it, or write it into a new file",
-           [this](const Options&, std::ostream& out) { return CreateToken(asked_.subject, out); })
-      ->add_option("FILE", asked_.subject, "file to create; must not exist");
+           [this](const Options&, std::ostream& out) { return CreateToken(admin_.subject, out); })
+      ->add_option("FILE", admin_.subject, "file to create; must not exist");
   AddAdmin(*token, "revoke", "replace the token in a file by a new, secret one, and reload", RevokeToken)
-      ->add_option("FILE", asked_.subject, "a file that an access list names")
+      ->add_option("FILE", admin_.subject, "a file that an access list names")
       ->required();
   AddAdmin(*token, "ls", "list the files and the namespaces that they open", LsTokens);
 }
@@ -299,7 +299,7 @@ void CommandLine::DeclareShares() {
   add("explain", "print by which handle each session gets a share, or why not", Explain);
   withdraw_ = add("withdraw", "withdraw a share from its name", Withdraw);
   withdraw_->add_flag("--admin", anybodys_, "any user's share, through the administration socket");
-  withdraw_uid_ = withdraw_->add_option("--uid", asked_.uid, "of this user; implies --admin");
+  withdraw_uid_ = withdraw_->add_option("--uid", admin_.uid, "of this user; implies --admin");
 }
 
 void CommandLine::DeclareChannels() {

@@ -44,7 +44,7 @@ class CommandLine {
 
   // REQUIRES: Parse returned null.
   const Options& options() const { return options_; }
-  const AdminOptions& asked() const { return asked_; }
+  const AdminOptions& admin() const { return admin_; }
   const Chosen& chosen() const { return chosen_; }
 
  private:
@@ -72,7 +72,7 @@ class CommandLine {
   const std::unique_ptr<CLI::App> owned_app_;
   CLI::App& app_;
   Options options_;
-  AdminOptions asked_;
+  AdminOptions admin_;
   Chosen chosen_;
   int exit_ = 0;
 

@@ -54,18 +54,18 @@ Status Version(const Options& options, std::ostream& out) {
     return Ok();
   }
   std::string json;
-  JsonWriter told(options.output == Output::kJson, &json);
-  told.Open('{');
-  told.Key("version").Text(ARRAYBRIDGE_VERSION);
-  told.Key("protocol").Number(kProtocolVersion);
+  JsonWriter writer(options.output == Output::kJson, &json);
+  writer.Open('{');
+  writer.Key("version").Text(ARRAYBRIDGE_VERSION);
+  writer.Key("protocol").Number(kProtocolVersion);
   if (info.ok()) {
-    told.Key("broker").Open('{');
-    told.Key("version").Text(info->version());
-    told.Key("protocol_min").Number(info->protocol_min());
-    told.Key("protocol_max").Number(info->protocol_max());
-    told.Close('}');
+    writer.Key("broker").Open('{');
+    writer.Key("version").Text(info->version());
+    writer.Key("protocol_min").Number(info->protocol_min());
+    writer.Key("protocol_max").Number(info->protocol_max());
+    writer.Close('}');
   }
-  told.Close('}');
+  writer.Close('}');
   out << json << '\n';
   return Ok();
 }

@@ -114,9 +114,9 @@ struct ChannelArgument {
 Result<v1::ChannelInfo> FindChannel(Connection& connection, const Options& options, const std::string& name);
 // Prints the channel, its ends, and how many shares pass in a second.
 Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
-// Drops what is queued in the channel.
+// Drops the shares that are queued in the channel.
 Status DrainChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
-// As DrainChannel; the channel goes. FAILED_PRECONDITION: an end is open.
+// As DrainChannel, and removes the channel. FAILED_PRECONDITION: an end is open.
 Status RemoveChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out);
 
 struct WatchWishes {

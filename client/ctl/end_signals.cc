@@ -22,7 +22,7 @@ EndLater::EndLater() { ::pthread_sigmask(SIG_BLOCK, &signals_, &before_); }
 
 EndLater::~EndLater() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-bool EndLater::asked() const {
+bool EndLater::requested() const {
   sigset_t pending;
   if (::sigpending(&pending) != 0) return false;
   for (const int each : kEndSignals) {

@@ -21,7 +21,7 @@ class EndLater {
   EndLater& operator=(const EndLater&) = delete;
 
   // True if a signal is pending: stop the work.
-  bool asked() const;
+  bool requested() const;
 
  private:
   const sigset_t signals_ = EndSignals();

@@ -82,13 +82,13 @@ std::string Advice(const Status& status, const Options& options, const Chosen& c
   return {};
 }
 
-Status Run(const CommandLine& said) {
-  const Options& options = said.options();
-  const Chosen& chosen = said.chosen();
+Status Run(const CommandLine& line) {
+  const Options& options = line.options();
+  const Chosen& chosen = line.chosen();
   if (chosen.local != nullptr) return chosen.local(options, std::cout);
   if (chosen.admin != nullptr) {
     const auto connection = ConnectAdmin(options);
-    return connection.ok() ? chosen.admin(**connection, options, said.asked(), std::cout) : connection.status();
+    return connection.ok() ? chosen.admin(**connection, options, line.admin(), std::cout) : connection.status();
   }
   const auto connection = Connect(options);
   return connection.ok() ? chosen.command(**connection, options, std::cout) : connection.status();
@@ -105,13 +105,13 @@ void KeepFreedMemory() {
 int Main(int argc, char** argv) {
   FillStandardDescriptors();
   KeepFreedMemory();
-  CommandLine said;
-  if (const int* const code = said.Parse(argc, argv); code != nullptr) return *code;
-  Status status = Run(said);
+  CommandLine line;
+  if (const int* const code = line.Parse(argc, argv); code != nullptr) return *code;
+  Status status = Run(line);
   std::cout.flush();
   if (status.ok() && !std::cout) status = Internal("the output could not be written");
   if (!status.ok()) {
-    std::cerr << "arraybridgectl: " << status.message() << Advice(status, said.options(), said.chosen()) << '\n';
+    std::cerr << "arraybridgectl: " << status.message() << Advice(status, line.options(), line.chosen()) << '\n';
   }
   return ExitCodeOf(status);
 }

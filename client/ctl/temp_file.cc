@@ -88,7 +88,7 @@ Status TempFile::SetMode(mode_t mode) {
 Status TempFile::Write(const void* bytes, uint64_t count) {
   if (!file_.valid()) return FileFailed(path_, why_not_);
   for (uint64_t at = 0; at < count;) {
-    if (named_ && named_->asked()) return MakeStatus(Code::kAborted, path_, ": the command was ended");
+    if (named_ && named_->requested()) return MakeStatus(Code::kAborted, path_, ": the command was ended");
     const ssize_t part = ::write(file_.get(), static_cast<const char*>(bytes) + at, count - at);
     if (part < 0 && errno == EINTR) continue;
     if (part < 0) return FileFailed(path_, errno);

@@ -77,7 +77,7 @@ std::optional<DirectConsumer::Held> DirectConsumer::FindAndHold(uint64_t arena, 
     if (!has_arrays()) continue;
     const Held held = read(bit);
     if (lies_in(held)) return held;
-    Leave(bit);
+    ReleaseForward(bit);
   }
   return std::nullopt;
 }

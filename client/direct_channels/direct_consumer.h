@@ -46,8 +46,8 @@ class DirectConsumer {
   // `maps`: whether this process maps the arena in which it lies. `sequence`: of the share in its channel.
   Outcome Take(Lifeline& lifeline, uint64_t received, const MapsArena& maps, direct_channel::Entry* entry,
                uint64_t* sequence) AB_EXCLUDES(mutex_);
-  // The broker says that entries may lie in this arena. Without that a producer could name one that this process reads
-  // for another producer's sake, and FindAndHold would take its entry for the other's.
+  // The broker says that entries may lie in this arena. Otherwise a producer could name another producer's arena, which
+  // this process reads, and FindAndHold would attribute the entry to the wrong channel.
   void NoteArena(uint64_t arena, uint64_t generation) AB_EXCLUDES(mutex_);
   Sent SentOf(const direct_channel::Entry& entry, uint64_t sequence) const {
     return {sequence, pages_->control().stream, direct_channel::HeaderOf(entry).time_ns, sender_};
@@ -58,8 +58,8 @@ class DirectConsumer {
   }
   // The arrays of the entry with this bit have gone, or one of its forwards. On any thread, without a lock and without
   // a system call.
-  void Return(uint64_t bit) noexcept { Leave(bit, kArrays); }
-  void Leave(uint64_t bit) noexcept { Leave(bit, kForward); }
+  void Return(uint64_t bit) noexcept { Release(bit, kArrays); }
+  void ReleaseForward(uint64_t bit) noexcept { Release(bit, kForward); }
 
   // The broker's name for the direct channel.
   uint64_t number() const { return pages_->control().number; }
@@ -69,7 +69,7 @@ class DirectConsumer {
     uint64_t offset = 0;
     uint64_t size = 0;
   };
-  // An entry that has arrays and whose range contains these bytes; the caller is a forward of it, and calls Leave.
+  // An entry with arrays whose range contains these bytes. The caller is a forward of it, and calls ReleaseForward.
   std::optional<Held> FindAndHold(uint64_t arena, uint64_t offset, uint64_t bytes);
 
   // The last share, if it was described like this: the shares of a stream are alike. Null: it was not.
@@ -89,7 +89,7 @@ class DirectConsumer {
 
   static constexpr uint32_t kArrays = 1;
   static constexpr uint32_t kForward = 2;
-  void Leave(uint64_t bit, uint32_t user) noexcept {
+  void Release(uint64_t bit, uint32_t user) noexcept {
     if (held_[bit].users.fetch_sub(user, std::memory_order_acq_rel) != user) return;
     held_[bit].size.store(0, std::memory_order_release);
     direct_channel::Return(page_, bit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DirectConsumers are the consuming ends of a session, open or ended, whose entries may still be in use: a thread that
-// publishes what it received once more finds the entry here.
+// DirectConsumers are the consuming ends of a session, open or ended, whose entries may still be in use. A thread that
+// publishes a received share once more finds its entry here.
 #pragma once
 
 #include <cstdint>

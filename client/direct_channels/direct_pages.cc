@@ -2,9 +2,9 @@
 // A wait is a spin, then a sleep in poll: on the doorbell and on the end of the lifeline. The doorbell belongs to two
 // clients that need not trust each other: so a sleep is bounded, and an end believes the pages alone.
 //
-// A spin yields the processor, and the scheduler charges a yield with the rest of the time slice: where the other end
-// computes on the same processor, a spinning end runs again only milliseconds later, when the queue is full or empty,
-// while a sleeping end is woken at once. SpinBackoff decides which of the two an end does.
+// A spin yields the processor, and the scheduler charges a yield with the rest of the time slice. Where the other end
+// computes on the same processor, a spinning end runs again only milliseconds later, when the queue is full or empty. A
+// sleeping end is woken at once. SpinBackoff decides which of the two an end does.
 #include "client/direct_channels/direct_pages.h"
 
 #include <poll.h>

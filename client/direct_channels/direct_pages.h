@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DirectPages are one end of a direct channel as this process maps it (proto/boundary/layouts/direct_channel.h): the
-// page that this end writes; the other end's page and the broker's control block, read-only; and a doorbell each way. A
-// forked child has none of the pages.
+// DirectPages are one end of a direct channel as this process maps it (proto/boundary/layouts/direct_channel.h). They
+// are the page that this end writes, the other end's page and the broker's control block, read-only, and a doorbell
+// each way. A forked child has none of the pages.
 #pragma once
 
 #include <chrono>

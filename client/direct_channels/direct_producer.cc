@@ -34,7 +34,7 @@ void DirectProducer::Occupy(const direct_channel::Header& header, bool has_views
   its.left.store(!has_views, std::memory_order_relaxed);
   used_[bit / 64] |= MaskOf(bit);
   outstanding_[bit / 64] |= MaskOf(bit);
-  // Whatever the bit is now, its opposite will say that this range came back.
+  // The opposite of the bit's present value will say that this range came back.
   const uint64_t now = Load(other_.returned[bit / 64], std::memory_order_relaxed) & MaskOf(bit);
   parity_[bit / 64] = (parity_[bit / 64] & ~MaskOf(bit)) | now;
   outstanding_count_.fetch_add(1, std::memory_order_relaxed);
@@ -47,12 +47,12 @@ void DirectProducer::Done(uint32_t bit, bool return_it) {
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
   if (!its.left.load(std::memory_order_acquire)) {
-    if (return_it) written_.DropForBroker(its.arena, its.offset);
+    if (return_it) written_.ReleaseForBroker(its.arena, its.offset);
     return lingering_.push_back(bit);
   }
   // A range that the broker returns itself, and that this process did not hold, may be carved again by now.
-  if (return_it) written_.DropBoth(its.arena, its.offset);
-  if (!return_it && its.has_views) written_.DropLocal(its.arena, its.offset);
+  if (return_it) written_.ReleaseBoth(its.arena, its.offset);
+  if (!return_it && its.has_views) written_.ReleaseLocal(its.arena, its.offset);
   Vacate(bit);
 }
 
@@ -80,7 +80,7 @@ DirectProducer::Outcome DirectProducer::Put(direct_channel::Header header, std::
   uint64_t queued_calls = QueuedCalls(received_);
   if (queued_calls > 0) queued_calls = QueuedCalls(received_ = Received());
   if (!writer_.HasRoom(1 + queued_calls)) return writer_.broken() ? Outcome::kByCall : Outcome::kFull;
-  // The slot was another entry's. One fence for as many as fit.
+  // The slot was another entry's. One fence covers as many slots as fit.
   if (writer_.filled() - seen_ >= capacity() && !See(writer_.taken())) return Outcome::kEnded;
   const uint32_t bit = FreeBit();
   if (bit == kNone) return Outcome::kByCall;
@@ -98,7 +98,7 @@ DirectProducer::Outcome DirectProducer::Put(direct_channel::Header header, std::
   if (Load(pages_->control().counted, std::memory_order_relaxed) >= writer_.filled()) return Outcome::kSent;
   if (range != nullptr) {
     range->left_direct.store(nullptr, std::memory_order_release);
-    written_.DropForBroker(header.arena, header.offset);
+    written_.ReleaseForBroker(header.arena, header.offset);
   }
   outstanding_[bit / 64] &= ~MaskOf(bit);
   outstanding_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -140,7 +140,7 @@ bool DirectProducer::Poll() {
       lingering_[kept++] = bit;
       continue;
     }
-    written_.DropLocal(sent_[bit].arena, sent_[bit].offset);
+    written_.ReleaseLocal(sent_[bit].arena, sent_[bit].offset);
     Vacate(bit);
   }
   lingering_.resize(kept);

@@ -40,7 +40,7 @@ class DirectProducer {
   bool stands() const { return pages_->stands(); }
   uint64_t capacity() const { return pages_->capacity(); }
   // True for impossible counts, too: Put finds them.
-  bool MayHaveRoom() const {
+  bool MayHaveFreeSlot() const {
     const uint64_t queued = writer_.filled() - Load(other_.progress.taken, std::memory_order_acquire);
     return queued > capacity() || queued + QueuedCalls(Received()) < capacity();
   }
@@ -55,8 +55,8 @@ class DirectProducer {
   // caller's again unless the result is kSent or kLost.
   Outcome Put(const WrittenArenas::Carving& carving, uint64_t size, std::string_view description) AB_EXCLUDES(mutex_);
   // Waits until there may be room.
-  Status AwaitRoom(const DirectWait& how) {
-    return pages_->Wait([this] { return MayHaveRoom() || !pages_->stands(); }, how);
+  Status AwaitFreeSlot(const DirectWait& how) {
+    return pages_->Wait([this] { return MayHaveFreeSlot() || !pages_->stands(); }, how);
   }
 
   // Frees the ranges that the consumer does not read any more. True: the direct channel has ended, and no range

@@ -181,7 +181,7 @@ Status Lifeline::AskUntil(Verb verb, std::string_view payload, CompletionHandler
     unawaited_.emplace(header.request,
                        Unawaited{.verb = verb, .handler = std::move(handler), .payload = std::string(payload)});
   }
-  Status sent = SendAsked(header, payload, deadline);
+  Status sent = SendUnawaited(header, payload, deadline);
   if (sent.ok()) return sent;
   const MutexLock lock(mutex_);
   unawaited_.erase(header.request);
@@ -189,7 +189,7 @@ Status Lifeline::AskUntil(Verb verb, std::string_view payload, CompletionHandler
 }
 
 // Once the queue exists, requests go through it, so that they cannot overtake a frame.
-Status Lifeline::SendAsked(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
+Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   {
     const MutexLock lock(mutex_);
     while (!has_queue()) {
@@ -259,8 +259,8 @@ Status Lifeline::AwaitWritable(std::optional<Deadline> deadline) {
   }
   mutex_.unlock();
   pollfd wait{socket_.get(), POLLOUT, 0};
-  const bool in_vain = ::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0;
-  const bool is_interrupted = in_vain && interrupted_ && interrupted_();
+  const bool not_writable = ::poll(&wait, 1, Milliseconds(Step(*deadline))) <= 0;
+  const bool is_interrupted = not_writable && interrupted_ && interrupted_();
   mutex_.lock();
   return is_interrupted ? Cancelled() : Ok();
 }

@@ -203,7 +203,7 @@ class Lifeline : public ForkParticipant {
   // Ask, but waits for room as Post does.
   Status AskUntil(Verb verb, std::string_view payload, CompletionHandler handler, std::optional<Deadline> deadline)
       AB_EXCLUDES(mutex_);
-  Status SendAsked(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
+  Status SendUnawaited(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline)
       AB_EXCLUDES(mutex_);
   void NoteSent(uint64_t request) AB_REQUIRES(mutex_);
   // Reads the answers that have arrived if there are many and no thread waits for one: the broker ends a connection
@@ -236,8 +236,8 @@ class Lifeline : public ForkParticipant {
   SendOutcome SendQueued(const Request& request) AB_REQUIRES(mutex_);
   void SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline) AB_EXCLUDES(mutex_);
   // Waits for room for `slots` slots in the queue, or on the socket if 0. Releases the lock while it waits.
-  Status AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
-  Status ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
+  Status AwaitFreeSlots(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) AB_REQUIRES(mutex_);
+  Status ReadUntilFreeSlots(QueuePages& queue, uint64_t slots, Deadline deadline) AB_REQUIRES(mutex_);
   void Reap(QueuePages& queue) AB_REQUIRES(mutex_);
   Confirmed TakeConfirmed(QueuePages& queue) AB_REQUIRES(mutex_);
   bool Spin(QueuePages& queue, const Waiter& waiter, uint64_t submitted, const Turn& turn) AB_EXCLUDES(mutex_);
@@ -295,7 +295,7 @@ class Lifeline : public ForkParticipant {
   std::atomic<int64_t> last_look_{0};
   std::string queue_ns_;
   bool queue_offered_ = false;
-  std::atomic<bool> queue_asked_{false};
+  std::atomic<bool> queue_requested_{false};
   std::atomic<uint32_t> calls_{0};  // calls on the socket, before there is a queue
   std::unique_ptr<QueuePages> mapped_queue_;
   std::atomic<QueuePages*> queue_{nullptr};  // set once the broker takes requests from it

@@ -40,7 +40,7 @@ void Lifeline::CountCall() {
 
 // If a busy broker does not take the request now, the client does not repeat it, because the socket also works.
 void Lifeline::WantQueue() {
-  if (!queue_offered_ || queue_asked_.exchange(true, std::memory_order_relaxed)) return;
+  if (!queue_offered_ || queue_requested_.exchange(true, std::memory_order_relaxed)) return;
   const wire::BrowseRequest request{.namespace_ = queue_ns_, .part = wire::BrowseRequest::Part::kQueue};
   static_cast<void>(
       Ask(Verb::kBrowse, wire::Encode(request), [this](const Result<Answer>& answer) { MapQueue(answer); }));
@@ -93,13 +93,13 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
       if (has_pages && queue.completions.HasEntry()) Reap(queue);
       if (!has_pages || lost()) return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
       auto sent = SendOutcome::kAgain;
-      const bool has_room = queue.requests.HasRoom(slots);
+      const bool has_free_slots = queue.requests.HasRoom(slots);
       if (queue.requests.broken()) Lose(Unavailable("the broker counts requests that were never sent"));
-      if (has_room) sent = is_long ? SendQueued(request) : SendOutcome::kSent;
+      if (has_free_slots) sent = is_long ? SendQueued(request) : SendOutcome::kSent;
       if (sent == SendOutcome::kSent) break;
       if (sent != SendOutcome::kAgain) LoseByBroker(Unavailable("the connection to the broker is lost"));
       if (lost()) continue;
-      AB_RETURN_IF_ERROR(AwaitRoom(queue, has_room ? 0 : slots, request.deadline));
+      AB_RETURN_IF_ERROR(AwaitFreeSlots(queue, has_free_slots ? 0 : slots, request.deadline));
     }
     if (request.confirmed != nullptr) *request.confirmed = TakeConfirmed(queue);
     auto flags = static_cast<uint8_t>(FlagsOf(request.header) | request.flags);
@@ -110,8 +110,8 @@ Result<uint64_t> Lifeline::Submit(QueuePages& queue, const Request& request) {
                                        .status = request.header.status,
                                        .id = request.header.request};
     const uint64_t words = session_queue::Encode(header, payload, entry_);
-    const bool is_asked = request.waiter == nullptr && (request.header.flags & kFrameNoReply) == 0;
-    if (is_asked) NoteSent(request.header.request);
+    const bool is_unawaited = request.waiter == nullptr && (request.header.flags & kFrameNoReply) == 0;
+    if (is_unawaited) NoteSent(request.header.request);
     if (request.waiter != nullptr) request.waiter->next = std::exchange(waiting_, request.waiter);
     queue.requests.Write({entry_.data(), words});
     end = queue.requests.filled();
@@ -135,10 +135,10 @@ void Lifeline::SendDoorbell(QueuePages& queue, std::optional<Deadline> deadline)
   if (!SendFrameUntil(kDoorbell, {}, deadline).ok()) queue.doorbell.Repeat();
 }
 
-Status Lifeline::AwaitRoom(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) {
+Status Lifeline::AwaitFreeSlots(QueuePages& queue, uint64_t slots, std::optional<Deadline> deadline) {
   if (!deadline) return DeadlineExceeded("the broker has not taken earlier requests");
   if (slots == 0) return AwaitWritable(deadline);  // room on the socket
-  Status waited = ReadUntilRoom(queue, slots, *deadline);
+  Status waited = ReadUntilFreeSlots(queue, slots, *deadline);
   if (waited.ok() || waited.code() == Code::kCancelled) return waited;
   return DeadlineExceeded("the broker did not take the request in time");
 }

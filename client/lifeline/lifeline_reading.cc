@@ -44,7 +44,7 @@ int Lifeline::Milliseconds(Deadline deadline) {
 }
 
 Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) {
-  Status in_vain = ReadUntil(deadline, [&] {
+  Status waited = ReadUntil(deadline, [&] {
     if (std::exchange(waiter.advanced, false) && waiter.patience) {
       deadline = std::max(deadline, steady_clock::now() + *waiter.patience);
     }
@@ -52,7 +52,7 @@ Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const Completi
   });
   if (waiter.answer) return *std::move(waiter.answer);
   if (lost()) return TakeWaiter(waiter.header.request), why_lost_;
-  return GiveUp(waiter, handler, std::move(in_vain));
+  return GiveUp(waiter, handler, std::move(waited));
 }
 
 Status Lifeline::AwaitLate(uint64_t request, Deadline deadline) {
@@ -88,7 +88,7 @@ Status Lifeline::ReadUntil(const Deadline& deadline, const IsOver& is_over) {
   return Ok();
 }
 
-Status Lifeline::ReadUntilRoom(QueuePages& queue, uint64_t slots, Deadline deadline) {
+Status Lifeline::ReadUntilFreeSlots(QueuePages& queue, uint64_t slots, Deadline deadline) {
   return ReadUntil(deadline, [&] { return queue_.load() != &queue || queue.requests.MayHaveRoom(slots); });
 }
 
@@ -221,8 +221,8 @@ bool Lifeline::SendAgain(FrameHeader header, uint16_t flags, std::string_view pa
     const SendOutcome outcome = SendFrame(socket_.get(), header, payload, -1, false);
     if (outcome == SendOutcome::kSent) return true;
     if (outcome != SendOutcome::kAgain || steady_clock::now() >= until) return false;
-    pollfd room{socket_.get(), POLLOUT, 0};
-    ::poll(&room, 1, static_cast<int>(std::chrono::milliseconds(kBlock).count()));
+    pollfd writable{socket_.get(), POLLOUT, 0};
+    ::poll(&writable, 1, static_cast<int>(std::chrono::milliseconds(kBlock).count()));
   }
 }
 

@@ -28,11 +28,11 @@ Outcomes::Entry& Outcomes::At(const Key& key) {
   return entries_.emplace_back(Entry{.key = key});
 }
 
-void Outcomes::Expect(const Status& why, Share asked) {
+void Outcomes::Expect(const Status& why, Share expected) {
   const auto key = Key::Of(why);
   if (!key) return;
   const MutexLock lock(mutex_);
-  At(*key).asked = std::move(asked);
+  At(*key).expected = std::move(expected);
 }
 
 void Outcomes::Answered(const Key& key, Verb verb, const Result<Answer>& answer) {
@@ -58,13 +58,13 @@ std::optional<Outcome> Outcomes::Find(const Key& key) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found == entries_.end() || !found->outcome) return std::nullopt;
   Outcome outcome = *found->outcome;
-  if (!outcome.share || !found->asked) return outcome;
-  const Share told = *std::move(outcome.share);
-  outcome.share = found->asked;
-  outcome.share->id = told.id;
-  outcome.share->name = told.name;
-  outcome.share->generation = told.generation;
-  outcome.share->immutability = told.immutability;
+  if (!outcome.share || !found->expected) return outcome;
+  const Share reported = *std::move(outcome.share);
+  outcome.share = found->expected;
+  outcome.share->id = reported.id;
+  outcome.share->name = reported.name;
+  outcome.share->generation = reported.generation;
+  outcome.share->immutability = reported.immutability;
   return outcome;
 }
 

@@ -36,7 +36,7 @@ class Outcomes {
 
   // Records the share that a request will make if it is still served, as `why` says. Called before `why` is returned to
   // the caller.
-  void Expect(const Status& why, Share asked) AB_EXCLUDES(mutex_);
+  void Expect(const Status& why, Share expected) AB_EXCLUDES(mutex_);
   // Records the broker's answer to a request whose caller gave up.
   void Answered(const Key& key, Verb verb, const Result<Answer>& answer) AB_EXCLUDES(mutex_);
   // Returns nothing if the request has not been answered, or has been displaced by later ones.
@@ -45,7 +45,7 @@ class Outcomes {
  private:
   struct Entry {
     Key key;
-    std::optional<Share> asked{};
+    std::optional<Share> expected{};
     std::optional<Outcome> outcome{};
   };
 

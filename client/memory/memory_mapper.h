@@ -26,7 +26,7 @@ class Mapping {
   // Copies every element of `source`, on any device, to `offset`, compact and row-major, in the order of its producer's
   // stream. The copy is complete on return. INVALID_ARGUMENT: it does not fit. REQUIRES: mapped for writing.
   virtual Status CopyFrom(const View& source, uint64_t offset) = 0;
-  // As CopyFrom, but where a device can copy later, the copy is only queued on the source's stream: then returns true,
+  // As CopyFrom, but where a device can copy later, the copy is only queued on the source's stream. Then returns true,
   // and the source must live until the stream has executed it. False: the copy is complete.
   virtual Result<bool> QueueCopyFrom(const View& source, uint64_t offset) {
     AB_RETURN_IF_ERROR(CopyFrom(source, offset));
@@ -50,7 +50,7 @@ class Mapping {
   virtual void Detach() noexcept = 0;
 
  protected:
-  Status CheckRoom(const View& source, uint64_t offset) const {
+  Status CheckFits(const View& source, uint64_t offset) const {
     const uint64_t bytes = source.nbytes();
     if (offset <= size() && bytes <= size() - offset) return Ok();
     return InvalidArgument(bytes, " bytes at offset ", offset, " do not fit into a mapping of ", size());

@@ -19,9 +19,9 @@ class ClockOffset {
 
   // Records a reading: the broker's clock, and this process's clock before the request and after the answer. This
   // process may have been stopped in between; such a reading narrows the estimate little.
-  void Note(int64_t asked_ms, int64_t broker_ms, int64_t answered_ms) {
+  void Note(int64_t requested_ms, int64_t broker_ms, int64_t answered_ms) {
     least_ = std::max(least_, broker_ms - answered_ms);
-    most_ = std::min(most_, broker_ms - asked_ms);
+    most_ = std::min(most_, broker_ms - requested_ms);
   }
   bool is_close() const { return least_ > most_ - kCloseMs; }
   // Returns nothing if the offset is unknown. Errs on the small side: a request that is refused too early is only sent

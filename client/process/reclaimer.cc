@@ -77,7 +77,7 @@ void Reclaimer::Drop(DeferredRelease* deferred) {
   // keeps it alive.
   const std::shared_ptr<Reclaimer> reclaimer = std::move(deferred->reclaimer_);
   const bool own = deferred->serial_ > reclaimer->inherited_.load(std::memory_order_seq_cst);
-  if (own && deferred->EndAtOnce()) return reclaimer->Forget(deferred);
+  if (own && deferred->ReleaseAtOnce()) return reclaimer->Forget(deferred);
   reclaimer->Push(deferred);
 }
 
@@ -202,8 +202,8 @@ uint64_t Reclaimer::AskAboutMore() {
     }
     throw;
   }
-  for (auto& one : more) at_devices_.push_back({std::move(one), ++asked_about_});
-  return asked_about_;
+  for (auto& one : more) at_devices_.push_back({std::move(one), ++last_number_});
+  return last_number_;
 }
 
 DeviceEvent::State Reclaimer::ReclaimPassed(uint64_t count) {

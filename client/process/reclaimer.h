@@ -33,7 +33,7 @@ class DeferredRelease {
   virtual DeviceEvent::State PollDevice() { return DeviceEvent::State::kPassed; }
   // Called by the last drop, on its thread. Returns true if the object has given everything back and only needs
   // deleting. Takes no lock and makes no system call. Not called for an object that a forked child may still read.
-  virtual bool EndAtOnce() noexcept { return false; }
+  virtual bool ReleaseAtOnce() noexcept { return false; }
   // True if a parent process made it; the parent's reclaimer does not run in this process.
   bool inherited() const { return fork_generation_ != ForkGeneration(); }
   // REQUIRES: a Reclaimer has adopted it.
@@ -155,7 +155,7 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
     uint64_t number;
   };
   std::vector<AtDevice> at_devices_ AB_GUARDED_BY(reclaiming_what_waits_);  // dropped; a device may still use them
-  uint64_t asked_about_ AB_GUARDED_BY(reclaiming_what_waits_) = 0;
+  uint64_t last_number_ AB_GUARDED_BY(reclaiming_what_waits_) = 0;
   Mutex mutex_;
   std::atomic<bool> started_{false};  // set with the lock held
   std::vector<ChildHold> holds_ AB_GUARDED_BY(mutex_);

@@ -48,7 +48,7 @@ std::string FindAddress(const std::string& socket) {
   std::string temporary = Environment("TMPDIR");
   if (temporary.empty()) temporary = "/tmp";
   std::string own = runtime.empty() ? Concat(temporary, "/arraybridge-", ::getuid()) : Concat(runtime, "/arraybridge");
-  // A runtime directory of another user (su without -, sudo -E) is not this user's: its owner could swap what is in it.
+  // A runtime directory of another user (su without -, sudo -E) is not this user's: its owner could replace the socket.
   const bool has_own = (runtime.empty() || IsOwn(runtime)) && IsOwn(own) && HasSocket(own, socket);
   if (has_own && IsListening(own, socket)) return own;
   // A daemon of the system that does not listen may be about to start again.

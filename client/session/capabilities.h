@@ -8,7 +8,7 @@
 namespace arraybridge {
 
 // Initialises no GPU. GPUs are listed only if this process has already used one, through this library or a framework. A
-// session that was opened earlier reports them later (Session::SayGpus).
+// session that was opened earlier reports them later (Session::ReportGpus).
 codec::Capabilities CapabilitiesOf(const MapperTable& mappers);
 
 }  // namespace arraybridge

@@ -34,13 +34,13 @@ int64_t ClockMs() {
 // reports the same error.
 ClockOffset ReadClock(Lifeline& lifeline, ClockOffset offset, Deadline deadline) {
   for (int more = kClockReadings - 1; more > 0 && !offset.is_close(); --more) {
-    const int64_t asked_ms = ClockMs();
+    const int64_t requested_ms = ClockMs();
     const auto answer = lifeline.Call(Verb::kGetServerInfo, {}, deadline);
     const int64_t answered_ms = ClockMs();
     if (!answer.ok()) break;
     const auto server = codec::Read<wire::GetServerInfoResponse>(answer->payload);
     if (!server.ok()) break;
-    offset.Note(asked_ms, static_cast<int64_t>(server->clock_ms), answered_ms);
+    offset.Note(requested_ms, static_cast<int64_t>(server->clock_ms), answered_ms);
   }
   return offset;
 }
@@ -65,7 +65,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
                                                                   .resumes = true});
   std::shared_ptr<Lifeline> lifeline;
   std::optional<Result<Answer>> answer;
-  int64_t asked_ms = 0;
+  int64_t requested_ms = 0;
   // A daemon that is killed before it has stored the session closes the connection; the next one listens on its socket.
   const auto was_closed = [&] { return answer->status().code() == Code::kUnavailable && lifeline->lost(); };
   for (int attempt = 0; attempt == 0 || (was_closed() && attempt < kHellosMax); ++attempt) {
@@ -74,7 +74,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
                                        options.interrupted, options.spin);
     if (!connected.ok()) return connected.status();
     lifeline = *std::move(connected);
-    asked_ms = ClockMs();
+    requested_ms = ClockMs();
     answer.emplace(lifeline->Call(Verb::kOpenSession, hello, deadline));
   }
   const int64_t answered_ms = ClockMs();
@@ -87,7 +87,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
   codec::Server server = opened->server ? codec::ServerOf(*opened->server) : codec::Server{};
   if (server.clock_ms != 0) {
     ClockOffset offset;
-    offset.Note(asked_ms, static_cast<int64_t>(server.clock_ms), answered_ms);
+    offset.Note(requested_ms, static_cast<int64_t>(server.clock_ms), answered_ms);
     if (const auto ahead = ReadClock(*lifeline, offset, deadline).ahead()) lifeline->StateDeadlines(*ahead);
   }
   lifeline->ObserveLate([outcomes = shared.outcomes, nonce = lifeline->nonce()](uint64_t request, Verb verb,
@@ -96,7 +96,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
   });
   lifeline->OfferQueue(options.ns);
   std::shared_ptr<Session> session(new Session(options, shared, std::move(lifeline), std::move(server)));
-  session->gpus_said_.store(!capabilities.gpu_uuids.empty());
+  session->gpus_reported_.store(!capabilities.gpu_uuids.empty());
   return session;
 }
 
@@ -111,10 +111,10 @@ Session::Session(const Broker::Options& options, const Shared& shared, std::shar
       unwaited_(options.ns, *lifeline, written_, shared.deferred_errors),
       lifeline_(std::move(lifeline)) {}
 
-void Session::SayGpus() {
-  if (gpus_said_.load(std::memory_order_relaxed)) return;
+void Session::ReportGpus() {
+  if (gpus_reported_.load(std::memory_order_relaxed)) return;
   codec::Capabilities capabilities = CapabilitiesOf(*shared_.mappers);
-  if (capabilities.gpu_uuids.empty() || gpus_said_.exchange(true)) return;
+  if (capabilities.gpu_uuids.empty() || gpus_reported_.exchange(true)) return;
   codec::Release release;
   release.capabilities = std::move(capabilities);
   releases_.Post(std::move(release));

@@ -75,7 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void OpenNoEvents() { opens_events_.store(false, std::memory_order_relaxed); }
   // Reports this process's GPUs to the broker if the session was opened before a GPU was used. From then on the broker
   // offers no memory of other GPUs. To be called after the first use of a GPU. Never waits.
-  void SayGpus();
+  void ReportGpus();
   // The note, cut at a character boundary to the broker's limit. A note above the API's limit is passed on, and the
   // broker refuses it.
   std::string_view NoteFor(std::string_view note) const;
@@ -99,7 +99,7 @@ class Session : public std::enable_shared_from_this<Session> {
   DirectProducers direct_producers_;
   DirectConsumers direct_consumers_;
   std::atomic<bool> opens_events_{true};
-  std::atomic<bool> gpus_said_{false};
+  std::atomic<bool> gpus_reported_{false};
   // The last member, because its completion handlers use the members above.
   const std::shared_ptr<Lifeline> lifeline_;
 };

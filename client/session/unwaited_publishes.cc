@@ -31,7 +31,7 @@ bool UnwaitedPublishes::Submit(std::string_view message, Sent sent, const Writte
     sent_.push_back(std::move(sent));
     submitted_.fetch_add(1, std::memory_order_relaxed);
   } else if (arena != nullptr) {
-    written_.DropForBroker(sent.arena, sent.offset);
+    written_.ReleaseForBroker(sent.arena, sent.offset);
   }
   Apply(submission.confirmed);
   return submission.submitted.has_value();
@@ -60,7 +60,7 @@ void UnwaitedPublishes::Apply(const Lifeline::Confirmed& confirmed) {
 }
 
 void UnwaitedPublishes::Fail(const Sent& sent, const Status& why) {
-  written_.DropForBroker(sent.arena, sent.offset);
+  written_.ReleaseForBroker(sent.arena, sent.offset);
   if (const auto range = sent.range.lock()) range->published.store(false);
   const std::string& because = why.reason();
   errors_->Add(sent.name,

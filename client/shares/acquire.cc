@@ -226,7 +226,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   // Only private mappings of host memory need the descriptor later.
   if (of.kind != HandleKind::kMemfd) {
     arena->handle.descriptor.reset();
-    session.SayGpus();
+    session.ReportGpus();
   }
   auto added = session.read().Add(arena);
   // Unmapping is slow, so the reclaimer's thread does it.

@@ -7,6 +7,7 @@
 
 #include "client/arenas/carver.h"
 #include "client/memory/host/pagemap.h"
+#include "client/process/fork_guard.h"
 
 namespace arraybridge {
 namespace {
@@ -16,21 +17,25 @@ struct Holding {
   wire::Source source;
   uint64_t offset = 0;
   uint64_t size = 0;
-  std::shared_ptr<DirectConsumer> direct;
+  std::shared_ptr<void> entry = nullptr;  // as in Forward
 };
 
 // A lease, a hazard slot or a return bit keeps these bytes, because arrays in them are in use. The broker knows which
 // bytes belong to a lease or a slot; a sender alone says it of a return bit, which is asked for last.
 std::optional<Holding> HoldingOf(Session& session, const ReadArena& arena, uint64_t offset, uint64_t bytes) {
   if (const auto leased = arena.leases.Find(offset, bytes)) {
-    return Holding{{.lease = leased->lease}, leased->offset, leased->size, nullptr};
+    return Holding{{.lease = leased->lease}, leased->offset, leased->size};
   }
   const uint64_t id = arena.handle.arena;
   const catalogue::Facts facts = session.hazards().FindHeld(id, offset, bytes);
-  if (facts.share != 0) return Holding{{.share = facts.share}, facts.offset, facts.size, nullptr};
+  if (facts.share != 0) return Holding{{.share = facts.share}, facts.offset, facts.size};
   if (auto sent = session.direct_consumers().FindAndHold(id, offset, bytes)) {
     const wire::Source source{.direct_channel_number = sent->consumer->number(), .direct_channel_bit = sent->entry.bit};
-    return Holding{source, sent->entry.offset, sent->entry.size, std::move(sent->consumer)};
+    // A forked child has no pages.
+    const auto leave = [consumer = sent->consumer, bit = sent->entry.bit, forks = ForkGeneration()](void*) {
+      if (forks == ForkGeneration()) consumer->ReleaseForward(bit);
+    };
+    return Holding{source, sent->entry.offset, sent->entry.size, std::shared_ptr<void>(nullptr, leave)};
   }
   return std::nullopt;
 }
@@ -61,6 +66,22 @@ bool Equal(const wire::Source& one, const wire::Source& other) {
 Status Refused(std::string_view why) {
   return FailedPrecondition("the arrays cannot be published once more, because ", why, ": publish a copy of them")
       .Because("NOT_FORWARDED");
+}
+
+// The bytes may lie in several shares that this process holds. If the one that was found was given back since, the
+// request names another one.
+Result<Answer> CallPublish(Session& session, const Placement::Forward& forward, codec::Publish& request,
+                           Deadline deadline, const Lifeline::CompletionHandler& handler) {
+  std::shared_ptr<void> entry;  // until its answer is here
+  for (;;) {
+    auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
+    if (answer.ok() || !IsNotForwarded(answer.status())) return answer;
+    auto holding = HoldingOf(session, *forward.arena, forward.offset, forward.size);
+    if (!holding) return answer;
+    entry = std::move(holding->entry);
+    if (Equal(holding->source, *request.message.source)) return answer;
+    request.message.source = holding->source;
+  }
 }
 
 }  // namespace
@@ -100,8 +121,8 @@ std::optional<Placement> FindForward(Session& session, std::span<const View> vie
     view.strides = CompactStrides(view.shape);
     view.read_only = true;
   }
-  auto forward = std::make_shared<const Placement::Forward>(session.shared_releases(), std::move(arena), first, size,
-                                                            holding->source, std::move(holding->direct));
+  auto forward = std::make_shared<const Placement::Forward>(Placement::Forward{
+      session.shared_releases(), std::move(arena), first, size, holding->source, std::move(holding->entry)});
   return Placement(std::move(forward), std::move(parts));
 }
 
@@ -112,45 +133,24 @@ Result<Share> PublishForward(Session& session, std::string_view ns, const Placem
     return Refused("their share went with an earlier connection");
   }
   const Handle& arena = forward.arena->handle;
-  codec::Publish request = RequestFor(session, options, arena.arena, arena.generation);
+  codec::Publish request =
+      RequestFor(session, options, arena.arena, arena.generation, {forward.offset, forward.size}, into);
   request.message.namespace_ = ns;
-  request.message.offset = forward.offset;
-  request.message.size = forward.size;
   request.message.source = forward.source;
-  request.message.channel = into.channel;
-  request.message.timeout_ms = into.timeout_ms;
-  request.message.seen_notice = into.seen_notice;
   request.arrays = SpecsOf(placement.described(), Offsets(forward.arena->shared->data() + forward.offset));
   // The session owns the lifeline and therefore outlives its handlers.
-  const auto handler = [&session](const Result<Answer>& answer) {
-    if (!answer.ok()) return;
-    const auto published = codec::Read<wire::PublishResponse>(answer->payload);
+  const auto heard = [&session](const Result<Answer>& answer) {
+    auto published = answer.ok() ? codec::Read<wire::PublishResponse>(answer->payload) : answer.status();
     if (published.ok()) session.written().Return(published->returned);
+    return published;
   };
-  auto answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
-  // The bytes may lie in several shares that this process holds, and the one that was found was given back since.
-  std::optional<Placement::Forward> other;
-  while (!answer.ok() && IsNotForwarded(answer.status())) {
-    auto holding = HoldingOf(session, *forward.arena, forward.offset, forward.size);
-    if (!holding) break;
-    other.emplace(forward.releases, forward.arena, forward.offset, forward.size, holding->source,
-                  std::move(holding->direct));
-    if (Equal(holding->source, *request.message.source)) break;
-    request.message.source = holding->source;
-    answer = session.Call(Verb::kPublish, codec::Encode(request), deadline, handler);
-  }
-  if (!answer.ok()) {
-    const Status& why = answer.status();
-    if (why.reason() == Lifeline::kUnanswered) {
-      Expect(session, why, ns, std::move(request), arena.device, arena.kind);
-    }
-    // A broker of an earlier version looks for an arena that this session writes.
-    return why.reason() == "ARENA_NOT_FOUND" ? Refused("the broker is of an earlier version") : why;
-  }
-  auto published = codec::Read<wire::PublishResponse>(answer->payload);
-  if (!published.ok()) return published.status();
-  session.written().Return(published->returned);
-  return ShareOf(*published, ns, std::move(request), arena.device, arena.kind, session);
+  const auto answer = CallPublish(session, forward, request, deadline, heard);
+  const auto published = heard(answer);
+  if (published.ok()) return ShareOf(*published, ns, std::move(request), arena.device, arena.kind, session);
+  Expect(session, published.status(), ns, std::move(request), arena.device, arena.kind);
+  // A broker of an earlier version looks for an arena that this session writes.
+  const bool is_earlier = published.status().reason() == "ARENA_NOT_FOUND";
+  return is_earlier ? Refused("the broker is of an earlier version") : published.status();
 }
 
 }  // namespace arraybridge

@@ -12,7 +12,6 @@
 #include <arraybridge/broker.h>
 
 #include "client/arenas/arena_cache.h"
-#include "client/process/fork_guard.h"
 #include "client/session/session.h"
 #include "client/shares/placement.h"
 #include "client/wire/codec.h"
@@ -26,24 +25,7 @@ struct Placement::Forward {
   uint64_t offset = 0;  // of the part, in the arena
   uint64_t size = 0;
   wire::Source source;
-  // Of the entry, if the source is one, whose forward this is.
-  std::shared_ptr<DirectConsumer> direct;
-  const uint64_t forks = ForkGeneration();
-
-  Forward(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<ReadArena> in, uint64_t at, uint64_t bytes,
-          const wire::Source& from, std::shared_ptr<DirectConsumer> through)
-      : releases(std::move(of)),
-        arena(std::move(in)),
-        offset(at),
-        size(bytes),
-        source(from),
-        direct(std::move(through)) {}
-  // A forked child has no pages.
-  ~Forward() {
-    if (direct != nullptr && forks == ForkGeneration()) direct->Leave(source.direct_channel_bit);
-  }
-  Forward(const Forward&) = delete;
-  Forward& operator=(const Forward&) = delete;
+  std::shared_ptr<void> entry;  // keeps the entry of a direct channel, if the source is one
 };
 
 // Finds the share of host memory in which all these arrays lie. Nothing: there is none. `why` is set then, if some lie

@@ -20,7 +20,7 @@ Lease::Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held) : Lease(std::mov
 
 Lease::~Lease() = default;
 
-bool Lease::EndAtOnce() noexcept {
+bool Lease::ReleaseAtOnce() noexcept {
   // The reclaimer's thread destroys a session whose last reference this is.
   if ((!hazard_ && !direct_) || private_mapping || Waits() || releases.use_count() == 1) return false;
   if (direct_) {
@@ -35,9 +35,9 @@ bool Lease::EndAtOnce() noexcept {
   return true;
 }
 
-void Lease::GiveBack(codec::Release& release) {
+void Lease::ReleaseInto(codec::Release& release) {
   releases->EndLease();
-  if (private_mapping) arena->ranges.GiveBack(std::move(private_mapping));
+  if (private_mapping) arena->ranges.Release(std::move(private_mapping));
   if (undrained()) return releases->KeepUndrained(arena);
   if (id != 0 && arena) arena->leases.Remove(offset, id);
   arena.reset();

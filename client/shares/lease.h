@@ -20,11 +20,11 @@ class Lease final : public SessionRelease {
   Lease(std::shared_ptr<ReleaseQueue> of, HazardSlot held);
   Lease(std::shared_ptr<ReleaseQueue> of, std::shared_ptr<DirectConsumer> direct, uint64_t bit);
   ~Lease() override;
-  // The last drop of an array ends a hazard slot or a return bit at once, without a message, if there is
-  // nothing to unmap and the broker does not wait for it.
-  bool EndAtOnce() noexcept override;
+  // Dropping the last array ends a hazard slot or a return bit at once, without a message. It does not if there is
+  // memory to unmap, or if the broker waits for it.
+  bool ReleaseAtOnce() noexcept override;
   bool Waits() const override { return arena && arena->handle.device.type != kDeviceCpu; }
-  void GiveBack(codec::Release& release) override;
+  void ReleaseInto(codec::Release& release) override;
   Mapping& Waited() override { return *arena->shared; }
 
   const uint64_t id;  // 0: a hazard slot or a return bit

@@ -34,22 +34,22 @@ constexpr int kCarvesMax = 8;
 constexpr uint64_t kDirectPollMs = 10;
 
 // The bytes that the array occupies in its range, in whole granules. 0 if it is empty or if the size overflows.
-uint64_t Room(const View& array) {
+uint64_t BytesInRange(const View& array) {
   const uint64_t bytes = array.nbytes();
   return bytes == 0 ? 0 : Carver::Granules(bytes);
 }
 
 }  // namespace
 
-Result<uint64_t> RoomOfAll(std::span<const View> arrays) {
+Result<uint64_t> RangeBytesOf(std::span<const View> arrays) {
   if (arrays.empty()) return InvalidArgument("a share needs at least one array");
   uint64_t bytes = 0;
   for (const View& array : arrays) {
-    const uint64_t room = Room(array);
-    if ((room == 0 && array.nbytes() > 0) || room > std::numeric_limits<uint64_t>::max() - bytes) {
+    const uint64_t array_bytes = BytesInRange(array);
+    if ((array_bytes == 0 && array.nbytes() > 0) || array_bytes > std::numeric_limits<uint64_t>::max() - bytes) {
       return InvalidArgument("the arrays have more than 2^64 bytes");
     }
-    bytes += room;
+    bytes += array_bytes;
   }
   return Carver::Granules(bytes);
 }
@@ -122,11 +122,11 @@ Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, cons
   return session.written().Add(std::move(arena), bytes);
 }
 
-// Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena,
-// and waiting for one without more room, whose size is the one that an error names.
+// Tries in order: an existing arena; a new arena with room for later arrays; after a local reclaim, an existing arena;
+// a wait for a new arena without more room. An error names the size of the last one.
 Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, std::string_view ns,
                                      const Device& device, uint64_t bytes, const ArenaWish& wish,
-                                     RoomDeadlines& until) {
+                                     PlaceDeadlines& until) {
   bool reclaimed = false;
   for (int turn = 0; turn < kCarvesMax; ++turn) {
     session.reclaimer().CollectReady();
@@ -139,7 +139,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, wish.own, wish.pinned);
     const bool looks = session.direct_producers().outstanding();
-    const uint64_t left = reclaimed ? MillisecondsLeft(until.room()) : 0;
+    const uint64_t left = reclaimed ? MillisecondsLeft(until.memory()) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
@@ -162,9 +162,9 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
 void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& range) {
   std::byte* next = range->data();
   for (View& array : arrays) {
-    const uint64_t room = Room(array);
-    array.data = room == 0 ? nullptr : next;
-    next += room;
+    const uint64_t array_bytes = BytesInRange(array);
+    array.data = array_bytes == 0 ? nullptr : next;
+    next += array_bytes;
     if (array.dtype.empty()) array.dtype = NameOf(array.type);
     array.strides = CompactStrides(array.shape);
     array.owner = range;
@@ -175,10 +175,10 @@ void LayOut(std::vector<View>& arrays, const std::shared_ptr<Placement::Range>& 
 }  // namespace
 
 uint64_t Offsets::Of(const View& array) {
-  const uint64_t room = Room(array);
-  if (room == 0) return 0;
+  const uint64_t array_bytes = BytesInRange(array);
+  if (array_bytes == 0) return 0;
   if (start_ != nullptr) return static_cast<uint64_t>(static_cast<const std::byte*>(array.data) - start_);
-  return std::exchange(next_, next_ + room);
+  return std::exchange(next_, next_ + array_bytes);
 }
 
 codec::PublishedArray SpecOf(const View& view, uint64_t offset) {
@@ -275,16 +275,21 @@ void LookAfter(Session& session, uint64_t share, Placement::Range& range, std::u
 }  // namespace
 
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
-                          uint64_t generation) {
+                          uint64_t generation, const ByteRange& range, const IntoChannel& into) {
   return {.message = {.name = options.name,
                       .arena = arena,
                       .arena_generation = generation,
+                      .offset = range.offset,
+                      .size = range.size,
                       .replace = options.replace,
                       .sealed = options.sealed,
                       .structure = options.structure,
                       .metadata = options.metadata,
+                      .channel = into.channel,
+                      .timeout_ms = into.timeout_ms,
                       .lifetime_ms = static_cast<uint64_t>(std::max<int64_t>(options.lifetime.count(), 0)),
-                      .note = session.NoteFor(options.note)}};
+                      .note = session.NoteFor(options.note),
+                      .seen_notice = into.seen_notice}};
 }
 
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options) {
@@ -314,9 +319,9 @@ Share ShareOf(const wire::PublishResponse& published, std::string_view ns, codec
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
             HandleKind kind) {
   if (!Outcomes::Key::Of(why)) return;
-  Share asked = ShareOf({}, ns, std::move(request), device, kind, session);
-  asked.broker_id = session.server().info.broker_id;
-  session.outcomes().Expect(why, std::move(asked));
+  Share expected = ShareOf({}, ns, std::move(request), device, kind, session);
+  expected.broker_id = session.server().info.broker_id;
+  session.outcomes().Expect(why, std::move(expected));
 }
 
 namespace {
@@ -343,15 +348,15 @@ bool SubmitUnwaited(Session& session, codec::Publish& request, const std::shared
 
 }  // namespace
 
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           const ArenaWish& wish, const Broker::PublishOptions& options, RoomDeadlines until) {
+Result<Placement> Allocate(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           const ArenaWish& wish, const Broker::PublishOptions& options, PlaceDeadlines until) {
   if (wish.own && device.type != kDeviceCpu) {
     return Unimplemented("memory of a GPU cannot be sealed").Because("DEVICE_NOT_SEALED");
   }
   if (wish.pinned && (wish.own || device.type != kDeviceCpu)) {
     return InvalidArgument("pinned memory lies on the host, and is not an arena of its own").Because("NOT_PINNED");
   }
-  const auto bytes = RoomOfAll(arrays);
+  const auto bytes = RangeBytesOf(arrays);
   if (!bytes.ok()) return bytes.status();
   for (bool again = true;; again = false) {
     auto session = connection.current();
@@ -361,14 +366,14 @@ Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const De
       session = *std::move(connected);
     }
     AB_RETURN_IF_ERROR(CheckPublish(session->server().limits.share, ns, arrays, options));
-    if (device.type != kDeviceCpu) session->SayGpus();  // the device was found among the GPUs of this process
+    if (device.type != kDeviceCpu) session->ReportGpus();  // the device was found among the GPUs of this process
     auto carving = Carve(connection, *session, ns, device, *bytes, wish, until);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = session->reclaimer().Adopt(
         std::make_unique<Placement::Range>(session->shared_releases(), carving->arena, carving->offset, *bytes));
     if (!range.ok()) {
-      session->written().DropLocal(*carving->arena, carving->offset);
+      session->written().ReleaseLocal(*carving->arena, carving->offset);
       return range.status();
     }
     session->written().Name(*carving, *range);
@@ -381,13 +386,8 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into) {
   const std::shared_ptr<Placement::Range>& range = placement.range();
   const WrittenArena& arena = *range->arena;
-  codec::Publish request = RequestFor(session, options, arena.id, arena.generation);
+  codec::Publish request = RequestFor(session, options, arena.id, arena.generation, {range->offset, range->size}, into);
   request.message.namespace_ = ns;
-  request.message.offset = range->offset;
-  request.message.size = range->size;
-  request.message.channel = into.channel;
-  request.message.timeout_ms = into.timeout_ms;
-  request.message.seen_notice = into.seen_notice;
   request.arrays = SpecsOf(placement.described(), Offsets(range->data()));
   if (range->published.exchange(true)) {
     return FailedPrecondition("the placement is published already").Because("PLACEMENT_PUBLISHED");
@@ -405,7 +405,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   // The broker holds the range until an answer says otherwise, even a late one.
   session.written().HoldForBroker(*range->arena, range->offset);
   const auto refused = [](Placement::Range& of) {
-    of.releases->written().DropForBroker(of.arena->id, of.offset);
+    of.releases->written().ReleaseForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
   // The session owns the lifeline and therefore outlives its handlers.

@@ -13,16 +13,17 @@
 
 #include "client/session/connection.h"
 #include "client/session/session.h"
+#include "proto/boundary/byte_range.h"
 
 namespace arraybridge {
 
 // Deadlines from their first use on: a call that finds room in an arena of its session does not read the clock.
-class RoomDeadlines {
+class PlaceDeadlines {
  public:
-  // REQUIRES: room <= calls.
-  RoomDeadlines(std::chrono::milliseconds calls, std::chrono::milliseconds room) : calls_(calls), room_(room) {}
+  // REQUIRES: memory <= calls.
+  PlaceDeadlines(std::chrono::milliseconds calls, std::chrono::milliseconds memory) : calls_(calls), memory_(memory) {}
   Deadline calls() { return begun() + calls_; }
-  Deadline room() { return begun() + room_; }  // to wait for memory
+  Deadline memory() { return begun() + memory_; }  // to wait for memory
 
  private:
   Deadline begun() {
@@ -31,7 +32,7 @@ class RoomDeadlines {
   }
 
   const std::chrono::milliseconds calls_;
-  const std::chrono::milliseconds room_;
+  const std::chrono::milliseconds memory_;
   std::optional<Deadline> begun_;
 };
 // The properties of the arena of a range, as Broker::PlaceOptions has them.
@@ -40,14 +41,14 @@ struct ArenaWish {
   bool pinned = false;
 };
 // Makes room for compact arrays of these types and shapes in one range on `device`, which must be local. Takes it from
-// an existing arena or from a new one. Fills in address, strides, device and owner. Waits for room until `room`,
+// an existing arena or from a new one. Fills in address, strides, device and owner. Waits until `until.memory()`,
 // then RESOURCE_EXHAUSTED. If Publish with `options` would exceed a limit of the broker, it fails here.
-Result<Placement> MakeRoom(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
-                           const ArenaWish& wish, const Broker::PublishOptions& options, RoomDeadlines until);
+Result<Placement> Allocate(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
+                           const ArenaWish& wish, const Broker::PublishOptions& options, PlaceDeadlines until);
 
 // The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
 // bytes.
-Result<uint64_t> RoomOfAll(std::span<const View> arrays);
+Result<uint64_t> RangeBytesOf(std::span<const View> arrays);
 
 // Where the arrays of a range lie in it, in bytes from its start: each as its address says, or copies one behind the
 // other. Of is called once for each, in their order.
@@ -68,9 +69,16 @@ std::vector<codec::PublishedArray> SpecsOf(std::span<const View> views, Offsets 
 // array == SpecOf(view, offset); does not allocate.
 bool IsSpecOf(const codec::PublishedArray& array, const View& view, uint64_t offset);
 
-// A Publish request for bytes of this arena. The caller adds the namespace, the range and the arrays.
+// The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
+// last notice that the caller has seen.
+struct IntoChannel {
+  uint64_t channel = 0;  // 0: the share gets a name
+  uint64_t timeout_ms = 0;
+  uint64_t seen_notice = 0;
+};
+// A Publish request for this range of an arena. The caller adds the namespace and the arrays.
 codec::Publish RequestFor(const Session& session, const Broker::PublishOptions& options, uint64_t arena,
-                          uint64_t generation);
+                          uint64_t generation, const ByteRange& range, const IntoChannel& into = {});
 
 // True if the publish may go as an unwaited request: it is not waited for, and its name is new.
 bool IsForQueue(const Session& session, std::string_view ns, const Broker::PublishOptions& options);
@@ -83,13 +91,6 @@ Share ShareOf(const wire::PublishResponse& published, std::string_view ns, codec
 void Expect(Session& session, const Status& why, std::string_view ns, codec::Publish request, const Device& device,
             HandleKind kind);
 
-// The destination of an unnamed share: the sending end of a channel, how long the broker waits for room there, and the
-// last notice that the caller has seen.
-struct IntoChannel {
-  uint64_t channel = 0;  // 0: the share gets a name
-  uint64_t timeout_ms = 0;
-  uint64_t seen_notice = 0;
-};
 // REQUIRES: the placement has a range of its own; see PublishForward.
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});

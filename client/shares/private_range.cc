@@ -10,6 +10,6 @@ PrivateRange::PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<Priv
 
 PrivateRange::~PrivateRange() = default;
 
-void PrivateRange::GiveBack(codec::Release& /*release*/) { lease_->arena->ranges.GiveBack(std::move(range_)); }
+void PrivateRange::ReleaseInto(codec::Release& /*release*/) { lease_->arena->ranges.Release(std::move(range_)); }
 
 }  // namespace arraybridge

@@ -13,7 +13,7 @@ class PrivateRange final : public SessionRelease {
  public:
   PrivateRange(std::shared_ptr<const Lease> of, std::unique_ptr<PrivateMapping> range);
   ~PrivateRange() override;
-  void GiveBack(codec::Release& release) override;
+  void ReleaseInto(codec::Release& release) override;
   Mapping& Waited() override { return range_->mapping(); }
 
  private:

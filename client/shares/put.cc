@@ -24,7 +24,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   };
   const Lifeline::CompletionHandler handler = [&session, heard, id = arena->id,
                                                offset = request.message.offset](const Result<Answer>& answer) {
-    if (!answer.ok()) return session.written().DropForBroker(id, offset);
+    if (!answer.ok()) return session.written().ReleaseForBroker(id, offset);
     if (const auto published = codec::Read<wire::PublishResponse>(answer->payload); published.ok()) heard(*published);
   };
   request.message.namespace_ = ns;
@@ -34,7 +34,7 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
   auto answer = session.Call(Verb::kPublish, message, std::chrono::steady_clock::now() + timeout, handler);
   if (!answer.ok()) {
     Status why = answer.status();
-    if (why.reason() != Lifeline::kUnanswered) session.written().DropForBroker(arena->id, request.message.offset);
+    if (why.reason() != Lifeline::kUnanswered) session.written().ReleaseForBroker(arena->id, request.message.offset);
     if (why.reason() == Lifeline::kNotSent) return std::nullopt;
     Expect(session, why, ns, std::move(request), arena->device, arena->kind);
     return why;
@@ -64,16 +64,14 @@ std::optional<Result<Share>> PutInOneStep(Session& session, std::string_view ns,
   if (options.sealed || (!options.wait && !IsForQueue(session, ns, options))) return std::nullopt;
   if (!options.wait) session.lifeline().WantQueue();
   if (!options.wait && !session.lifeline().has_queue()) return std::nullopt;
-  const auto size = RoomOfAll(sources);
+  const auto size = RangeBytesOf(sources);
   if (!size.ok() || !AllOnHost(sources)) return std::nullopt;
   if (!CheckPublish(session.server().limits.share, ns, sources, options).ok()) return std::nullopt;
   const auto carving = session.written().CarveForBroker(Device{}, *size);
   if (!carving) return std::nullopt;
   const std::shared_ptr<WrittenArena>& arena = carving->arena;
   Unpublished range(session, *carving);
-  codec::Publish request = RequestFor(session, options, arena->id, arena->generation);
-  request.message.offset = carving->offset;
-  request.message.size = *size;
+  codec::Publish request = RequestFor(session, options, arena->id, arena->generation, {carving->offset, *size});
   request.arrays = SpecsOf(sources, Offsets(nullptr));
   CopyAll(sources, arena->data() + carving->offset);
   if (options.wait) return Call(session, ns, std::move(request), arena, range, timeout);

@@ -20,7 +20,7 @@ class Unpublished {
   Unpublished(Session& session, const WrittenArenas::Carving& carving)
       : session_(session), arena_(carving.arena->id), offset_(carving.offset) {}
   ~Unpublished() {
-    if (!kept_) session_.written().DropForBroker(arena_, offset_);
+    if (!kept_) session_.written().ReleaseForBroker(arena_, offset_);
   }
   Unpublished(const Unpublished&) = delete;
   Unpublished& operator=(const Unpublished&) = delete;
@@ -35,7 +35,7 @@ class Unpublished {
 
 bool AllOnHost(std::span<const View> views);
 
-// Copies host arrays into a range, where Offsets says. REQUIRES: it has RoomOfAll(sources) bytes.
+// Copies host arrays into a range, where Offsets says. REQUIRES: it has RangeBytesOf(sources) bytes.
 void CopyAll(std::span<const View> sources, std::byte* range);
 
 // Copies host arrays and publishes them: through the session queue if the publish is not waited for, otherwise by one

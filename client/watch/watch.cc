@@ -57,10 +57,10 @@ Watch::Feed::~Feed() {
     static_cast<void>(new std::shared_ptr<Session>(std::move(session_)));
     return;
   }
-  if (!closed_.load()) Forget(*session_, id_, steady_clock::now() + options_.timeout);
+  if (!closed_.load()) CloseById(*session_, id_, steady_clock::now() + options_.timeout);
 }
 
-void Watch::Feed::Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
+void Watch::Feed::CloseById(Session& session, uint64_t watch, std::optional<Deadline> deadline) {
   // If the broker does not take the message in time, the end of the connection closes the watch.
   const wire::WatchRequest request{.watch = watch, .close = true};
   static_cast<void>(session.lifeline().Post(Verb::kWatch, wire::Encode(request), deadline));
@@ -166,16 +166,16 @@ Status Watch::Close() { return feed_->Close(); }
 
 Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a prefix", options.name_prefix));
-  wire::WatchRequest asked{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
-  for (const EventKind kind : options.kinds) asked.kinds.push_back(static_cast<wire::EventKind>(kind));
-  const std::string request = wire::Encode(asked);
+  wire::WatchRequest message{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
+  for (const EventKind kind : options.kinds) message.kinds.push_back(static_cast<wire::EventKind>(kind));
+  const std::string request = wire::Encode(message);
   auto session = ConnectedSession();
   for (bool again = true; session.ok(); again = false) {
     // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.
     const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
       const auto self = weak.lock();
       const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();
-      if (self && opened.ok()) arraybridge::Watch::Feed::Forget(*self, *opened, std::nullopt);
+      if (self && opened.ok()) arraybridge::Watch::Feed::CloseById(*self, *opened, std::nullopt);
     };
     auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, handler);
     if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) {

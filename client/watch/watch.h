@@ -29,7 +29,7 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
   Status Close();
 
   // Closes a watch that no Watch object refers to. `deadline`: as for Lifeline::Post.
-  static void Forget(Session& session, uint64_t watch, std::optional<Deadline> deadline);
+  static void CloseById(Session& session, uint64_t watch, std::optional<Deadline> deadline);
 
  private:
   bool is_inherited() const;

@@ -137,15 +137,15 @@ auto Read(std::string_view bytes, Convert convert) -> decltype(convert(std::decl
 // The answer as it is; its texts are views of `bytes`.
 template <class Message>
 Result<Message> Read(std::string_view bytes) {
-  return Read<Message>(bytes, [](Message& said) -> Result<Message> { return std::move(said); });
+  return Read<Message>(bytes, [](Message& reply) -> Result<Message> { return std::move(reply); });
 }
 
-Device DeviceOf(const std::optional<wire::Device>& said);
-Immutability ImmutabilityOf(wire::Immutability said);
+Device DeviceOf(const std::optional<wire::Device>& device);
+Immutability ImmutabilityOf(wire::Immutability value);
 // The handle in an AllocateResponse or an ExportResponse, without its descriptor.
-Result<Handle> HandleOf(const wire::Handle& said);
+Result<Handle> HandleOf(const wire::Handle& raw);
 Result<Handle> DecodeExported(std::string_view message);
-Server ServerOf(const wire::GetServerInfoResponse& said);
+Server ServerOf(const wire::GetServerInfoResponse& reply);
 // Decodes an AcquireResponse. REQUIRES: the message outlives the grants.
 Result<Grants> DecodeGrants(std::string_view message);
 Result<DescribedShare> DecodeShare(std::string_view message);

@@ -39,15 +39,15 @@ std::vector<wire::ShareRef> RefsOf(std::span<const ShareRef> shares) {
 }
 
 wire::ClientCapabilities CapabilitiesOf(const Capabilities& capabilities) {
-  wire::ClientCapabilities said{.boot_id = capabilities.boot_id,
-                                .pid_namespace = capabilities.pid_namespace,
-                                .gpu_uuids = {capabilities.gpu_uuids.begin(), capabilities.gpu_uuids.end()},
-                                .cuda_driver_version = capabilities.cuda_driver_version,
-                                .shm_device = capabilities.shm_device,
-                                .wsl = capabilities.wsl,
-                                .tegra = capabilities.tegra};
-  for (const HandleKind kind : capabilities.kinds) said.kinds.push_back(static_cast<wire::HandleKind>(kind));
-  return said;
+  wire::ClientCapabilities message{.boot_id = capabilities.boot_id,
+                                   .pid_namespace = capabilities.pid_namespace,
+                                   .gpu_uuids = {capabilities.gpu_uuids.begin(), capabilities.gpu_uuids.end()},
+                                   .cuda_driver_version = capabilities.cuda_driver_version,
+                                   .shm_device = capabilities.shm_device,
+                                   .wsl = capabilities.wsl,
+                                   .tegra = capabilities.tegra};
+  for (const HandleKind kind : capabilities.kinds) message.kinds.push_back(static_cast<wire::HandleKind>(kind));
+  return message;
 }
 
 std::string Encode(const Publish& request) {

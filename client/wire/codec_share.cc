@@ -11,11 +11,11 @@ namespace {
 
 // Returns the error of the first array that cannot be read, and still reads the others.
 Status ReadSpecs(std::string_view specs, std::vector<ArraySpec>& arrays) {
-  auto said = wire::Decode<wire::ArraySpecs>(specs);
-  if (!said.ok()) return InvalidArgument("the publisher's arrays: ", said.status().message()).Because("ELEMENT_TYPE");
+  auto list = wire::Decode<wire::ArraySpecs>(specs);
+  if (!list.ok()) return InvalidArgument("the publisher's arrays: ", list.status().message()).Because("ELEMENT_TYPE");
   Status unreadable;
-  arrays.reserve(said->arrays.size());
-  for (wire::ArraySpec& spec : said->arrays) {
+  arrays.reserve(list->arrays.size());
+  for (wire::ArraySpec& spec : list->arrays) {
     Status checked = CheckElement(spec.code, spec.bits, spec.lanes, arrays.size());
     const DataType type =
         checked.ok() ? DataType{static_cast<uint8_t>(spec.code), static_cast<uint8_t>(spec.bits), 1} : DataType{};
@@ -32,87 +32,87 @@ bool FenceIsSound(const DescribedShare& described) {
          described.fence.event.size() == kEventBytes;
 }
 
-Sent SentOf(const wire::Sent& said) {
-  return {said.sequence, said.stream, said.time_ns,
-          std::make_shared<const Sender>(Sender{said.process_id, std::string(said.client)})};
+Sent SentOf(const wire::Sent& message) {
+  return {message.sequence, message.stream, message.time_ns,
+          std::make_shared<const Sender>(Sender{message.process_id, std::string(message.client)})};
 }
 
-Result<DescribedShare> DescribedOf(const wire::Share& said) {
+Result<DescribedShare> DescribedOf(const wire::Share& message) {
   DescribedShare described;
-  if (said.handle) {
-    auto handle = HandleOf(*said.handle);
+  if (message.handle) {
+    auto handle = HandleOf(*message.handle);
     if (!handle.ok()) return handle.status();
     described.handle = *std::move(handle);
   }
-  if (said.fence) {
-    described.fence_kind = static_cast<uint32_t>(said.fence->kind);
-    described.fence.event = said.fence->opaque;
+  if (message.fence) {
+    described.fence_kind = static_cast<uint32_t>(message.fence->kind);
+    described.fence.event = message.fence->opaque;
   }
   Share& share = described.share;
-  described.arrays = ReadSpecs(said.specs, share.arrays);
-  share.id = said.id;
-  share.ns = said.namespace_;
-  share.name = said.name;
-  share.generation = said.generation;
+  described.arrays = ReadSpecs(message.specs, share.arrays);
+  share.id = message.id;
+  share.ns = message.namespace_;
+  share.name = message.name;
+  share.generation = message.generation;
   share.size = described.handle.size;
   share.device = described.handle.device;
   share.kind = described.handle.kind;
-  share.immutability = ImmutabilityOf(said.immutability);
-  share.structure = said.structure;
-  share.metadata = said.metadata;
-  share.unnamed = said.unnamed;
+  share.immutability = ImmutabilityOf(message.immutability);
+  share.structure = message.structure;
+  share.metadata = message.metadata;
+  share.unnamed = message.unnamed;
   return described;
 }
 
-Result<ListedShare> ListedOf(const wire::ShareInfo& said) {
-  auto described = DescribedOf(said.share.value_or(wire::Share{}));
+Result<ListedShare> ListedOf(const wire::ShareInfo& entry) {
+  auto described = DescribedOf(entry.share.value_or(wire::Share{}));
   if (!described.ok()) return described.status();
-  return ListedShare{std::move(described->share), said.maker, said.maker_process_id, said.leases, said.age_ms};
+  return ListedShare{std::move(described->share), entry.maker, entry.maker_process_id, entry.leases, entry.age_ms};
 }
 
 }  // namespace
 
-Device DeviceOf(const std::optional<wire::Device>& said) {
-  if (!said) return {};
-  return {said->type, said->id, std::string(said->uuid)};
+Device DeviceOf(const std::optional<wire::Device>& device) {
+  if (!device) return {};
+  return {device->type, device->id, std::string(device->uuid)};
 }
 
-Result<Handle> HandleOf(const wire::Handle& said) {
-  if (said.kind < wire::HandleKind::kMemfd || said.kind > wire::HandleKind::kCudaIpc) {
+Result<Handle> HandleOf(const wire::Handle& raw) {
+  if (raw.kind < wire::HandleKind::kMemfd || raw.kind > wire::HandleKind::kCudaIpc) {
     return Malformed("kind of handle");
   }
-  if (said.offset > said.arena_size || said.size > said.arena_size - said.offset) return Malformed("range");
+  if (raw.offset > raw.arena_size || raw.size > raw.arena_size - raw.offset) return Malformed("range");
   Handle handle;
-  handle.kind = static_cast<HandleKind>(said.kind);
-  handle.opaque = said.opaque;
-  handle.arena = said.arena;
-  handle.generation = said.generation;
-  handle.offset = said.offset;
-  handle.size = said.size;
-  handle.arena_size = said.arena_size;
-  handle.device = DeviceOf(said.device);
+  handle.kind = static_cast<HandleKind>(raw.kind);
+  handle.opaque = raw.opaque;
+  handle.arena = raw.arena;
+  handle.generation = raw.generation;
+  handle.offset = raw.offset;
+  handle.size = raw.size;
+  handle.arena_size = raw.arena_size;
+  handle.device = DeviceOf(raw.device);
   return handle;
 }
 
-Immutability ImmutabilityOf(wire::Immutability said) {
-  return said == wire::Immutability::kEnforced ? Immutability::kEnforced : Immutability::kByContract;
+Immutability ImmutabilityOf(wire::Immutability value) {
+  return value == wire::Immutability::kEnforced ? Immutability::kEnforced : Immutability::kByContract;
 }
 
 Result<Handle> DecodeExported(std::string_view message) {
-  return Read<wire::ExportResponse>(message, [](const auto& said) -> Result<Handle> {
-    if (!said.handle) return Malformed("export without a handle");
-    return HandleOf(*said.handle);
+  return Read<wire::ExportResponse>(message, [](const auto& reply) -> Result<Handle> {
+    if (!reply.handle) return Malformed("export without a handle");
+    return HandleOf(*reply.handle);
   });
 }
 
 Result<Grants> DecodeGrants(std::string_view message) {
-  return Read<wire::AcquireResponse>(message, [](const auto& said) -> Result<Grants> {
+  return Read<wire::AcquireResponse>(message, [](const auto& reply) -> Result<Grants> {
     Grants grants;
-    grants.shares.reserve(said.shares.size());
-    for (const wire::LeasedShare& leased : said.shares) {
+    grants.shares.reserve(reply.shares.size());
+    for (const wire::LeasedShare& leased : reply.shares) {
       grants.shares.push_back({leased.lease, leased.share, leased.sent ? SentOf(*leased.sent) : Sent{}});
     }
-    grants.descriptor_arena = said.descriptor_arena;
+    grants.descriptor_arena = reply.descriptor_arena;
     return grants;
   });
 }
@@ -128,14 +128,14 @@ Result<DescribedShare> DecodeShare(std::string_view message) {
 Result<DescribedShare> DecodeDescription(std::string_view message) { return Read<wire::Share>(message, DescribedOf); }
 
 Result<Listed> DecodeListed(std::string_view message) {
-  return Read<wire::ListResponse>(message, [](const auto& said) -> Result<Listed> {
+  return Read<wire::ListResponse>(message, [](const auto& reply) -> Result<Listed> {
     Listed listed;
-    for (const wire::ShareInfo& info : said.shares) {
+    for (const wire::ShareInfo& info : reply.shares) {
       auto share = ListedOf(info);
       if (!share.ok()) return share.status();
       listed.shares.push_back(*std::move(share));
     }
-    listed.next_page_token = said.next_page_token;
+    listed.next_page_token = reply.next_page_token;
     return listed;
   });
 }

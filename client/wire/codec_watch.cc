@@ -5,43 +5,43 @@
 namespace arraybridge::codec {
 namespace {
 
-EventKind KindOf(wire::EventKind said) {
-  const bool known = said >= wire::EventKind::kUnspecified && said <= wire::EventKind::kQuota;
-  return known ? static_cast<EventKind>(said) : EventKind::kUnknown;
+EventKind KindOf(wire::EventKind kind) {
+  const bool known = kind >= wire::EventKind::kUnspecified && kind <= wire::EventKind::kQuota;
+  return known ? static_cast<EventKind>(kind) : EventKind::kUnknown;
 }
 
-Event EventOf(const wire::Event& said) {
-  return {.time_ns = said.time_ns,
-          .kind = KindOf(said.kind),
-          .ns = std::string(said.namespace_),
-          .name = std::string(said.name),
-          .share = said.share,
-          .generation = said.generation,
-          .session = said.session,
-          .process_id = said.process_id,
-          .uid = said.uid,
-          .bytes = said.bytes,
-          .device = DeviceOf(said.device),
-          .code = static_cast<Code>(said.code),
-          .reason = std::string(said.reason),
-          .verb = std::string(said.verb),
-          .note = std::string(said.note)};
+Event EventOf(const wire::Event& message) {
+  return {.time_ns = message.time_ns,
+          .kind = KindOf(message.kind),
+          .ns = std::string(message.namespace_),
+          .name = std::string(message.name),
+          .share = message.share,
+          .generation = message.generation,
+          .session = message.session,
+          .process_id = message.process_id,
+          .uid = message.uid,
+          .bytes = message.bytes,
+          .device = DeviceOf(message.device),
+          .code = static_cast<Code>(message.code),
+          .reason = std::string(message.reason),
+          .verb = std::string(message.verb),
+          .note = std::string(message.note)};
 }
 
 }  // namespace
 
 Result<uint64_t> DecodeWatch(std::string_view message) {
-  return Read<wire::WatchResponse>(message, [](const auto& said) -> Result<uint64_t> {
-    if (said.watch == 0) return Malformed("watch");
-    return said.watch;
+  return Read<wire::WatchResponse>(message, [](const auto& reply) -> Result<uint64_t> {
+    if (reply.watch == 0) return Malformed("watch");
+    return reply.watch;
   });
 }
 
 Result<std::vector<Event>> DecodeEvents(std::string_view message) {
-  return Read<wire::WatchResponse>(message, [](const auto& said) -> Result<std::vector<Event>> {
+  return Read<wire::WatchResponse>(message, [](const auto& reply) -> Result<std::vector<Event>> {
     std::vector<Event> events;
-    events.reserve(said.events.size());
-    for (const wire::Event& event : said.events) events.push_back(EventOf(event));
+    events.reserve(reply.events.size());
+    for (const wire::Event& event : reply.events) events.push_back(EventOf(event));
     return events;
   });
 }

@@ -27,7 +27,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct OpenQueue;
 
@@ -42,18 +42,17 @@ class Broker {
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  // Takes over what the previous daemon stored, and stores from now on what the next one needs. `clients`: the clients
-  // whose lifelines were stored and are alive. FAILED_PRECONDITION, OTHER_LAYOUT: another version wrote it; nothing was
-  // taken over, and the store is as it was. RESOURCE_EXHAUSTED: STORE_FULL, or NO_JOURNAL, the process may not map one;
-  // the broker then serves without a store. REQUIRES: called before any other method, once; the store outlives the
-  // broker.
+  // Takes over the previous daemon's store, and from now on keeps it for the next daemon. `clients`: the clients whose
+  // lifelines were stored and are alive. FAILED_PRECONDITION, OTHER_LAYOUT: another version wrote the store, which
+  // stays as it was. RESOURCE_EXHAUSTED: STORE_FULL, or NO_JOURNAL, the process may not map one; the broker then serves
+  // without a store. REQUIRES: called before any other method, once; the store outlives the broker.
   Result<Recovered> Recover(DescriptorStore& store, std::vector<StoredDescriptor> files,
                             const std::vector<LiveClient>& clients);
 
-  // Of a session that Recover has returned, and of a request that the client sends again: whatever the previous daemon
-  // granted in its answer, which did not arrive, is taken back, and a Publish that it served returns its result
-  // (without a number, if the share was sent into a channel and is gone). The request may then be served. A received
-  // share is the next one of its channel again; adds the channel to `put_back`.
+  // Prepares a request that the client of a recovered session sends again. Takes back what the previous daemon granted
+  // in its answer, which did not arrive. Returns the result of a Publish that it served, without a number if the share
+  // was sent into a channel and is gone. The request may then be served. A received share is the next one of its
+  // channel again; adds the channel to `put_back`.
   std::optional<PublishedShare> TakeBackUnanswered(SessionId session, uint64_t request,
                                                    std::vector<ChannelId>* put_back = nullptr);
   // The session has sent all such requests.
@@ -105,8 +104,7 @@ class Broker {
   // stay whole. Sweep gives the bytes back. Idempotent. Returns the channels of which the session had an end: waits of
   // other sessions on them may be over. Adds its claims to `claims`: waits for their names may be over.
   std::vector<ChannelId> EndSession(SessionId session, std::vector<std::shared_ptr<const Claim>>* claims = nullptr);
-  // The process ends. The sessions that end from now on have clients that live, and read what they hold: no writer may
-  // learn that a range is free because a session has ended.
+  // The process ends. Clients of sessions that end from now on keep reading, so an ended session frees no range.
   void Stop();
 
   // Slow (populates): call it on a worker. RESOURCE_EXHAUSTED names the quota, the capacity and their numbers.
@@ -157,7 +155,7 @@ class Broker {
 
   // Channels (channel_verbs.cc). Only the session that opened an end can use it; others get CHANNEL_NOT_OPEN.
   // Makes the channel if there is none. RESOURCE_EXHAUSTED: limits.channels_per_namespace, members_per_channel,
-  // channel_ends_per_session, channel_ends_per_uid. INVALID_ARGUMENT: limits.channel_capacity_max, or the
+  // object_bytes_per_uid, Limits.channel_ends_per_session. INVALID_ARGUMENT: limits.channel_capacity_max, or the
   // terms contradict each other. FAILED_PRECONDITION, CHANNEL_CAPACITY or CHANNEL_MODE: the channel has other terms.
   Result<OpenedChannel> OpenChannel(SessionId session, const OpenChannelCall& call);
   // `how`: kClosed or kAbandoned. Returns the channel: waits of other sessions on it may be over.
@@ -167,7 +165,7 @@ class Broker {
   // The channel of this end, with all its ends, and the end's role. NOT_FOUND: the session has no such end.
   Result<std::pair<ChannelRow, ChannelRole>> ChannelRowOf(SessionId session, ChannelEndId end) const;
   std::vector<ChannelEndId> ReceiversOf(ChannelId channel) const;
-  // Drops what is queued; a channel without an open end goes. NOT_FOUND, CHANNEL_NOT_FOUND. FAILED_PRECONDITION:
+  // Drops the queued shares, and the channel if it has no open end. NOT_FOUND, CHANNEL_NOT_FOUND. FAILED_PRECONDITION:
   // CHANNEL_IS_DIRECT; with `remove` CHANNEL_IN_USE, if an end is open.
   Result<DrainedChannel> DrainChannel(SessionId session, std::string_view ns, std::string_view name, bool remove);
   // Refuses with the notice that follows the notice `seen`, if there is one for this end now (objects/notices.h). For
@@ -184,14 +182,14 @@ class Broker {
   // Returns the channels of these leases.
   std::vector<ChannelId> PutBack(SessionId session, std::span<const Received> undelivered);
 
-  // Every verb that names a namespace is refused with PERMISSION_DENIED, NAMESPACE_DENIED, if the session has no right
-  // to it, whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
+  // Verbs on a namespace to which the session has no right are refused with PERMISSION_DENIED, NAMESPACE_DENIED,
+  // whether the namespace exists or not; with NAMESPACE_READ_ONLY if the session may only read.
 
   // Reading without calls (hazard_verbs.cc). NOT_FOUND: the namespace does not exist (yet), or belongs to another user.
   // A read-only descriptor of the namespace's catalogue.
   Result<UniqueFd> ExportCatalogue(SessionId session, std::string_view ns);
   // A writable descriptor of the session's hazard page in the namespace. RESOURCE_EXHAUSTED:
-  // limits.hazard_pages_per_uid, descriptors_per_uid. FAILED_PRECONDITION, HAZARD_PAGE_MAPPED.
+  // limits.object_bytes_per_uid, descriptors_per_uid. FAILED_PRECONDITION, HAZARD_PAGE_MAPPED.
   Result<UniqueFd> ExportHazardPage(SessionId session, std::string_view ns);
   // The session has mapped its page: from now on no other process can map it writable.
   Status HazardPageMapped(SessionId session, std::string_view ns);
@@ -213,7 +211,7 @@ class Broker {
   // Session queues (queue_verbs.cc): requests without system calls, served by the doors. OpenQueueOf returns a writable
   // descriptor of the page of requests and a read-only one of the page of completions; the session's unwaited publishes
   // go to `ns`. FAILED_PRECONDITION, QUEUE_TAKEN: the session has a queue already. RESOURCE_EXHAUSTED:
-  // limits.session_queues_per_uid. INVALID_ARGUMENT: the name of the namespace.
+  // limits.object_bytes_per_uid. INVALID_ARGUMENT: the name of the namespace.
   Result<std::vector<UniqueFd>> OpenQueueOf(SessionId session, std::string_view ns);
   // Whether any session has a queue. Cheap.
   bool has_queues() const;
@@ -225,12 +223,12 @@ class Broker {
   // While there is one, these are refused with FAILED_PRECONDITION, CHANNEL_IS_DIRECT: OpenChannel, CloseChannel, a
   // Publish if an entry stands there, a Receive while the channel's queue is empty.
   // The files of the direct channel for an end, in the order of direct_channel::File; the first request makes it.
-  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.direct_channels_per_uid.
+  // NOT_FOUND, NO_DIRECT_CHANNEL: there is none. RESOURCE_EXHAUSTED: limits.object_bytes_per_uid.
   Result<ExportedDirectChannel> ExportDirectChannel(SessionId session, ChannelEndId end);
   // This end has mapped it; once both have, it is open. Returns the channel: requests that wait in it may be over.
   // NOT_FOUND: the direct channel with this number has ended.
   Result<ChannelId> DirectChannelMapped(SessionId session, ChannelEndId end, uint64_t number);
-  // The direct channel of an end, or of a name; null: there is none. All of which the session is an end.
+  // The direct channel of an end, or of a name; null: there is none. All direct channels of the session's ends.
   std::shared_ptr<const DirectChannelRecord> DirectChannelOf(SessionId session, ChannelEndId end) const;
   std::shared_ptr<const DirectChannelRecord> DirectChannelIn(SessionId session, std::string_view ns,
                                                              std::string_view channel) const;
@@ -238,7 +236,7 @@ class Broker {
   // The direct channel is being revoked: the channel is like any other from now on. `complete`: no share was lost.
   // `taken`: shares that the receiver took from it.
   void DirectChannelEnded(const DirectChannelRecord& direct, bool complete, uint64_t taken);
-  // This sender waits for no range of them any more; by their numbers. One that stands is not forgotten.
+  // This sender waits for no range of these direct channels any more. A direct channel that stands is not forgotten.
   void ForgetDirectChannels(SessionId sender, std::span<const uint64_t> numbers);
 
   // Ranges of the session's own arenas whose share is gone and has no lease: the client may carve them again. Each
@@ -248,7 +246,7 @@ class Broker {
   void KeepReturned(SessionId session, std::span<const RangeOfArena> ranges);
 
   // Tickets: each stands for a descriptor that the session may fetch. RESOURCE_EXHAUSTED:
-  // limits.tickets_per_session_max.
+  // Limits.tickets_per_session.
   Result<Token> IssueTicket(SessionId session, ArenaId arena, Access access);
   struct Redeemed {
     Handle handle;
@@ -274,8 +272,8 @@ class Broker {
   // given it back. One system call per handle.
   bool MayBeMappedElsewhere() const;
 
-  // Events (event_verbs.cc). RESOURCE_EXHAUSTED: limits.watchers, limits.watchers_per_uid. A watch closes with its
-  // session.
+  // Events (event_verbs.cc). RESOURCE_EXHAUSTED: limits.watchers, of which one user may have a part. A watch closes
+  // with its session.
   Result<WatcherId> OpenWatch(SessionId session, EventFilter filter);
   Events& events();
   const Events& events() const;
@@ -308,4 +306,4 @@ class Broker {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

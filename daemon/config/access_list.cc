@@ -16,7 +16,7 @@
 #include "daemon/config/quantity.h"
 #include "daemon/config/removed.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Who = AccessEntry::Who;
@@ -154,4 +154,4 @@ Result<AccessList> ReadAdmins(std::string_view text) {
   return InvalidArgument("an administrator is a user or a group; tokens are refused");
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

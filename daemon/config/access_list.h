@@ -9,7 +9,7 @@
 #include "daemon/access.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr std::string_view kSameUid = "same_uid";
 
@@ -28,4 +28,4 @@ std::string Written(const AccessList& list);
 // Root, the daemon's own user, and the group arraybridge-admin if it exists.
 AccessList DefaultAdmins();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,6 +4,7 @@
 // values, and the values that only the main thread reads.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -14,36 +15,39 @@
 #include "daemon/config/reloadable.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
-// docs/explanation/security.md says which account each resource is charged to. Durations and values that are not
-// Reloadable hold until a restart.
+// A user's use is bounded in four currencies: bytes of arrays, bytes of objects, descriptors, and requests in progress.
+// docs/explanation/security.md says what counts where. Durations and values that are not Reloadable hold until a
+// restart.
 struct Limits {
   Reloadable<uint64_t> sessions = 1024;
   Reloadable<uint64_t> sessions_per_uid = 256;
-  Reloadable<uint64_t> leases_per_session = 65536;
-  uint64_t catalogue_shares = 65536;
+  Reloadable<uint64_t> bytes_per_uid = 0;                    // 0 = the capacity
+  Reloadable<uint64_t> object_bytes_per_uid = 512ull << 20;  // ObjectBytes says what each object takes
+  Reloadable<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the descriptors that the daemon may open
+  Reloadable<uint64_t> requests_per_uid = 4096;
   Reloadable<uint64_t> pinned_bytes_per_session = 0;  // 0 = half of the device's capacity
   Reloadable<uint64_t> pinned_bytes_per_uid = 0;      // 0 = half of a namespace's quota and of a device
-  Reloadable<uint64_t> leases_per_uid = 1 << 20;
-  Reloadable<uint64_t> hazard_pages_per_uid = 1024;  // 4 KiB of locked memory each; without one: reads by calls
-  Reloadable<uint64_t> arenas_per_session = 1024;
+  Reloadable<uint64_t> namespaces = 256;
   Reloadable<uint64_t> shares_per_namespace = 65536;
-  Reloadable<uint64_t> shares_per_uid = 131072;  // each takes about 1 KiB of the daemon's heap
   Reloadable<uint64_t> channels_per_namespace = 256;
   Reloadable<uint64_t> channel_capacity_max = 1024;
   Reloadable<uint64_t> members_per_channel = 64;
-  Reloadable<uint64_t> channel_ends_per_session = 512;
-  Reloadable<uint64_t> channel_ends_per_uid = 4096;
-  Reloadable<uint64_t> session_queues_per_uid = 256;  // 72 KiB each; further sessions send their requests by socket
-  Reloadable<uint64_t> direct_channels_per_uid = 64;  // 256 bytes for each entry of the channel
-  Reloadable<uint64_t> namespaces = 256;
-  Reloadable<uint64_t> namespaces_per_uid = 64;
-  Reloadable<uint64_t> arenas_per_uid = 8192;
-  Reloadable<uint64_t> descriptors_per_uid = 0;  // 0 = a quarter of the descriptors that the daemon may open
-  Reloadable<uint64_t> bytes_per_uid = 0;        // 0 = the capacity
-  Reloadable<uint64_t> description_bytes_per_uid = 256ull << 20;
-  Reloadable<uint64_t> allocation_bytes_max = 0;  // 0 = the device's capacity
+  Reloadable<uint64_t> history_bytes_per_share = 4096;
+  Reloadable<uint64_t> watchers = 64;
+  Reloadable<uint64_t> events_per_watcher = 4096;
+  uint64_t http_connections = 512;  // a new connection replaces the oldest one of the address with the most
+  std::chrono::milliseconds hello_timeout{5000};
+  Reloadable<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
+  Reloadable<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
+
+  // No key sets what follows. These values bound the work under one lock, or one message.
+  uint64_t leases_per_session = 65536;
+  uint64_t arenas_per_session = 1024;
+  uint64_t channel_ends_per_session = 512;
+  uint64_t requests_per_session = 64;  // that wait
+  uint64_t tickets_per_session = 1024;
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
   uint64_t arrays_per_share_max = 1024;
@@ -52,31 +56,31 @@ struct Limits {
   uint64_t structure_bytes_max = 32768;
   uint64_t metadata_bytes_max = 16384;
   uint64_t note_bytes_max = 64;
-  Reloadable<uint64_t> history_bytes_per_share = 4096;  // charged to description_bytes_per_uid
-  Reloadable<uint64_t> watchers = 64;
-  Reloadable<uint64_t> watchers_per_uid = 16;
-  Reloadable<uint64_t> events_per_watcher = 4096;
   uint64_t frame_bytes_max = 65536;
   uint64_t descriptors_in_flight_max = 64;        // sent, not yet read by the client
   uint64_t descriptors_in_flight_per_uid = 1024;  // includes those of ended lifelines, as the kernel does
-  Reloadable<uint64_t> output_frames_max = 256;
-  Reloadable<uint64_t> output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer
-  Reloadable<uint64_t> queued_requests_per_session = 64;
-  Reloadable<uint64_t> queued_requests_per_uid = 4096;
-  Reloadable<uint64_t> queued_bytes_per_uid = 16ull << 20;
-  Reloadable<uint64_t> tickets_per_session_max = 64;
+  uint64_t output_frames_max = 256;
+  uint64_t output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer
   uint64_t grpc_streams_max = 128;
-  uint64_t grpc_calls_per_uid = 640;          // up to 200 KiB of the daemon's heap each, with an unread answer
-  uint64_t grpc_bytes_per_uid = 64ull << 20;  // of the requests of calls in progress
   uint64_t grpc_resets_per_second = 500;      // after a pause, twice as many at once
   uint64_t grpc_header_bytes_max = 64 << 10;  // gRPC refuses calls with more than 8 KiB
-  uint64_t connections_per_uid = 512;         // includes connections that have not sent their hello
-  uint64_t http_connections = 512;            // a new connection replaces the oldest one of the address with the most
   uint64_t http_connections_per_address = 256;
-  std::chrono::milliseconds hello_timeout{5000};
   std::chrono::milliseconds http_request_timeout{5000};  // from its connection, or the answer before it, to its end
-  Reloadable<std::chrono::milliseconds> ticket_lifetime{std::chrono::milliseconds(30000)};
-  Reloadable<std::chrono::milliseconds> request_timeout_max{std::chrono::milliseconds(60000)};
+
+  // Parts of what is above.
+  uint64_t connections_per_uid() const { return Times(sessions_per_uid, 2); }  // at each door; some have no session yet
+  uint64_t namespaces_per_uid() const { return std::max<uint64_t>(64, namespaces / 4); }
+  uint64_t watchers_per_uid() const { return std::max<uint64_t>(16, watchers / 4); }
+  uint64_t catalogue_shares() const { return std::min<uint64_t>(shares_per_namespace, kCatalogueSharesMax); }
+  uint64_t queued_bytes_per_uid() const { return Times(requests_per_uid, 4 << 10); }
+  // A call over gRPC takes up to 200 KiB of the daemon's heap, with an unread answer.
+  uint64_t grpc_calls_per_uid() const { return std::max<uint64_t>(1, requests_per_uid / 8); }
+  uint64_t grpc_bytes_per_uid() const { return Times(requests_per_uid, 16 << 10); }
+
+  static constexpr uint64_t kCatalogueSharesMax = (uint64_t{1} << 26) - 2;  // the slots that a hazard word can hold
+  static uint64_t Times(uint64_t value, uint64_t factor) {
+    return value > UINT64_MAX / factor ? UINT64_MAX : value * factor;
+  }
 };
 
 // How the memory of a GPU is shared.
@@ -153,4 +157,4 @@ struct Reloaded {
   std::vector<std::string> kept;     // keys whose new values need a restart
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 
 #include "daemon/config/quantity.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
@@ -91,4 +91,4 @@ Status CheckDevices(const Config& config) {
   return Ok();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr std::string_view kGpuUuidForm = "GPU-00000000-0000-0000-0000-000000000000";
 // "GPU-" or "MIG-" and 8-4-4-4-12 lower-case hexadecimal digits, as the driver and nvidia-smi print it.
@@ -32,4 +32,4 @@ bool ServesHostMemory(const Config& config);
 // INVALID_ARGUMENT: memory.backend leaves no device, or excludes a device of the list.
 Status CheckDevices(const Config& config);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,9 +6,9 @@
 
 #include "daemon/config/setting.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // In the order in which the file lists them.
 std::vector<Setting> LimitSettings();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include "daemon/config/removed.h"
 #include "proto/boundary/endpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kUnix = "unix://";
@@ -41,4 +41,4 @@ Status CheckHttpIsLocal(const std::string& listen) {
                          "page; set http.public = true (--http-public) to allow that");
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Reads a path or unix:///path as the path, "off" as an empty path, and an empty text as nullopt. INVALID_ARGUMENT: any
 // other text.
@@ -23,4 +23,4 @@ Result<std::string> ReadHttp(std::string_view text);
 // INVALID_ARGUMENT: other hosts could connect. REQUIRES: ReadHttp returned `listen`.
 Status CheckHttpIsLocal(const std::string& listen);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

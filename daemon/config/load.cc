@@ -14,7 +14,7 @@
 #include "daemon/config/settings.h"
 #include "proto/boundary/nearest.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The command line before its values are checked.
@@ -109,10 +109,10 @@ void ReadSources(const CommandLine& line, Reading& reading) {
   for (const std::string& limit : line.limits) ReadLimitFlag(limit, reading);
 }
 
-bool IsSameText(const std::string& key, const SaidByKey& one, const SaidByKey& other, const std::string& fallback) {
-  const auto text_of = [&](const SaidByKey& said) {
-    const auto found = said.find(key);
-    return found == said.end() ? fallback : found->second.text;
+bool IsSameText(const std::string& key, const GivenByKey& one, const GivenByKey& other, const std::string& fallback) {
+  const auto text_of = [&](const GivenByKey& given) {
+    const auto found = given.find(key);
+    return found == given.end() ? fallback : found->second.text;
   };
   return text_of(one) == text_of(other);
 }
@@ -133,24 +133,24 @@ void AdoptNamespaces(NamespacePolicies policies, Config& running, Reloaded& relo
 }
 
 // Tables of GPUs hold until a restart.
-void KeepGpus(const SaidByKey& said, const SaidByKey& running, Reloaded& reloaded) {
+void KeepGpus(const GivenByKey& given, const GivenByKey& running, Reloaded& reloaded) {
   std::set<std::string> keys;
-  for (const auto* some : {&said, &running}) {
+  for (const auto* some : {&given, &running}) {
     for (const auto& [key, text] : *some) {
       const auto split = SplitTableKey(key);
-      if (split && !split->of_namespace && !IsSameText(key, said, running, "")) keys.insert(key);
+      if (split && !split->of_namespace && !IsSameText(key, given, running, "")) keys.insert(key);
     }
   }
   reloaded.kept.insert(reloaded.kept.end(), keys.begin(), keys.end());
 }
 
 // A key whose value is kept also keeps its text and its origin.
-void AdoptTexts(SaidByKey said, const Reloaded& reloaded, SaidByKey& running) {
+void AdoptTexts(GivenByKey given, const Reloaded& reloaded, GivenByKey& running) {
   for (const std::string& key : reloaded.kept) {
-    said.erase(key);
-    if (auto before = running.extract(key)) said.insert(std::move(before));
+    given.erase(key);
+    if (auto before = running.extract(key)) given.insert(std::move(before));
   }
-  running = std::move(said);
+  running = std::move(given);
 }
 
 }  // namespace
@@ -169,8 +169,8 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
   auto config = Resolve(reading);
   if (!config.ok()) return config.status();
   request.config = *std::move(config);
-  request.said = std::move(reading.said);
-  if (line->print) request.output = PrintedValues(ValuesOf(request.config, request.said));
+  request.given = std::move(reading.given);
+  if (line->print) request.output = PrintedValues(ValuesOf(request.config, request.given));
   return request;
 }
 
@@ -186,14 +186,14 @@ Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* 
   if (!config.ok()) return config.status();
   Reloaded reloaded;
   for (const Setting& setting : Settings()) {
-    if (IsSameText(setting.key, reading.said, running->said, setting.value.fallback)) continue;
+    if (IsSameText(setting.key, reading.given, running->given, setting.value.fallback)) continue;
     (setting.value.reloads ? reloaded.changed : reloaded.kept).push_back(setting.key);
     if (setting.value.reloads) setting.value.adopt(*config, running->config);
   }
-  KeepGpus(reading.said, running->said, reloaded);
+  KeepGpus(reading.given, running->given, reloaded);
   AdoptNamespaces(std::move(config->namespaces), running->config, reloaded);
-  AdoptTexts(std::move(reading.said), reloaded, running->said);
+  AdoptTexts(std::move(reading.given), reloaded, running->given);
   return reloaded;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

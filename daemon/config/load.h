@@ -8,13 +8,13 @@
 #include "daemon/config/sources.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct ConfigRequest {
   Config config;
   bool check_only = false;
   std::string output;  // not empty (--help, --version, --print-config, --print-reference): print it and exit
-  SaidByKey said;
+  GivenByKey given;
 };
 
 // Flags override the environment (ARRAYBRIDGED_SECTION__KEY), which overrides conf.d/*.toml, the file, and the
@@ -26,4 +26,4 @@ Result<ConfigRequest> LoadConfig(int argc, const char* const* argv);
 // nothing. REQUIRES: the arguments are those of LoadConfig; one thread at a time.
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 
 #include "daemon/config/settings.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kExampleHead[] =
@@ -90,17 +90,17 @@ std::string Reference(std::string_view heading, Row row) {
 
 }  // namespace
 
-std::vector<ConfigValue> ValuesOf(const Config& config, const SaidByKey& said) {
+std::vector<ConfigValue> ValuesOf(const Config& config, const GivenByKey& given) {
   std::vector<ConfigValue> values;
   for (const Setting& setting : Settings()) {
     if (setting.sources == Setting::Sources::kFlagOnly) continue;
-    const auto found = said.find(setting.key);
-    const bool is_default = found == said.end();
+    const auto found = given.find(setting.key);
+    const bool is_default = found == given.end();
     std::string text = is_default ? setting.value.fallback : found->second.text;
     if (setting.value.show) text = setting.value.show(config);
     values.push_back({setting.key, std::move(text), is_default ? "default" : found->second.origin});
   }
-  for (const auto& [key, its] : said) {
+  for (const auto& [key, its] : given) {
     if (SplitTableKey(key)) values.push_back({key, its.text, its.origin});
   }
   return values;
@@ -139,4 +139,4 @@ std::string ManualKeys() {
   return Reference("\n## ", row);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,10 +8,10 @@
 #include "daemon/config/config.h"
 #include "daemon/config/sources.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // All settings in the order of the file, then the tables of GPUs and namespaces. A secret is shown as its file's name.
-std::vector<ConfigValue> ValuesOf(const Config& config, const SaidByKey& said);
+std::vector<ConfigValue> ValuesOf(const Config& config, const GivenByKey& given);
 
 // `values` as a file, with the origin of each value.
 std::string PrintedValues(const std::vector<ConfigValue>& values);
@@ -22,4 +22,4 @@ std::string ExampleFile();
 // The keys of deploy/man/arraybridged.toml.5.scd.
 std::string ManualKeys();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

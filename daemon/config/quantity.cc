@@ -5,7 +5,7 @@
 #include <charconv>
 #include <limits>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 struct Unit {
@@ -80,4 +80,4 @@ std::string WrittenDuration(std::chrono::milliseconds time) {
   return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + "s" : std::to_string(time.count()) + "ms";
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

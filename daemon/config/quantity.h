@@ -13,7 +13,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Percent {
   uint32_t value = 0;  // 0 to 100
@@ -43,4 +43,4 @@ Status Store(Result<Parsed> parsed, T* place) {
   return Ok();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <type_traits>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 template <class T>
 class Reloadable {
@@ -37,4 +37,4 @@ inline constexpr bool kIsReloadable = false;
 template <class T>
 inline constexpr bool kIsReloadable<Reloadable<T>> = true;
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/memory/memory_budget.h"
 #include "proto/boundary/environment.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -119,9 +119,9 @@ Status ResolveDevices(Draft& draft, const Reading& reading) {
 
 // The origin of one of the keys in a namespace's table, as the beginning of a message.
 std::string WhereOfTable(const std::string& name, const Reading& reading) {
-  for (const auto& [key, said] : reading.said) {
+  for (const auto& [key, given] : reading.given) {
     const auto split = SplitTableKey(key);
-    if (split && split->of_namespace && split->table == name) return said.origin + ": ";
+    if (split && split->of_namespace && split->table == name) return given.origin + ": ";
   }
   return {};
 }
@@ -129,7 +129,7 @@ std::string WhereOfTable(const std::string& name, const Reading& reading) {
 Status ResolveNamespace(const std::string& name, NamespaceDraft& own, Config& config, const Reading& reading) {
   if (name.size() > config.limits.name_bytes_max) {
     return InvalidArgument(WhereOfTable(name, reading), "[namespace.", name, "]: the name has ", name.size(),
-                           " bytes (limits.name_bytes_max ", config.limits.name_bytes_max, ")");
+                           " bytes (maximum ", config.limits.name_bytes_max, ")");
   }
   const auto quota = own.quota ? QuotaOf(*own.quota, config, reading.Where("namespace." + name + ".quota"))
                                : config.namespace_quota_bytes.get();
@@ -184,12 +184,11 @@ Result<Config> Resolve(Reading& reading) {
           [&] { return ResolveQuota(draft, reading); });
   resolve("memory.devices", {"memory.backend", "memory.cuda.", "memory.GPU-", "memory.MIG-"},
           [&] { return ResolveDevices(draft, reading); });
-  resolve("limits.namespaces",
-          {"limits.name_bytes_max", "memory.host.capacity", "memory.backend", "namespace.default.quota"},
+  resolve("limits.namespaces", {"memory.host.capacity", "memory.backend", "namespace.default.quota"},
           [&] { return ResolveNamespaces(draft, reading); });
   AB_RETURN_IF_ERROR(reading.Refused());
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
   return std::move(draft.config);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,10 +5,10 @@
 
 #include "daemon/config/sources.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Consumes the draft of `reading`. INVALID_ARGUMENT names the origin and the error: the first one of the
 // reading; AllErrors returns the others.
 Result<Config> Resolve(Reading& reading);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

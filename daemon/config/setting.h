@@ -17,7 +17,7 @@
 #include "daemon/config/quantity.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The table [namespace.NAME]. An absent value is taken from [namespace.default].
 struct NamespaceDraft {
@@ -84,4 +84,4 @@ struct Setting {
   Sources sources = Sources::kAll;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

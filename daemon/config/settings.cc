@@ -15,7 +15,7 @@
 #include "daemon/config/value.h"
 #include "daemon/config/words.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -252,4 +252,4 @@ std::optional<TableKey> SplitTableKey(const std::string& key) {
   return TableKey{"memory.cuda" + key.substr(dot), gpu, false};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 
 #include "daemon/config/setting.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // In the order in which the file lists them.
 const std::vector<Setting>& Settings();
@@ -27,4 +27,4 @@ struct TableKey {
 // Returns nullopt for a key outside such a table. The table's name may hold dots and need not be a UUID.
 std::optional<TableKey> SplitTableKey(const std::string& key);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

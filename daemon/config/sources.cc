@@ -14,7 +14,7 @@
 
 extern char** environ;
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kPrefix = "ARRAYBRIDGED_";
@@ -123,7 +123,7 @@ void Reading::Take(const Setting& setting, const std::string& key, const std::st
                    const std::string& origin) {
   const Status read = setting.value.read(text, table, draft);
   if (!read.ok()) return Refuse(key, InvalidArgument(origin, ": ", read.message()));
-  said[key] = {std::string(text), origin, ++taken};
+  given[key] = {std::string(text), origin, ++taken};
 }
 
 void Reading::Refuse(const std::string& key, Status error) {
@@ -150,10 +150,10 @@ std::vector<std::string> AllErrors(const Status& refused) {
   return all;
 }
 
-const Said& Reading::Of(std::string_view key) const {
-  static const Said nothing;
-  const auto found = said.find(key);
-  return found == said.end() ? nothing : found->second;
+const Given& Reading::Of(std::string_view key) const {
+  static const Given nothing;
+  const auto found = given.find(key);
+  return found == given.end() ? nothing : found->second;
 }
 
 std::string Reading::Where(std::string_view key, const std::string& otherwise) const {
@@ -214,4 +214,4 @@ void ReadLimitFlag(std::string_view text, Reading& reading) {
   reading.Refuse(key, InvalidArgument("--limit: '", name, "' is not a limit", GuessAt(name, names)));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

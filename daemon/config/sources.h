@@ -10,22 +10,22 @@
 
 #include "daemon/config/setting.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr char kSystemConfigFile[] = "/etc/arraybridge/arraybridged.toml";
 
 // The text that a source gives for a key.
-struct Said {
+struct Given {
   std::string text;
   std::string origin;   // the flag, the variable, or file, line and column
   size_t strength = 0;  // a later text has a higher one; 0: no source has the key
 };
-using SaidByKey = std::map<std::string, Said, std::less<>>;
+using GivenByKey = std::map<std::string, Given, std::less<>>;
 
 // The texts that have been read so far, and every error in them.
 struct Reading {
   Draft draft;
-  SaidByKey said;
+  GivenByKey given;
   size_t taken = 0;  // number of texts
   std::vector<Status> errors;
   std::vector<std::string> doubtful;  // keys, and beginnings of keys, whose values are unknown because of an error
@@ -41,7 +41,7 @@ struct Reading {
   // The first error; AllErrors returns the others, too.
   Status Refused() const;
 
-  const Said& Of(std::string_view key) const;
+  const Given& Of(std::string_view key) const;
   // The origin of a key as the beginning of a message; `otherwise` if no source has the key.
   std::string Where(std::string_view key, const std::string& otherwise = "") const;
 };
@@ -59,4 +59,4 @@ void ReadLimitFlag(std::string_view text, Reading& reading);
 // The messages of a status that Reading::Refused returned.
 std::vector<std::string> AllErrors(const Status& refused);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "daemon/config/quantity.h"
 #include "daemon/config/setting.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The texts of defaults.
 inline std::string TextOf(const std::string& text) { return text; }
@@ -76,4 +76,4 @@ Value WithTables(Value usual, std::map<std::string, Table> Draft::*tables, T Tab
   return usual;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "daemon/config/quantity.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<bool> ReadBool(std::string_view text, std::span<const BoolWord> words) {
   const auto found = std::ranges::find(words, text, &BoolWord::word);
@@ -57,4 +57,4 @@ Result<std::vector<std::string>> ReadHosts(std::string_view text) {
   return hosts;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

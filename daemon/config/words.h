@@ -10,7 +10,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A word that means true or false. The first two words of a list are the usual ones; the others are further spellings.
 struct BoolWord {
@@ -34,4 +34,4 @@ Result<std::string> ReadCudaDriver(std::string_view text);
 // Comma-separated host names, converted to lower case; an empty text gives an empty list.
 Result<std::vector<std::string>> ReadHosts(std::string_view text);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kFirstPassed = 3;  // SD_LISTEN_FDS_START
@@ -65,21 +65,21 @@ Child::Child(int argc, char** argv, const sigset_t& mask)
   life_fd_ = NumberAfter(kLifeFlag, arguments_);
 }
 
-pid_t Child::Start(HeldDescriptors& held, const Told& told) {
+pid_t Child::Start(HeldDescriptors& held, const Variables& variables) {
   const pid_t keeper = ::getpid();
   const pid_t started = ::fork();
-  if (started == 0) Become(held, told, keeper);
+  if (started == 0) Become(held, variables, keeper);
   return started;
 }
 
 // Runs in the new process, which may allocate: its parent had one thread.
-void Child::Become(HeldDescriptors& held, const Told& told, pid_t keeper) {
-  const int notify_fd = PassDescriptors(held, told.notify_fd);
+void Child::Become(HeldDescriptors& held, const Variables& variables, pid_t keeper) {
+  const int notify_fd = PassDescriptors(held, variables.notify_fd);
   ::setenv("NOTIFY_SOCKET", ("fd:" + std::to_string(notify_fd)).c_str(), 1);
-  ::setenv("KEEPER_LAST_END", told.last_end, 1);
+  ::setenv("KEEPER_LAST_END", variables.last_end, 1);
   // Recovery fills a heap that may be large: in pages of 4 KiB the kernel takes as long to provide it.
   ::setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0);
-  SetVariable("FDSTORE", told.entries_max);
+  SetVariable("FDSTORE", variables.entries_max);
   SetVariable("KEEPER_PID", static_cast<uintmax_t>(keeper));
   SetVariable("LISTEN_PID", static_cast<uintmax_t>(::getpid()));
   SetVariable("LISTEN_FDS", held.entries().size());
@@ -121,4 +121,4 @@ void Child::CloseReadyFd() const {
   ::close(nothing);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

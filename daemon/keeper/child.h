@@ -11,12 +11,12 @@
 
 #include "daemon/keeper/held_descriptors.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Child {
  public:
   // Variables of the environment of the daemon.
-  struct Told {
+  struct Variables {
     int notify_fd;              // $NOTIFY_SOCKET, as fd: and its number in the daemon
     unsigned long entries_max;  // $FDSTORE
     const char* last_end;       // $KEEPER_LAST_END: why the last daemon ended; empty for the first
@@ -27,7 +27,7 @@ class Child {
 
   // The process id of the new daemon; -1: the process could not be created. It has its own pid in $LISTEN_PID, and the
   // held descriptors from 3 on. Does not allocate in this process.
-  pid_t Start(HeldDescriptors& held, const Told& told);
+  pid_t Start(HeldDescriptors& held, const Variables& variables);
 
   // The first daemon has written the ready line; the later ones write theirs to /dev/null, so that the reader sees the
   // end of file.
@@ -36,7 +36,7 @@ class Child {
   int life_fd() const { return life_fd_; }
 
  private:
-  [[noreturn]] void Become(HeldDescriptors& held, const Told& told, pid_t keeper);
+  [[noreturn]] void Become(HeldDescriptors& held, const Variables& variables, pid_t keeper);
   // Renumbers --ready-fd and --life-fd, because the descriptors from 3 on are the held ones.
   // Returns the number of `notify_fd` in the daemon.
   int PassDescriptors(const HeldDescriptors& held, int notify_fd);
@@ -48,4 +48,4 @@ class Child {
   int life_fd_ = -1;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

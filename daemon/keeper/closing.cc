@@ -10,7 +10,7 @@
 
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr off_t kQuickBytes = 16 << 20;    // are freed in about a millisecond
@@ -102,4 +102,4 @@ bool Closing::Ended(pid_t child) {
   return false;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

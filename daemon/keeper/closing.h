@@ -2,9 +2,9 @@
 // Closing closes descriptors whose last close may take long: a lifeline whose client has left an unread socket in it
 // that lingers (before Linux 6.16), and large memory. A process of its own closes them while the keeper goes on.
 //
-// It is a fork, which has a copy of each descriptor. It first drops all others, while the keeper waits; then the keeper
-// closes its own, which cannot be the last, and the process ends with the last ones: the end of a process does not wait
-// for a socket that lingers. Nothing that is being closed is among the descriptors of the next daemon, whose start
+// It is a fork, which has a copy of each descriptor. It first drops all others, while the keeper waits. Then the keeper
+// closes its own, which cannot be the last. The process ends with the last ones, because the end of a process does not
+// wait for a socket that lingers. Nothing that is being closed is among the descriptors of the next daemon, whose start
 // would otherwise sleep instead.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <span>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // All memory is part of the object.
 class Closing {
@@ -45,4 +45,4 @@ class Closing {
   Processes for_memory_{};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool IsName(std::string_view name) {
@@ -97,4 +97,4 @@ const char* HeldDescriptors::JoinedNames() {
   return joined_.data();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 
 #include "daemon/keeper/closing.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class HeldDescriptors {
  public:
@@ -59,4 +59,4 @@ class HeldDescriptors {
   std::array<char, kNamesBytesMax + 1> joined_{};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

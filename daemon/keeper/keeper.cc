@@ -32,7 +32,7 @@
 #include "proto/boundary/standard_descriptors.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -133,7 +133,7 @@ class Keeper {
   bool was_ready_ = false;                                    // some daemon was
   sigset_t waiting_{};                                        // signals for the daemon as soon as it is ready
   bool is_stopping_ = false;                                  // SIGTERM or SIGINT came
-  bool said_foreign_ = false;
+  bool reported_foreign_ = false;
   std::optional<int> exit_status_;
 };
 
@@ -260,8 +260,8 @@ void Keeper::OnNotices() {
 
 void Keeper::OnNotice() {
   if (daemon_ == 0 || notice_.sender() != daemon_) {
-    if (!said_foreign_) Say("a datagram of process %d is ignored: it is not the daemon", notice_.sender());
-    said_foreign_ = true;
+    if (!reported_foreign_) Say("a datagram of process %d is ignored: it is not the daemon", notice_.sender());
+    reported_foreign_ = true;
     return CloseNoticed();
   }
   if (notice_.is_cut()) {
@@ -371,4 +371,4 @@ int RunKeeper(int argc, char** argv) {
   return keeper.Run();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

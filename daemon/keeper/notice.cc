@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The first line of `text`, which is then without it.
@@ -70,4 +70,4 @@ void Notice::CloseDescriptors() {
   count_ = 0;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Notice {
  public:
@@ -48,4 +48,4 @@ class Notice {
   std::array<int, kDescriptorsMax> descriptors_{};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RestartPolicy says when the keeper starts the next daemon after a death: at once, unless several daemons in a row
-// have died soon after their start; then later each time; at last not at all.
+// The RestartPolicy says when the keeper starts the next daemon after a death. It is started at once, unless several
+// daemons in a row have died soon after their start. Then the keeper waits longer each time, and at last starts none.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class RestartPolicy {
  public:
@@ -35,4 +35,4 @@ class RestartPolicy {
   int short_lives_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class BrokenBackend final : public MemoryBackend {
  public:
@@ -31,4 +31,4 @@ class BrokenBackend final : public MemoryBackend {
   const std::vector<Refusal> refusals_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

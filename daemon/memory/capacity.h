@@ -11,7 +11,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Capacity {
@@ -66,4 +66,4 @@ class Reservation {
   const uint64_t bytes_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

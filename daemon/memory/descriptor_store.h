@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class DescriptorStore {
@@ -34,9 +34,9 @@ class DescriptorStore {
   // has received them.
   enum class Until : uint8_t { kQueued, kHandled };
   // RESOURCE_EXHAUSTED, STORE_FULL: the number of entries or the bytes of their names would exceed what the next exec
-  // can receive; nothing is stored then. UNAVAILABLE: the holder's queue was full for 100 ms, or with kHandled the
-  // queue was full or the holder did not answer for 5 s, or it has ended; the entries may be stored then, and Remove
-  // drops them. Without entries kHandled waits until the holder has handled earlier calls.
+  // can receive; nothing is stored then. UNAVAILABLE: the holder has ended, its queue was full for 100 ms, or with
+  // kHandled its queue was full or it did not answer for 5 s. The entries may be stored then, and Remove drops them.
+  // Without entries kHandled waits until the holder has handled earlier calls.
   virtual Status Store(std::span<const Entry> entries, Until until = Until::kHandled) = 0;
   // Drops all descriptors of this name. Neither waits for the holder nor blocks.
   virtual void Remove(std::string_view name) = 0;
@@ -84,4 +84,4 @@ class StoreGuard {
   std::string name_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

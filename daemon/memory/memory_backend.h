@@ -14,7 +14,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Its destructor releases the broker's hold on the bytes, in O(bytes), so it must not run under a lock.
 class MemoryBlock {
@@ -88,4 +88,4 @@ class MemoryBackend {
   virtual uint64_t Trim() = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,4 +95,4 @@ uint64_t MemoryBudget(const fs::path& root, uint32_t percent) {
 
 uint64_t MemoryBudget(uint32_t percent) { return MemoryBudget("/", percent); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

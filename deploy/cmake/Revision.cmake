@@ -20,9 +20,9 @@ endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
 #include "daemon/revision.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 const char* const kRevision = "@REVISION@";
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 ]])

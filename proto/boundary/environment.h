@@ -17,8 +17,8 @@ inline std::string Environment(const char* variable) {
 // $XDG_RUNTIME_DIR; empty if it is not set or is relative (the XDG Base Directory Specification says to ignore it
 // then).
 inline std::string RuntimeDirectory() {
-  std::string said = Environment("XDG_RUNTIME_DIR");
-  return said.starts_with('/') ? said : std::string();
+  std::string directory = Environment("XDG_RUNTIME_DIR");
+  return directory.starts_with('/') ? directory : std::string();
 }
 
 }  // namespace arraybridge

@@ -21,22 +21,22 @@ void* MapPlain(void* at, uint64_t size, int protection, int flags, int fd, uint6
 void* MapFile(uint64_t size, int protection, int flags, int fd, uint64_t offset) {
   if (size < kHugePageBytes || size > UINT64_MAX / 2) return MapPlain(nullptr, size, protection, flags, fd, offset);
   // Reserves more address space than needed, maps the aligned part and releases the rest.
-  const uint64_t room = size + kHugePageBytes;
-  void* const reserved = MapPlain(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const uint64_t extent = size + kHugePageBytes;
+  void* const reserved = MapPlain(nullptr, extent, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return MapPlain(nullptr, size, protection, flags, fd, offset);
   auto* const first = static_cast<std::byte*>(reserved);
   const uint64_t before = Into(Into(offset) - Into(reinterpret_cast<uintptr_t>(first)));
   void* const mapped = MapPlain(first + before, size, protection, flags | MAP_FIXED, fd, offset);
   if (mapped == MAP_FAILED) {
     const int error = errno;
-    ::munmap(first, room);
+    ::munmap(first, extent);
     errno = error;
     return MAP_FAILED;
   }
   if (before > 0) ::munmap(first, before);
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t end = (before + size + page - 1) / page * page;
-  if (end < room) ::munmap(first + end, room - end);
+  if (end < extent) ::munmap(first + end, extent - end);
   return mapped;
 }
 

@@ -71,11 +71,11 @@ class [[nodiscard]] Status {
 
   bool ok() const { return failure_ == nullptr; }
   Code code() const { return ok() ? Code::kOk : failure_->code; }
-  const std::string& message() const { return Told().message; }
+  const std::string& message() const { return failure().message; }
   // UPPER_SNAKE and stable: a program may branch on it. May be empty.
-  const std::string& reason() const { return Told().reason; }
+  const std::string& reason() const { return failure().reason; }
   // Names and values for google.rpc.ErrorInfo.
-  const Metadata& metadata() const { return Told().metadata; }
+  const Metadata& metadata() const { return failure().metadata; }
 
   // These change nothing if the status is success.
   Status Because(std::string reason) && {
@@ -100,7 +100,7 @@ class [[nodiscard]] Status {
   struct Delete {
     [[gnu::noinline, gnu::cold]] void operator()(const Failure* failure) const { delete failure; }
   };
-  const Failure& Told() const {
+  const Failure& failure() const {
     static const auto* const nothing = new Failure;  // never destroyed, because it may be read during exit
     return ok() ? *nothing : *failure_;
   }

@@ -256,10 +256,10 @@ def _exhausted_by(error: OSError, what: str) -> Exception | None:
 
 def __dir__() -> list[str]:
     # help() would print each class with all that it inherits, in more than 6,000 lines. The docstring above says more in 50.
-    return [] if _asked_by_help() else sorted({*__all__, *_HOMES})
+    return [] if _called_by_help() else sorted({*__all__, *_HOMES})
 
 
-def _asked_by_help() -> bool:
+def _called_by_help() -> bool:
     frame = sys._getframe(2)  # of `inspect.getmembers`, if pydoc asks
     for _ in range(3):
         if frame.f_globals.get("__name__") == "pydoc":

@@ -78,7 +78,7 @@ def _beside() -> list[str]:
         odd = [each for each in os.listdir(site) if each.startswith(f"{_PACKAGE}-") and each.endswith((".dist-info", ".egg-info"))]
     except OSError:  # a package in an archive
         return []
-    return [told for each in odd if (told := _owner(os.path.join(site, each)))]
+    return [owner for each in odd if (owner := _owner(os.path.join(site, each)))]
 
 
 def _owner(described: str) -> str | None:

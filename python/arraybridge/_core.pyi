@@ -458,7 +458,7 @@ def put(
         maker: makes the View of an ordinary array of this class (`arraybridge.conversion.shortcut`), and raises for others.
     """
 
-def room(core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /) -> Any:
+def empty_array(core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /) -> Any:
     """show(the View of new memory). None: the shape is not one that every framework has; nothing was done."""
 
 def wrap(obj: Any, /) -> View:
@@ -498,7 +498,7 @@ def copy_to_heap(view: View, /) -> View:
     MemoryError if there is no room.
     """
 
-def copy_to_gpus(sources: Sequence[View], rooms: Sequence[View], /) -> None:
+def copy_to_gpus(sources: Sequence[View], destinations: Sequence[View], /) -> None:
     """Copies each source, in host memory or on a GPU, into the View of the same index: compact memory on a GPU, of the
     same size. Complete on return. From host memory it goes through pinned memory, with one wait per GPU and stream.
 

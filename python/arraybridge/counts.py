@@ -141,8 +141,8 @@ class Metric(NamedTuple):
     def __str__(self) -> str:
         lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} counter"]
         for labels, value in self.samples:
-            said = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
-            lines.append(f"{self.name}{{{said}}} {value}")
+            pairs = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
+            lines.append(f"{self.name}{{{pairs}}} {value}")
         return "\n".join(lines) + "\n"
 
 

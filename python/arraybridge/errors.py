@@ -321,7 +321,7 @@ _BY_REASON: dict[str, type[BrokerError]] = {
 # The remedy of a refusal in the words of this package, which the broker does not know. `tests/python/api/test_messages.py`
 # causes each of them.
 REMEDIES: dict[str, str] = {
-    "BAD_NAME": "a name has 1 to limits.name_bytes_max bytes of UTF-8, without control characters",
+    "BAD_NAME": "a name has 1 to 255 bytes of UTF-8, without control characters",
     "CHANNEL_CAPACITY": "pass this number, or None, as capacity= of Broker.channel",
     "CHANNEL_FULL": "receive from the channel, or pass a larger timeout= or capacity=",
     "CHANNEL_MODE": "pass the channel's mode, on_slow and replay, or None; Channel.drain() removes a channel without open ends",
@@ -580,12 +580,12 @@ def limits_of_process() -> str:
     """The limits of this process that keep a daemon from starting, as the end of a message; "" without any."""
     raised = {"RLIMIT_AS": "-v", "RLIMIT_FSIZE": "-f"}
     found = [(name, resource.getrlimit(getattr(resource, name))[0], flag) for name, flag in raised.items()]
-    told = [
+    limits = [
         f"{name} of this process is {most} bytes: raise it, as `ulimit {flag}` does"
         for name, most, flag in found
         if most != resource.RLIM_INFINITY
     ]
-    return "".join(f"; {each}" for each in told)
+    return "".join(f"; {each}" for each in limits)
 
 
 def raised_by(error: Exception, source_type: str, target_type: str, method: str) -> BrokerError:

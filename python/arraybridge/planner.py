@@ -243,8 +243,8 @@ def plan(
     same = own and dtype == source.dtype and where == source.device
     reasons = () if same else _reasons(source, target, dtype, copy)
     if where != source.device:
-        asked = "" if wish is None else f" {ASKED_FOR}"
-        moved = f"different_device: from {devices.named(source.device)} to {devices.named(where)}{asked}"
+        on_request = "" if wish is None else f" {ASKED_FOR}"
+        moved = f"different_device: from {devices.named(source.device)} to {devices.named(where)}{on_request}"
         reasons = (*reasons, moved)
     if copy:
         reasons = (*reasons, COPY_REQUESTED)

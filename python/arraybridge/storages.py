@@ -133,12 +133,12 @@ class ReceivedStorage:
     """A storage that a message referred to; its tensors are made of it."""
 
     def __init__(self, got: Got) -> None:
-        said = got.share.metadata
+        metadata = got.share.metadata
         arrays = got.array if isinstance(got.array, list) else [got.array]
-        if said == _IN_LAST_ARRAY:
+        if metadata == _IN_LAST_ARRAY:
             *arrays, last = arrays
-            said = last.numpy().tobytes()
-        parts = [Part(*part) for part in json.loads(said)] if said else [Part(0, sys.maxsize, True)]
+            metadata = last.numpy().tobytes()
+        parts = [Part(*part) for part in json.loads(metadata)] if metadata else [Part(0, sys.maxsize, True)]
         self._parts = list(zip(parts, arrays, strict=True))  # by their begin, since `SentStorage.parts` sorts them
 
     def tensor(self, layout: Layout) -> Any:

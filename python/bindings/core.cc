@@ -100,7 +100,7 @@ using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, s
 
 // `options`: null for the defaults.
 Broker::PublishOptions Named(const PutOptions* options, std::string name) {
-  Broker::PublishOptions named = options == nullptr ? Broker::PublishOptions{} : options->said;
+  Broker::PublishOptions named = options == nullptr ? Broker::PublishOptions{} : options->publish;
   named.name = std::move(name);
   return named;
 }
@@ -186,7 +186,7 @@ class Core {
   py::tuple Put(std::string name, const py::sequence& arrays, const PutOptions& options) {
     const std::vector<View> views = ViewsOf(arrays);
     PutArrays put = Ask([&] { return PublishArrays(broker_, views, std::move(name), options); });
-    return py::make_tuple(InfoOf(std::move(put.share), options.said.wait), put.in_place);
+    return py::make_tuple(InfoOf(std::move(put.share), options.publish.wait), put.in_place);
   }
 
   py::tuple Acquire(std::string name, uint64_t id, uint64_t generation, bool map_private, double wait_s,
@@ -492,9 +492,9 @@ void AddCore(py::module_& module) {
   auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
                     std::string note, std::string note_in_place, std::string note_forward, bool wait,
                     std::optional<double> timeout_s) {
-    Broker::PublishOptions said{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
-    said.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    PutOptions made{std::move(said), std::move(note_in_place), std::move(note_forward), {}};
+    Broker::PublishOptions base{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
+    base.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
+    PutOptions made{std::move(base), std::move(note_in_place), std::move(note_forward), {}};
     if (timeout_s) made.timeout = Milliseconds(*timeout_s, "timeout_s");
     return made;
   };

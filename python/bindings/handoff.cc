@@ -51,7 +51,7 @@ Ref Item(PyObject* table, PyObject* key) {
 }
 
 // `broker`: the `_fast` of one.
-PyObject* Told(const Delivered& delivered, PyObject* broker, PyObject* framework) {
+PyObject* ResultOf(const Delivered& delivered, PyObject* broker, PyObject* framework) {
   PyObject* const result = delivered.result.get();
   if (delivered.plan == nullptr)
     return PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(broker, kGranted), result, framework, nullptr);
@@ -127,7 +127,7 @@ std::optional<PyObject*> GetHeld(PyObject* broker, PyObject* name, PyObject* fra
     const Delivered held =
         AcquireAs(core.get(), name, PyTuple_GET_ITEM(form.get(), 0) == Py_True, PyTuple_GET_ITEM(form.get(), 1));
     if (held.result == nullptr) return std::nullopt;
-    return Told(held, fast.get(), framework);
+    return ResultOf(held, fast.get(), framework);
   });
 }
 
@@ -182,7 +182,7 @@ std::optional<PyObject*> ReceiveOrdinary(PyObject* channel, PyObject* framework,
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!acquired.ok()) return RaiseRefused(channel, g_names.receiver, end, acquired.status(), timeout);
   const Delivered delivered = DeliverAs(*acquired, framework, form.get(), latest);
-  return delivered.result == nullptr ? nullptr : Told(delivered, base->broker, framework);
+  return delivered.result == nullptr ? nullptr : ResultOf(delivered, base->broker, framework);
 }
 
 PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -200,14 +200,14 @@ PyObject* PutOrdinary(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     });
     if (PyErr_Occurred() != nullptr) return nullptr;
     if (!put.ok()) return RaiseStatus(put.status());
-    const Ref info(options.said.wait ? NewShareInfo(std::make_shared<Share>(put->share)) : Py_NewRef(Py_None));
+    const Ref info(options.publish.wait ? NewShareInfo(std::make_shared<Share>(put->share)) : Py_NewRef(Py_None));
     return info == nullptr ? nullptr : PyTuple_Pack(2, info.get(), put->in_place ? Py_True : Py_False);
   });
 }
 
-PyObject* RoomFor(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* EmptyArray(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return Guarded(static_cast<PyObject*>(nullptr), [=]() -> PyObject* {
-    if (count != 4) return PyErr_Format(PyExc_TypeError, "room takes a Core, a shape, a dtype with its code, and show");
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "empty_array takes a Core, a shape, a dtype and show");
     Broker& broker = BrokerOf(arguments[0]);
     ArraySpec spec;
     const char* dtype = nullptr;

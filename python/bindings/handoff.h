@@ -12,7 +12,7 @@ namespace arraybridge::python {
 
 // Functions of the module; _core.pyi describes them.
 PyObject* PutOrdinary(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
-PyObject* RoomFor(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+PyObject* EmptyArray(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 // The fast ways of methods of Broker, whose attribute `_fast` has what they need, and of Channel, a ChannelBase. A
 // result, or null with an error; nothing, possibly with an error: nothing was done, and the full path is taken.

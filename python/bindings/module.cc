@@ -47,8 +47,8 @@ PyMethodDef g_functions[] = {
      "receive($module, end, private, timeout_s, waits, plans, /)\n--\n\nThe result for the next array of a channel."},
     {"put", Fast(ab::PutOrdinary), METH_FASTCALL,
      "put($module, core, maker, name, array, options, /)\n--\n\nPublishes an ordinary array."},
-    {"room", Fast(ab::RoomFor), METH_FASTCALL,
-     "room($module, core, shape, dtype, show, /)\n--\n\nAn array in broker memory."},
+    {"empty_array", Fast(ab::EmptyArray), METH_FASTCALL,
+     "empty_array($module, core, shape, dtype, show, /)\n--\n\nAn array in broker memory."},
     {"wrap_buffer", Fast(ab::WrapBuffer), METH_FASTCALL | METH_KEYWORDS,
      "wrap_buffer($module, obj, /, *, read_only=None)\n--\n\nA View of an object with the buffer protocol."},
     {"wrap_constant", ab::WrapConstant, METH_O,
@@ -63,7 +63,7 @@ PyMethodDef g_functions[] = {
     {"copy_to_heap", ab::CopyToHeapOf, METH_O,
      "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
     {"copy_to_gpus", ab::CopyToGpusOf, METH_VARARGS,
-     "copy_to_gpus($module, sources, rooms, /)\n--\n\nWrites arrays into arrays on GPUs, in one batch."},
+     "copy_to_gpus($module, sources, destinations, /)\n--\n\nWrites arrays into arrays on GPUs, in one batch."},
     {nullptr, nullptr, 0, nullptr},
 };
 

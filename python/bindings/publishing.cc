@@ -22,7 +22,7 @@ std::string NoteOfCopy(const std::string& note, std::string_view why) {
 
 Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std::string name,
                                 const PutOptions& options) {
-  Broker::PublishOptions named = options.said;
+  Broker::PublishOptions named = options.publish;
   named.name = std::move(name);
   std::string_view why;
   const auto there = named.sealed ? std::nullopt : broker.PlacementOf(views, &why);
@@ -35,7 +35,7 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
     why = "NOT_FORWARDED";
   }
   named.forward = false;
-  named.note = NoteOfCopy(options.said.note, why);
+  named.note = NoteOfCopy(options.publish.note, why);
   auto share = broker.Put(views, named);
   if (!share.ok()) return share.status();
   return PutArrays{*std::move(share), false};

@@ -14,7 +14,7 @@ namespace arraybridge::python {
 
 // The options of a put, beside the name and the arrays.
 struct PutOptions {
-  Broker::PublishOptions said;                       // no name is set
+  Broker::PublishOptions publish;                    // no name is set
   std::string note_in_place;                         // note for arrays that are published without a copy
   std::string note_forward;                          // note for arrays that lie in a share
   std::optional<std::chrono::milliseconds> timeout;  // to wait for room, if it is less than the Broker's

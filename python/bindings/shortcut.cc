@@ -91,9 +91,9 @@ PyObject* OfTensor(const Route& route, PyObject* array, Tensor tensor) {
     if (view != nullptr) static_cast<void>(tensor.release());  // the View owns it
     return OfView(route, array, view.get());
   }
-  const DLTensor& said = tensor->dl_tensor;
-  const uint64_t traits = TraitsOf({said.dtype.code, said.dtype.bits, said.dtype.lanes}, said.data,
-                                   (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(said.ndim));
+  const DLTensor& plain = tensor->dl_tensor;
+  const uint64_t traits = TraitsOf({plain.dtype.code, plain.dtype.bits, plain.dtype.lanes}, plain.data,
+                                   (tensor->flags & kDlpackReadOnly) != 0, static_cast<size_t>(plain.ndim));
   const Ref decided(Decided(traits, route.plans));
   if (decided == nullptr) return nullptr;
   PyObject* const show = PyTuple_GET_ITEM(decided.get(), 1);

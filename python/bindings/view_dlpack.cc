@@ -268,8 +268,8 @@ PyObject* ViewDlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     if (wish.to_host || (on_host && wish.copy == true)) return ExportCopy(view, wish.versioned);
     if (wish.copy == true) return ExportGpuCopy(view, wish);
     // A GPU has no copy-on-write: there only the flag protects, and a consumer without the flag gets a copy.
-    const bool untold = !wish.versioned && !view.legacy_may_alias_read_only;
-    const bool copied = !on_host && view.guarded && view.read_only && view.data != nullptr && untold;
+    const bool drops_flag = !wish.versioned && !view.legacy_may_alias_read_only;
+    const bool copied = !on_host && view.guarded && view.read_only && view.data != nullptr && drops_flag;
     if (copied || IsGuarded(view)) return ExportGuarded(self, view, wish, names);
     return Order(view, wish) ? Export(view, wish.versioned) : nullptr;
   });

@@ -47,16 +47,16 @@ PyObject* FromTable(const DLPackExchangeAPI& table, PyObject* object) {
     return nullptr;
   }
   void* stream = nullptr;
-  bool said = false;
+  bool is_producers = false;
   if (tensor->version.major == DLPACK_MAJOR_VERSION && OnGpu(tensor->dl_tensor) &&
       table.current_work_stream != nullptr) {
-    said = table.current_work_stream(kDLCUDA, tensor->dl_tensor.device.device_id, &stream) == 0;
-    if (!said) {
+    is_producers = table.current_work_stream(kDLCUDA, tensor->dl_tensor.device.device_id, &stream) == 0;
+    if (!is_producers) {
       PyErr_Clear();
       stream = nullptr;
     }
   }
-  PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream), said);
+  PyObject* view = Adopt(tensor, stream == nullptr ? kLegacyStream : reinterpret_cast<uintptr_t>(stream), is_producers);
   if (view == nullptr) DeleteTensor(tensor);  // refused, so this function must delete it
   return view;
 }
@@ -240,10 +240,10 @@ PyObject* CopyToGpusOf(PyObject*, PyObject* arguments) {
     PyObject* from = nullptr;
     PyObject* to = nullptr;
     std::vector<View> sources;
-    std::vector<View> rooms;
+    std::vector<View> destinations;
     if (!PyArg_ParseTuple(arguments, "OO:copy_to_gpus", &from, &to)) return nullptr;
-    if (!ViewsOf(from, sources) || !ViewsOf(to, rooms)) return nullptr;
-    const Status copied = WithoutGil([&] { return CopyToGpus(sources, rooms); });
+    if (!ViewsOf(from, sources) || !ViewsOf(to, destinations)) return nullptr;
+    const Status copied = WithoutGil([&] { return CopyToGpus(sources, destinations); });
     if (!copied.ok()) return RaiseBuffer(copied);
     Py_RETURN_NONE;
   });

@@ -188,7 +188,7 @@ bool Read(PyObject* interface, Interface& out) {
 }
 
 // data is (address, read-only).
-PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObject* owner,
+PyObject* FromAddress(PyObject* interface, PyObject* data, Interface array, PyObject* owner,
                       std::optional<Device> (*device_of)(const void*)) {
   if (!PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || !PyLong_Check(PyTuple_GET_ITEM(data, 0)))
     return Refuse("data of the array interface must be (address, read_only)");
@@ -204,7 +204,7 @@ PyObject* FromAddress(PyObject* interface, PyObject* data, Interface said, PyObj
   if (both == nullptr) return nullptr;
   const auto device = device_of(address);
   if (!device.has_value()) return nullptr;
-  return FromDescription(Describe(address, said.type, std::move(said.shape), std::move(said.strides), *device,
+  return FromDescription(Describe(address, array.type, std::move(array.shape), std::move(array.strides), *device,
                                   read_only != 0, OwnerOf(both.get())));
 }
 
@@ -222,22 +222,22 @@ std::optional<Device> Gpu(const void* address) {
 // Reads the stream that the consumer must order after; false with a Python error. Versions before 3 have no stream.
 bool StreamOf(PyObject* interface, long version, std::optional<uintptr_t>& stream) {
   if (version < 3) stream = kLegacyStream;
-  PyObject* said = version < 3 ? nullptr : Get(interface, "stream");
-  if (said == nullptr) return true;
-  const unsigned long long number = PyLong_Check(said) ? PyLong_AsUnsignedLongLong(said) : 0;
+  PyObject* value = version < 3 ? nullptr : Get(interface, "stream");
+  if (value == nullptr) return true;
+  const unsigned long long number = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
   if (number != 0 && PyErr_Occurred() == nullptr) {
     stream = StreamForAnyThread(static_cast<uintptr_t>(number));
     return true;
   }
   PyErr_Clear();
   PyErr_Format(PyExc_BufferError, "stream of the array interface must be None, 1, 2 or the address of one, not %R",
-               said);
+               value);
   return false;
 }
 
 // `data` is an object with the buffer protocol, and the array must lie inside it.
-PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface said) {
-  ArraySpec spec{said.type, {}, said.shape, said.strides, 0};
+PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface array) {
+  ArraySpec spec{array.type, {}, array.shape, array.strides, 0};
   if (PyObject* offset = Get(interface, "offset"); offset != nullptr) {
     spec.offset = PyLong_AsUnsignedLongLong(offset);
     if (PyErr_Occurred() != nullptr) {
@@ -250,8 +250,8 @@ PyObject* FromBufferObject(PyObject* interface, PyObject* data, Interface said) 
   const Py_buffer& buffer = held->get();
   if (const Status inside = spec.CheckInside(static_cast<uint64_t>(buffer.len)); !inside.ok())
     return RaiseBuffer(inside);
-  return FromDescription(Describe(static_cast<std::byte*>(buffer.buf) + spec.offset, said.type, std::move(said.shape),
-                                  std::move(said.strides), {}, buffer.readonly != 0, std::move(held)));
+  return FromDescription(Describe(static_cast<std::byte*>(buffer.buf) + spec.offset, array.type, std::move(array.shape),
+                                  std::move(array.strides), {}, buffer.readonly != 0, std::move(held)));
 }
 
 }  // namespace
@@ -284,15 +284,15 @@ PyObject* WrapArrayInterface(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "O!O:wrap_array_interface", &PyDict_Type, &interface, &owner)) return nullptr;
   return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
     if (VersionOf(interface) != 3) return Refuse("only versions 2 and 3 of the array interface are understood");
-    Interface said;
-    if (!Read(interface, said)) return nullptr;
+    Interface array;
+    if (!Read(interface, array)) return nullptr;
     PyObject* data = Get(interface, "data");
     if (data == nullptr && !PyObject_CheckBuffer(owner))
       return Refuse(std::string("the array interface of ") + Py_TYPE(owner)->tp_name +
                     " has no data, and the object no buffer in its place");
     if (data == nullptr) data = owner;  // the object itself has the bytes
-    if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(said), owner, Host);
-    return FromBufferObject(interface, data, std::move(said));
+    if (PyTuple_Check(data)) return FromAddress(interface, data, std::move(array), owner, Host);
+    return FromBufferObject(interface, data, std::move(array));
   });
 }
 
@@ -303,12 +303,12 @@ PyObject* WrapCudaArrayInterface(PyObject*, PyObject* arguments) {
   return Guarded(static_cast<PyObject*>(nullptr), [&]() -> PyObject* {
     const long version = VersionOf(interface);
     if (version != 2 && version != 3) return Refuse("only versions 2 and 3 of this array interface are understood");
-    Interface said;
+    Interface array;
     std::optional<uintptr_t> stream;
-    if (!Read(interface, said) || !StreamOf(interface, version, stream)) return nullptr;
+    if (!Read(interface, array) || !StreamOf(interface, version, stream)) return nullptr;
     PyObject* data = Get(interface, "data");
     if (data == nullptr) return Refuse("the array interface has no data");
-    Ref view(FromAddress(interface, data, std::move(said), owner, Gpu));
+    Ref view(FromAddress(interface, data, std::move(array), owner, Gpu));
     if (view == nullptr) return nullptr;
     reinterpret_cast<ViewObject*>(view.get())->view.stream = stream;
     return view.release();

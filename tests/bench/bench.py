@@ -159,7 +159,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
         home, echo, grpc_echo = f"{scratch}/broker", f"{scratch}/echo", f"{scratch}/grpc"
         os.mkdir(home, 0o700)
         daemon = [str(build / "daemon/arraybridged"), "--directory", home, "--log-level", "error"]
-        daemon += ["--limit", "shares_per_namespace=200000", "--limit", "shares_per_uid=400000"]
+        daemon += ["--limit", "shares_per_namespace=200000", "--limit", "object_bytes_per_uid=1GiB"]
         bench = build / "tests/bench"
         with (
             running([str(bench / "floor_echo"), "--socket", echo], other),

@@ -17,6 +17,7 @@
 #include "tests/bench/support.h"
 
 namespace arraybridge::bench {
+using namespace daemon;
 namespace {
 
 constexpr double kNanoseconds = 1000;  // per microsecond

@@ -14,6 +14,7 @@
 #include "tests/bench/support.h"
 
 namespace arraybridge::bench {
+using namespace daemon;
 namespace {
 
 constexpr uint64_t kSessions = 256;

@@ -28,7 +28,6 @@ import numpy as np
 if TYPE_CHECKING:
     import arraybridge
 
-LIMITS = ("shares_per_namespace", "shares_per_uid", "catalogue_shares")
 RECOVERED = re.compile(r"^(\S+) .*life (\d+) of this broker: took over (\d+) shares", re.MULTILINE)
 WORK = {
     "recover_1e4": ("start of the next daemon to its first answer, 10^4 shares", "ms", "<= 100 ms"),
@@ -46,7 +45,7 @@ class Kept:
     def __init__(self, folder: Path, daemon: Path, keeper: bool = True, shares: int = 100_000) -> None:
         self.directory = folder / "b"
         self.log = folder / "log"
-        limits = [word for name in LIMITS for word in ("--limit", f"{name}={2 * shares}")]
+        limits = ["--limit", f"shares_per_namespace={2 * shares}", "--limit", "object_bytes_per_uid=16GiB"]
         read, write = os.pipe()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

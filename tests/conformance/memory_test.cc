@@ -26,7 +26,7 @@
 #include "daemon/memory/memory_backend.h"
 #include "tests/integration/build_tree.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kCapacity = 16ull << 20;
@@ -323,4 +323,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Pair>& param) { return param.param.name; });
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -81,7 +81,7 @@ def test_a_daemon_that_lacks_a_resource_names_it_at_the_start(limit: str, named:
 def test_descriptor_exhaustion_in_the_daemon(tmp_path: Path, messages: Any) -> None:
     """Fault 15: EMFILE refuses new clients without a busy loop; existing clients are served; the daemon recovers at once."""
     prefix = ["prlimit", "--nofile=64:64"]
-    with daemon_in(tmp_path / "broker", "--limit", "connections_per_uid=5000", prefix=prefix) as daemon:
+    with daemon_in(tmp_path / "broker", "--limit", "sessions_per_uid=2500", prefix=prefix) as daemon:
         ledger = Ledger(daemon)
         client = daemon.client()
         client.ask("put a 4096 1")

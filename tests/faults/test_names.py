@@ -47,7 +47,7 @@ def cost_of_lookups(daemon: Daemon, client: Client) -> float:
 def test_a_bomb_of_names(tmp_path: Path, messages: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 34: the limit of the namespace is named; other namespaces and lookups are not affected; all memory comes back."""
     monkeypatch.setattr("harness.client_flags", ["calls"])
-    limits = {"shares_per_namespace": most, "shares_per_uid": 2 * most, "description_bytes_per_uid": 4 << 30}
+    limits = {"shares_per_namespace": most, "object_bytes_per_uid": 8 << 30}
     flags = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
     with daemon_in(tmp_path / "broker", *flags) as daemon:
         ledger = Ledger(daemon)

@@ -31,7 +31,7 @@ def ctl(*arguments: object, prefix: Sequence[str] = (), **environment: str) -> s
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, generated: tuple[Any, Any]) -> Iterator[Session]:
     """Five shares and their producer's session."""
-    daemon = Daemon(tmp_path_factory.mktemp("ctl") / "arraybridge", tickets_per_session_max="1000")
+    daemon = Daemon(tmp_path_factory.mktemp("ctl") / "arraybridge", ticket_lifetime="1s")
     session = Session(daemon, *generated)
     for index in range(5):
         session.publish(f"share {index}", bytes(2048))

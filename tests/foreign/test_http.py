@@ -141,7 +141,7 @@ def test_the_running_version_is_shown(daemon: Daemon, start: Callable[..., Daemo
 
 def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
     """The counts in addition to the verbs: reasons of refusals, and causes of session ends, at both doors."""
-    daemon = start("--http", "127.0.0.1:0", "--log-format", "json", "--namespace-quota", "1MiB", watchers_per_uid="1")
+    daemon = start("--http", "127.0.0.1:0", "--log-format", "json", "--namespace-quota", "1MiB", watchers="1")
     before = samples(read(daemon, "/metrics"))
     assert before["arraybridge_start_time_seconds"] == pytest.approx(time.time(), abs=60)
     assert before['arraybridge_log_messages_total{level="error"}'] == 0
@@ -152,7 +152,7 @@ def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open
     watches = [session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S)]
     next(watches[0])  # before the second request, which might overtake it
     watches.append(session.stub.Watch(session.messages.WatchRequest(), metadata=session.metadata, timeout=PATIENCE_S))
-    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "watchers_per_uid"):
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "limit watchers"):
         next(watches[1])
     with refused(grpc.StatusCode.UNAUTHENTICATED):
         session.stub.GetStats(session.messages.GetStatsRequest())
@@ -170,7 +170,7 @@ def test_refusals_and_ends_have_their_reasons(start: Callable[..., Daemon], open
     now = told()
     assert now['session_ends_total{cause="limit"}'] == now['session_ends_total{cause="protocol"}'] == 1
     assert (now['session_ends_total{cause="killed"}'], now['session_ends_total{cause="drain"}']) == (0, 0)
-    assert now['limit_hits_total{limit="watchers_per_uid"}'] == now['limit_hits_total{limit="quota_too_small"}'] == 1
+    assert now['limit_hits_total{limit="watchers"}'] == now['limit_hits_total{limit="quota_too_small"}'] == 1
     assert now['allocation_failures_total{reason="quota"}'] == 1 and now['allocation_failures_total{reason="driver"}'] == 0
     assert sum(value for name, value in now.items() if name.startswith("auth_failures_total")) >= 1
     assert now['log_messages_total{level="warn"}'] >= 1

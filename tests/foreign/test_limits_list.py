@@ -44,6 +44,8 @@ def in_code() -> dict[str, int]:
 def test_every_limit_is_in_the_list() -> None:
     listed, limits = documented(), in_code()
     assert len(limits) > 40, "the fields of Limits were not read"
+    settings = (ROOT / "deploy/config/arraybridged.toml").read_text().split("[limits]")[1].split("\n[")[0]
+    assert len(re.findall(r"^\w+ = ", settings, re.MULTILINE)) == 20
     assert set(listed) == set(limits)
 
 

@@ -70,11 +70,12 @@ def test_an_expired_ticket_is_refused(start: Callable[..., Daemon], open_session
 
 
 def test_tickets_are_counted(start: Callable[..., Daemon], open_session: Callable[..., Session]) -> None:
-    session = open_session(start(tickets_per_session_max="2"))
-    for _ in range(2):
-        session.call("Allocate", namespace="default", size=1)
+    session = open_session(start())
+    session.publish("x", b"1")
+    for _ in range(4):
+        session.call("Acquire", namespace="default", shares=[{"name": "x"}] * 256)
     arenas = session.call("GetStats").arenas
-    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "2"):
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "tickets_per_session (1024)"):
         session.call("Allocate", namespace="default", size=1)
     eventually("the arena without a ticket goes", lambda: session.call("GetStats").arenas == arenas)
 
@@ -218,7 +219,7 @@ def test_an_open_session_is_not_idle(start: Callable[..., Daemon], open_session:
 
 def test_connections_are_counted(start: Callable[..., Daemon], generated: tuple[Any, Any]) -> None:
     messages, service = generated
-    daemon = start(connections_per_uid="4")
+    daemon = start(sessions_per_uid="2")
     taken = [connect(daemon) for _ in range(4)]
     for connection in taken:
         assert connection.recv(1)  # gRPC's first frame shows that it was admitted

@@ -202,10 +202,7 @@ def test_users_cannot_use_up_each_others_limits(place: Place, user: Users) -> No
     place.daemon(
         CONFIG,
         sessions_per_uid="3",
-        connections_per_uid="8",
         bytes_per_uid="16MiB",
-        arenas_per_uid="4",
-        namespaces_per_uid="2",
     )
     alice, bob = user(ALICE).act, user(BOB).act
     for door in DOORS:
@@ -227,39 +224,38 @@ def test_users_cannot_use_up_each_others_limits(place: Place, user: Users) -> No
 
 
 def test_users_cannot_prevent_each_others_watches(place: Place, user: Users) -> None:
-    place.daemon(CONFIG, watchers_per_uid="3")
+    place.daemon(CONFIG)
     alice, bob = opened(user(ALICE)), opened(user(BOB))
-    got = [alice("call", door, "Watch") for door in DOORS * 3]
-    assert [isinstance(each, bytes) for each in got] == [True] * 3 + [False] * 3
-    for refused in got[3:]:
+    got = [alice("call", door, "Watch") for door in DOORS * 9]
+    assert [isinstance(each, bytes) for each in got] == [True] * 16 + [False] * 2
+    for refused in got[16:]:
         assert refused["code"] == RESOURCE_EXHAUSTED
-        assert "watchers_per_uid" in refused["text"]
+        assert "its part of limits.watchers (64)" in refused["text"]
     for door in DOORS:
         assert isinstance(bob("call", door, "Watch"), bytes)
 
 
 def test_users_cannot_prevent_each_others_reads_without_calls(place: Place, user: Users) -> None:
-    place.daemon(CONFIG, session_queues_per_uid="2", direct_channels_per_uid="1")
+    place.daemon(CONFIG, object_bytes_per_uid="600KiB")
     alice, bob = user(ALICE).act, user(BOB).act
-    for number in range(3):
+    for number in range(8):
         alice("open", str(number), "lifeline")
-    queues = [alice("call", str(number), "Browse", namespace="default", part=2) for number in range(3)]
-    assert [isinstance(each, bytes) for each in queues] == [True, True, False]
-    assert "session_queues_per_uid" in queues[2]["text"]
+    queues = [alice("call", str(number), "Browse", namespace="default", part=2) for number in range(8)]
+    assert [isinstance(each, bytes) for each in queues] == [True] * 7 + [False]
+    assert "limits.object_bytes_per_uid" in queues[7]["text"]
     bob("open", "0", "lifeline")
     assert isinstance(bob("call", "0", "Browse", namespace="default", part=2), bytes)
-    for act, names in ((alice, ("one", "two")), (bob, ("one",))):
-        direct_channels = []
-        for name in names:
-            ends = [int(act("told", "0", "OpenChannel", namespace="default", name=name, role=role)["channel"]) for role in (1, 2)]
-            direct_channels.append(act("call", "0", "Browse", namespace="default", part=8, channel=ends[0]))
-        assert [isinstance(each, bytes) for each in direct_channels] == [True, False][: len(names)], direct_channels
-        assert all("direct_channels_per_uid" in each["text"] for each in direct_channels[1:])
+    direct_channels = []
+    for name in ("one", "two"):
+        ends = [int(bob("told", "0", "OpenChannel", namespace="default", name=name, role=role)["channel"]) for role in (1, 2)]
+        direct_channels.append(bob("call", "0", "Browse", namespace="default", part=8, channel=ends[0]))
+    assert [isinstance(each, bytes) for each in direct_channels] == [True, False], direct_channels
+    assert "limits.object_bytes_per_uid" in direct_channels[1]["text"]
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_users_cannot_delay_each_others_waiting_requests(place: Place, user: Users, door: str) -> None:
-    place.daemon(CONFIG, sessions_per_uid="4", queued_requests_per_session="64", bytes_per_uid="16MiB")
+    place.daemon(CONFIG, sessions_per_uid="4", bytes_per_uid="16MiB")
     alice, bob = user(ALICE).act, opened(user(BOB))
     alice("open", "looks")
     for size in (8, 8):  # up to her limit

@@ -139,7 +139,7 @@ def test_inspect_shows_one_share(session: Session) -> None:
     assert [offer.why_not for offer in found.offers] == [""]
     with refused(grpc.StatusCode.NOT_FOUND, "has no share named 'never'"):
         session.call("Inspect", namespace="default", share={"name": "never"})
-    with refused(grpc.StatusCode.INVALID_ARGUMENT, "limits.note_bytes_max 64"):
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "maximum 64"):
         session.call("Acquire", namespace="default", shares=[{"name": "frame"}], note="x" * 65)
 
 

@@ -19,7 +19,7 @@
 #include "tests/unit/client/mapped_direct.h"
 #include "tests/unit/client/quiet_session.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kArenaBytes = 1 << 16;
@@ -207,7 +207,7 @@ class Stream {
     const Forwarded its = forwards_[number];
     AB_CHECK(ReturnOf(its.bit) == its.returned);  // its producer does not use the range again
     forwards_.erase(forwards_.begin() + static_cast<std::ptrdiff_t>(number));
-    taken_->Leave(its.bit);
+    taken_->ReleaseForward(its.bit);
   }
 
   bool ReturnOf(uint64_t bit) const {
@@ -283,10 +283,11 @@ class Stream {
 };
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace arraybridge;
+  using namespace arraybridge::daemon;
   static Client* const client = new Client;
   Input input(data, size);
   Stream stream(*client, input.Take<uint8_t>() % 8 + 1);

@@ -20,7 +20,7 @@
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kArenaBytes = StaticMapping::kBytes;
@@ -156,7 +156,7 @@ class Stream {
     const uint64_t size = CheckCarved(*carving);
     std::memset(carving->arena->data() + carving->offset, static_cast<int>(sendings_.size()), size);
     if (!Sent(sent_.Put(*carving, size, DescriptionOf(input)))) {
-      return session_->written().DropForBroker(carving->arena->id, carving->offset);
+      return session_->written().ReleaseForBroker(carving->arena->id, carving->offset);
     }
     sendings_.push_back({carving->offset, size, nullptr, head_ - 1, false, {}, false});
   }
@@ -233,7 +233,7 @@ class Stream {
   void Wait() {
     const Lifeline::Interrupted never;
     const DirectWait how{session_->lifeline(), std::chrono::steady_clock::now(), {}, never};
-    const Status waited = sent_.AwaitRoom(how);
+    const Status waited = sent_.AwaitFreeSlot(how);
     AB_CHECK(waited.ok() || waited.code() == Code::kDeadlineExceeded);
   }
 
@@ -283,10 +283,11 @@ class Stream {
 };
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace arraybridge;
+  using namespace arraybridge::daemon;
   static QuietSession* const session = new QuietSession;
   Input input(data, size);
   Stream stream(*session, input.Take<uint8_t>() % 8 + 1);

@@ -9,7 +9,7 @@
 
 #include "daemon/service/grpc/http2_frames.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Found = std::vector<std::array<uint32_t, 4>>;
@@ -20,10 +20,10 @@ void ReadInto(Found& found, Http2Frames& frames, std::span<const uint8_t> bytes)
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace arraybridge;
+  using namespace arraybridge::daemon;
   if (size < 2) return 0;
   const size_t piece = 1 + data[0];  // bytes
   const size_t preface = data[1];

@@ -10,7 +10,7 @@
 #include "proto/wire/messages.h"
 #include "tests/fuzz/input.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // False: readers would refuse the specs.
@@ -57,11 +57,11 @@ void Describe(std::string_view bytes) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   arraybridge::Input input(data, size);
   const bool direct = (input.Take<uint8_t>() & 1) != 0;
-  direct ? arraybridge::Describe(input.TakeRest()) : arraybridge::Publish(input.TakeRest());
+  direct ? arraybridge::daemon::Describe(input.TakeRest()) : arraybridge::daemon::Publish(input.TakeRest());
   return 0;
 }

@@ -26,7 +26,7 @@
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/memory/queue_client.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kCapacityBytes = 1 << 20;
@@ -40,9 +40,9 @@ Config SmallConfig() {
   config.limits.arenas_per_session = 4;
   config.limits.shares_per_namespace = 8;
   config.limits.leases_per_session = 16;
-  config.limits.tickets_per_session_max = 4;
+  config.limits.tickets_per_session = 4;
   config.limits.namespaces = 4;
-  config.limits.queued_requests_per_session = 4;
+  config.limits.requests_per_session = 4;
   config.limits.channels_per_namespace = 3;
   config.limits.members_per_channel = 3;
   config.limits.channel_capacity_max = 3;
@@ -392,11 +392,11 @@ void Run(Input input) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool quiet = (google::protobuf::SetLogHandler(nullptr), true);
   static_cast<void>(quiet);
-  arraybridge::Run(arraybridge::Input(data, size));
+  arraybridge::daemon::Run(arraybridge::Input(data, size));
   return 0;
 }

@@ -11,6 +11,7 @@ _COMMENT = re.compile(r"^\s*(?://+|#)\s?(.*)$|^(?!\s*(?://|#)).*?\S\s+//\s?(.*)$
 # A sentence names its subject: "the daemon", "the session", not "who asks".
 WORDS_MAX = 30  # between two of . ? ! : ;
 _STOP = re.compile(r"(?<=[.?!:;])[)*]*\s+| · ")
+_STOP_BUT_COLON = re.compile(_STOP.pattern.replace(":", ""))
 _BLOCK = re.compile(r"^\s*(?:[-*] |\d+\. |#|<!--|$)")
 _UNNAMED = re.compile(r"(?:^|(?<=[.:;!?] ))(?:Who|Whoever|Whose|Nobody|Somebody|Those|What)\b")
 
@@ -36,13 +37,14 @@ def unnamed_subjects(source: Source) -> Iterator[tuple[int, str]]:
             yield number, word
 
 
-def long_sentences(page: str) -> Iterator[tuple[int, str]]:
+def long_sentences(page: str, *, colon_ends: bool = True) -> Iterator[tuple[int, str]]:
     """Line number and text of each part of a sentence, in a page of Markdown, that has more than WORDS_MAX words. A piece of
-    code counts as one word.
+    code counts as one word. `colon_ends`: a colon ends a part.
     """
+    stop = _STOP if colon_ends else _STOP_BUT_COLON
     for number, text in _blocks(re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), page, flags=re.DOTALL | re.MULTILINE)):
         plain = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", text))
-        for part in _STOP.split(plain):
+        for part in stop.split(plain):
             if sum(any(map(str.isalnum, word)) for word in part.split()) > WORDS_MAX:
                 yield number, part
 

@@ -110,9 +110,16 @@ def test_sentences_are_short(page: Path) -> None:
     assert list(long_sentences(page.read_text(encoding="utf-8"))) == [], "make two sentences of each"
 
 
+@pytest.mark.parametrize("name", ["explanation/fast-path", "explanation/reliability", "explanation/security", "guides/operations"])
+def test_reference_pages_do_not_chain_thoughts_by_colons(name: str) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert list(long_sentences(page, colon_ends=False)) == [], "make two sentences of each, or a list"
+
+
 def test_a_long_sentence_is_found() -> None:
     thirty = " ".join(["word"] * 30)
     page = (
         f"# Title\n\n{thirty}: {thirty}; {thirty}.\n- {thirty}\n  more\n\n| {thirty} | {thirty} `some code` |\n\n```\n{thirty} more\n```\n"
     )
     assert [number for number, _ in long_sentences(page)] == [4, 7]
+    assert [number for number, _ in long_sentences(page, colon_ends=False)] == [3, 4, 7]

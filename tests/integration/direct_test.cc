@@ -421,7 +421,7 @@ TEST_F(DirectPairTest, ABrokerThatGoesIsNoticedByBoth) {
 
 class NoDirectChannelTest : public DirectPairTest {
  protected:
-  NoDirectChannelTest() : DirectPairTest({"--limit", "direct_channels_per_uid=1"}) {}
+  NoDirectChannelTest() : DirectPairTest({"--limit", "object_bytes_per_uid=640KiB"}) {}
 };
 
 TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
@@ -429,11 +429,11 @@ TEST_F(NoDirectChannelTest, SoManyDirectChannelsAndNoMore) {
   auto receives = receiver_.OpenChannel("another", Channel::Role::kReceiver);
   auto sends = sender_.OpenChannel("another", Channel::Role::kSender);
   const uint64_t shares = direct_shares();
-  for (uint64_t i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < 60; ++i) {
     ASSERT_TRUE(Send(sender_, *sends, i).ok());
     ASSERT_EQ(Receive(*receives), i);
   }
-  EXPECT_EQ(direct_shares(), shares) << "by calls: limits.direct_channels_per_uid";
+  EXPECT_EQ(direct_shares(), shares) << "by calls: limits.object_bytes_per_uid";
   ASSERT_TRUE(sends_->Close().ok());
   ASSERT_TRUE(receives_->Close().ok());
   ASSERT_TRUE(sender_.Flush().ok());

@@ -24,7 +24,7 @@
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "daemon/memory/shared_pages/hazard_page.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -261,6 +261,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
-int main(int argc, char** argv) { return arraybridge::Main(argc, argv); }
+int main(int argc, char** argv) { return arraybridge::daemon::Main(argc, argv); }

@@ -27,7 +27,7 @@ def address() -> Iterator[str]:
     """The directory of the session's daemon."""
     with tempfile.TemporaryDirectory(prefix="ab-") as directory:
         # Every test has a namespace of its own, and what tests leave behind pays for them.
-        room = ["--limit", "namespaces=4096", "--limit", "namespaces_per_uid=4096"]
+        room = ["--limit", "namespaces=16384"]
         daemon = start_daemon(directory, "--log-level", "warn", *room)
         yield directory
         assert stop_daemon(daemon) == 0

@@ -16,9 +16,9 @@ namespace {
 
 using std::to_string;
 
-void Fill(v1::NamespaceRef* of, const std::string& ns, const AdminOptions& asked) {
+void Fill(v1::NamespaceRef* of, const std::string& ns, const AdminOptions& admin) {
   of->set_namespace_(ns);
-  if (asked.uid) of->set_uid(*asked.uid);
+  if (admin.uid) of->set_uid(*admin.uid);
 }
 
 // "4096", "64KiB", "2MiB", "8GiB", "1TiB".
@@ -75,19 +75,19 @@ Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
       "; a broker that Python has started has no such socket, another one has it where server.admin says");
 }
 
-Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::GetQuotaRequest request;
-  Fill(request.mutable_of(), asked.subject, asked);
+  Fill(request.mutable_of(), admin.subject, admin);
   v1::NamespaceQuota quota;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::GetQuota, request, &quota));
   return Print(quota, options, out);
 }
 
-Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::SetQuotaRequest request;
-  Fill(request.mutable_of(), asked.subject, asked);
-  if (asked.bytes != "default") {
-    const auto bytes = ReadSize(asked.bytes);
+  Fill(request.mutable_of(), admin.subject, admin);
+  if (admin.bytes != "default") {
+    const auto bytes = ReadSize(admin.bytes);
     if (!bytes.ok()) return bytes.status();
     request.set_bytes(*bytes);
   }
@@ -96,34 +96,34 @@ Status SetQuota(AdminConnection& connection, const Options& options, const Admin
   return Print(quota, options, out);
 }
 
-Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::EndSessionRequest request;
-  request.set_session(asked.session);
+  request.set_session(admin.session);
   v1::EndSessionResponse answer;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::EndSession, request, &answer));
   return Done(answer, options, "ended", out);
 }
 
-Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::AdminWithdrawRequest request;
-  Fill(request.mutable_of(), options.ns, asked);
-  request.add_shares()->set_name(asked.subject);
+  Fill(request.mutable_of(), options.ns, admin);
+  request.add_shares()->set_name(admin.subject);
   v1::AdminWithdrawResponse answer;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Withdraw, request, &answer));
   return Done(answer, options, "withdrawn", out);
 }
 
-Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::TrimRequest request;
-  if (!asked.device.empty()) {
+  if (!admin.device.empty()) {
     v1::ListRequest devices;
     devices.set_kind(v1::ListRequest::DEVICES);
     v1::ListResponse listed;
     AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::List, devices, &listed));
     const auto found =
-        std::ranges::find_if(listed.devices(), [&](const auto& one) { return IsDevice(one.device(), asked.device); });
+        std::ranges::find_if(listed.devices(), [&](const auto& one) { return IsDevice(one.device(), admin.device); });
     if (found == listed.devices().end())
-      return NotFound("this broker serves no device '", asked.device, "'; see arraybridgectl ls devices");
+      return NotFound("this broker serves no device '", admin.device, "'; see arraybridgectl ls devices");
     *request.mutable_device() = found->device();
   }
   v1::TrimResponse answer;
@@ -147,9 +147,9 @@ Status Drain(AdminConnection& connection, const Options& options, const AdminOpt
   return Done(answer, options, "draining", out);
 }
 
-Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   v1::ShutdownRequest request;
-  request.set_now(asked.now);
+  request.set_now(admin.now);
   v1::ShutdownResponse answer;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Shutdown, request, &answer));
   return Done(answer, options, "shutting down", out);
@@ -180,11 +180,11 @@ Status ShowConfig(AdminConnection& connection, const Options& options, const Adm
   return Ok();
 }
 
-Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   const auto ask = [&](const v1::ListRequest& request, v1::ListResponse* page) {
     return connection.Ask(&v1::Admin::Stub::List, request, page);
   };
-  return PrintListed(asked.listed, options, ask, out);
+  return PrintListed(admin.listed, options, ask, out);
 }
 
 }  // namespace arraybridge::ctl

@@ -46,12 +46,12 @@ class AdminConnection {
       if (!secret_.empty()) context.AddMetadata(kConnectionKey, secret_);
       status = (stub_.get()->*verb)(&context, request, answer);
       // The daemon answers the first call on a connection with a secret, which later calls state.
-      const auto told = context.GetServerTrailingMetadata().find(kConnectionKey);
+      const auto secret = context.GetServerTrailingMetadata().find(kConnectionKey);
       if (status.error_code() != grpc::StatusCode::UNAUTHENTICATED ||
-          told == context.GetServerTrailingMetadata().end()) {
+          secret == context.GetServerTrailingMetadata().end()) {
         break;
       }
-      secret_.assign(told->second.data(), told->second.size());
+      secret_.assign(secret->second.data(), secret->second.size());
     }
     return {static_cast<Code>(status.error_code()), status.error_message()};
   }
@@ -72,21 +72,21 @@ Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options);
 
 using AdminCommand = Status (*)(AdminConnection&, const Options&, const AdminOptions&, std::ostream&);
 
-Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status Reload(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-// Ends the daemon and waits for the one that its holder starts from the program on the disk. FAILED_PRECONDITION: no
-// process keeps what the daemon has; or the next one answers, but something was lost. DEADLINE_EXCEEDED: none answers.
-Status Upgrade(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status GetQuota(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status SetQuota(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status EndSession(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status Withdraw(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status Trim(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status Reload(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status Drain(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status Shutdown(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+// Ends the daemon and waits for the next one, which the holder starts from the program on the disk.
+// FAILED_PRECONDITION: there is no holder, or the next daemon has lost something. DEADLINE_EXCEEDED: no daemon answers.
+Status Upgrade(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 // The shares that were lost when this daemon continued the one before it.
-Status LsLost(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
-// The rows of all users that `asked.listed` selects.
-Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status LsLost(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+Status ShowConfig(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
+// The rows of all users that `admin.listed` selects.
+Status LsAll(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 
 }  // namespace arraybridge::ctl

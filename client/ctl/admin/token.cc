@@ -140,23 +140,23 @@ Status CreateToken(const std::string& file, std::ostream& out) {
   return Internal(file, ": ", std::strerror(why));
 }
 
-Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out) {
+Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
   auto all = Entries(connection);
   if (!all.ok()) return all.status();
   // A symbolic link is followed: its target is replaced.
   std::error_code failed;
-  const std::string path = std::filesystem::weakly_canonical(asked.subject, failed);
+  const std::string path = std::filesystem::weakly_canonical(admin.subject, failed);
   struct stat old {};
-  if (failed || ::stat(path.c_str(), &old) != 0) return FileFailed(asked.subject, failed ? failed.value() : errno);
+  if (failed || ::stat(path.c_str(), &old) != 0) return FileFailed(admin.subject, failed ? failed.value() : errno);
   std::erase_if(*all, [&](const Entry& entry) { return !IsSameFile(entry.file, old); });
   if (all->empty()) return NotFound(path, ": opens no namespace of this broker");
   AB_RETURN_IF_ERROR(Replace(path, old, FreshToken()));
   const Status kept = SyncFolderOf(path);
   v1::ReloadResponse reloaded;
-  const Status told = connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &reloaded);
-  if (!told.ok()) {
-    return Status(told.code(), Concat("the old token stays valid until the broker reloads: ", path,
-                                      " holds the new token, but the broker could not be reloaded: ", told.message()));
+  const Status sent = connection.Ask(&v1::Admin::Stub::Reload, v1::ReloadRequest(), &reloaded);
+  if (!sent.ok()) {
+    return Status(sent.code(), Concat("the old token stays valid until the broker reloads: ", path,
+                                      " holds the new token, but the broker could not be reloaded: ", sent.message()));
   }
   PrintEntries(*all, options, out);
   if (kept.ok()) return Ok();

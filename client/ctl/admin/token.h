@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A token is a secret of 128 random bits, written as text. A session that states it may use the namespaces that it
-// opens: those whose access list, in the configuration of the broker, has an entry token:FILE for the file with the
-// token. The broker reads the files when it starts and when it reloads, and at no other time.
+// opens. It opens a namespace if the access list in the broker's configuration has an entry token:FILE for the token's
+// file. The broker reads the files when it starts and when it reloads, and at no other time.
 #pragma once
 
 #include <iosfwd>
@@ -21,9 +21,9 @@ Status CreateToken(const std::string& file, std::ostream& out);
 // symbolic links to it stay valid. NOT_FOUND: no namespace of this broker names the file; nothing has changed.
 // FAILED_PRECONDITION: the path is not a regular file, holds no token, or has another hard link, which would keep the
 // old token.
-Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 
 // Prints which files open which namespaces, for reading or writing, and where the configuration says so.
-Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions& asked, std::ostream& out);
+Status LsTokens(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out);
 
 }  // namespace arraybridge::ctl

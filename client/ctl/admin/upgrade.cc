@@ -48,17 +48,17 @@ Status PrintUpgraded(const v1::UpgradeResponse& ended, const v1::GetRecoveryResp
     return Ok();
   }
   std::string json;
-  JsonWriter told(options.output == Output::kJson, &json);
-  const auto add = [&told](const char* which, const std::string& version, uint64_t life) {
-    told.Key(which).Open('{');
-    told.Key("version").Text(version);
-    told.Key("life").Number(static_cast<int64_t>(life));
-    told.Close('}');
+  JsonWriter writer(options.output == Output::kJson, &json);
+  const auto add = [&writer](const char* which, const std::string& version, uint64_t life) {
+    writer.Key(which).Open('{');
+    writer.Key("version").Text(version);
+    writer.Key("life").Number(static_cast<int64_t>(life));
+    writer.Close('}');
   };
-  told.Open('{');
+  writer.Open('{');
   add("before", ended.version(), ended.life());
   add("now", next.version(), next.life().number());
-  told.Close('}');
+  writer.Close('}');
   out << json << '\n';
   return Ok();
 }

@@ -146,10 +146,10 @@ Finding MemoryLimit() {
 }
 
 std::string GroupOf(gid_t id) {
-  std::array<char, 1024> room{};
+  std::array<char, 1024> text{};
   group found{};
   group* result = nullptr;
-  if (::getgrgid_r(id, &found, room.data(), room.size(), &result) != 0 || result == nullptr) return std::to_string(id);
+  if (::getgrgid_r(id, &found, text.data(), text.size(), &result) != 0 || result == nullptr) return std::to_string(id);
   return found.gr_name;
 }
 

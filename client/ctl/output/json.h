@@ -19,7 +19,7 @@ class JsonWriter {
   // With `whitespace`, each member of an object and each element of a list begins an indented line.
   JsonWriter(bool whitespace, std::string* out) : whitespace_(whitespace), out_(*out) {}
 
-  // REQUIRES: neither the message nor one in it has a map or a floating-point field.
+  // REQUIRES: neither the message nor a nested message has a map or a floating-point field.
   void Object(const google::protobuf::Message& message);
 
   // An object is Open('{'), Key and a value for each member, Close('}'). A list is Open('['), Next and a value for each

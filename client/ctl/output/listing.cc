@@ -36,10 +36,10 @@ Result<uint32_t> UserOf(const std::string& text) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && end == text.data() + text.size()) return number;
-  std::array<char, 16384> room{};
+  std::array<char, 16384> buffer{};
   passwd entry{};
   passwd* found = nullptr;
-  if (::getpwnam_r(text.c_str(), &entry, room.data(), room.size(), &found) != 0 || found == nullptr) {
+  if (::getpwnam_r(text.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
     return InvalidArgument("--owner: there is no user '", text, "'");
   }
   return found->pw_uid;

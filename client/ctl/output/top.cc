@@ -36,11 +36,11 @@ Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
   constexpr char kClear[] = "\x1b[H\x1b[2J";
   const bool clear = rounds.clear && StyleOf(options).people() && ::isatty(STDOUT_FILENO) != 0 && rounds.count != 1;
   v1::GetStatsResponse before;
-  auto asked = std::chrono::steady_clock::now();
+  auto requested = std::chrono::steady_clock::now();
   for (uint64_t round = 0; out.good() && (rounds.count == 0 || round < rounds.count); ++round) {
     if (round > 0) std::this_thread::sleep_for(rounds.interval);
     const auto now = std::chrono::steady_clock::now();
-    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(asked, now));
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(requested, now));
     if (clear) out << kClear;
     const auto connection = Connect(options);
     if (!connection.ok()) return connection.status();

@@ -132,14 +132,14 @@ Result<std::vector<int64_t>> TakeShape(Reader& reader) {
   return shape;
 }
 
-struct Said {
+struct Header {
   std::optional<DataType> type;
   std::optional<bool> is_fortran;
   std::optional<std::vector<int64_t>> shape;
 };
 
-Status TakeValue(Reader& reader, std::string_view key, Said* said) {
-  if (key == "descr" && !said->type) {
+Status TakeValue(Reader& reader, std::string_view key, Header* header) {
+  if (key == "descr" && !header->type) {
     if (reader.Next() == '[') {
       return MakeStatus(Code::kUnimplemented, "cannot share structures: save their fields one by one");
     }
@@ -147,37 +147,37 @@ Status TakeValue(Reader& reader, std::string_view key, Said* said) {
     if (!text) return Bad("has a type name that is not a string");
     const auto type = TypeOf(*text);
     if (!type.ok()) return type.status();
-    said->type = *type;
+    header->type = *type;
     return Ok();
   }
-  if (key == "fortran_order" && !said->is_fortran) {
-    said->is_fortran = reader.TakeWord("True");
-    if (!*said->is_fortran && !reader.TakeWord("False"))
+  if (key == "fortran_order" && !header->is_fortran) {
+    header->is_fortran = reader.TakeWord("True");
+    if (!*header->is_fortran && !reader.TakeWord("False"))
       return Bad("has a fortran_order that is neither True nor False");
     return Ok();
   }
-  if (key == "shape" && !said->shape) {
+  if (key == "shape" && !header->shape) {
     auto shape = TakeShape(reader);
     if (!shape.ok()) return shape.status();
-    said->shape = *std::move(shape);
+    header->shape = *std::move(shape);
     return Ok();
   }
   return Bad("has keys other than descr, fortran_order and shape, once each");
 }
 
-Result<Said> TakeDictionary(Reader& reader) {
-  Said said;
+Result<Header> TakeDictionary(Reader& reader) {
+  Header header;
   if (!reader.Take('{')) return Bad("is not a dictionary");
   bool comma = true;
   while (!reader.Take('}')) {
     if (!comma) return Bad("has no comma between its entries");
     const auto key = reader.TakeText();
     if (!key || !reader.Take(':')) return Bad("is not a dictionary");
-    AB_RETURN_IF_ERROR(TakeValue(reader, *key, &said));
+    AB_RETURN_IF_ERROR(TakeValue(reader, *key, &header));
     comma = reader.Take(',');
   }
-  if (!said.type || !said.is_fortran || !said.shape) return Bad("lacks one of descr, fortran_order and shape");
-  return said;
+  if (!header.type || !header.is_fortran || !header.shape) return Bad("lacks one of descr, fortran_order and shape");
+  return header;
 }
 
 }  // namespace
@@ -211,17 +211,17 @@ Result<ArraySpec> ReadNpyHead(std::string_view head) {
   if (!text.ends_with('\n')) return Bad("does not end with a line feed");
   text.remove_suffix(1);
   Reader reader(text);
-  auto said = TakeDictionary(reader);
-  if (!said.ok()) return said.status();
+  auto header = TakeDictionary(reader);
+  if (!header.ok()) return header.status();
   if (!reader.AtEnd()) return Bad("has text after its dictionary");
-  if (*said->is_fortran && said->shape->size() > 1) {
+  if (*header->is_fortran && header->shape->size() > 1) {
     return MakeStatus(Code::kUnimplemented,
                       "cannot share an array in Fortran order: save numpy.ascontiguousarray(array) instead");
   }
   ArraySpec array;
-  array.type = *said->type;
+  array.type = *header->type;
   array.dtype = NameOf(array.type);
-  array.shape = *std::move(said->shape);
+  array.shape = *std::move(header->shape);
   const auto nbytes = array.compact_bytes();
   if (!nbytes.ok()) return Bad("has a shape of too many elements: ", nbytes.status().message());
   return array;

@@ -182,9 +182,9 @@ Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
     return FailedPrecondition("namespace '", share->ns, "' withdraws a share when its maker's session ends ",
                               "(on_publisher_exit), so '", share->name, "' ended with this command: use --hold");
   }
-  const Status told = Tell(*info, options, wishes, out);
-  if (!told.ok() || !out.flush()) {
-    return TakenBack(*broker, *share, told.ok() ? Internal("the output could not be written") : told);
+  const Status printed = Tell(*info, options, wishes, out);
+  if (!printed.ok() || !out.flush()) {
+    return TakenBack(*broker, *share, printed.ok() ? Internal("the output could not be written") : printed);
   }
   return !wishes.hold ? Ok() : Hold(*broker, *share);
 }

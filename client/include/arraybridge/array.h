@@ -23,8 +23,8 @@ enum class MapMode : uint8_t { kShared, kPrivate };
 // Or a forward: arrays that lie in a share that this process holds, to be published once more without a copy.
 class Placement {
  public:
-  // Writable, compact, 256-byte aligned. Each view keeps the range in use. Of a forward: the arrays, which are only
-  // read.
+  // Writable, compact, 256-byte aligned. Each view keeps the range in use. The views of a forward are its arrays, which
+  // are only read.
   const std::vector<View>& views() const;
 
   struct Range;  // client/arenas/placement_range.h

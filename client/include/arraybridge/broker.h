@@ -172,7 +172,7 @@ class Broker {
     return Place(sources, {.own = own, .device = device, .publish = {}});
   }
   // GPU memory may be published before the work on the streams of the placement's views, and the copies of Place, have
-  // ended: then readers wait for an event, and this process tells the broker when the event is no longer needed. Where
+  // ended. Readers then wait for an event, and this process tells the broker when the event is no longer needed. Where
   // events do not work, Publish waits for the work. If the process ends before the work does, the share is lost:
   // destroy the Broker or call Settle before exit. REQUIRES: all other writes to the placement have ended.
   Result<Share> Publish(const Placement& placement, const PublishOptions& options);
@@ -182,10 +182,10 @@ class Broker {
   // share uses the same bytes, and both keep them.
   Result<Share> Put(std::span<const View> sources, const PublishOptions& options);
   // Returns the unpublished placement of this session that contains `views`, 256-byte aligned and compact, so that it
-  // can be published without a copy; or a forward of the share in which they lie. Nothing: there is neither; use Place.
-  // `why` is set then, if views that lie in shares need a copy: LAYOUT, they are not aligned or not compact; WRITTEN,
-  // this process has written them; APART, they lie in several shares, or elsewhere. A forward may be refused with
-  // FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
+  // can be published without a copy. Or returns a forward of the share in which they lie. Nothing: there is neither;
+  // use Place. `why` is set then, if views that lie in shares need a copy. LAYOUT: they are not aligned or not compact.
+  // WRITTEN: this process has written them. APART: they lie in several shares, or elsewhere. A forward may be refused
+  // with FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
   std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr);
   // How arrays came into a channel: as copies, as a forward of their share, or where they were born.
   enum class Passed : uint8_t { kCopied, kForwarded, kInPlace };
@@ -223,8 +223,8 @@ class Broker {
   Result<Channel> OpenChannel(const std::string& name, Channel::Role role, uint64_t capacity = 0) {
     return OpenChannel(name, role, ChannelOptions{.capacity = capacity});
   }
-  // Drops what is queued in a channel of this namespace; a channel without an open end goes. Returns the number of
-  // shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
+  // Drops the shares queued in a channel of this namespace, and the channel if it has no open end. Returns the number
+  // of shares. NOT_FOUND, CHANNEL_NOT_FOUND. `remove`: FAILED_PRECONDITION, CHANNEL_IN_USE, if an end is open.
   Result<uint64_t> DrainChannel(const std::string& name, bool remove = false);
 
   // Claims a name, so that one thread of all processes makes its share and the others wait. Returns the claim's number;
@@ -241,7 +241,7 @@ class Broker {
     std::string name_prefix{};       // only events of shares whose names begin with it
   };
   // Opens a watch of events in this namespace and of this user's sessions, from now on. RESOURCE_EXHAUSTED:
-  // limits.watchers, limits.watchers_per_uid.
+  // limits.watchers, of which one user may have a part.
   Result<arraybridge::Watch> OpenWatch(const WatchOptions& options);
 
   // Returns the outcome of a call that failed with this status. The broker does not begin a request after its deadline,
@@ -261,8 +261,8 @@ class Broker {
   Result<Stats> GetStats();
   Result<ServerInfo> GetServerInfo();
 
-  // Waits until what was published is complete, sends all pending releases and returns unused arenas. Returns when the
-  // daemon has answered, then continues as Confirm.
+  // Waits until all published bytes are complete, sends all pending releases and returns unused arenas. Returns when
+  // the daemon has answered, then continues as Confirm.
   Status Flush();
   // For use before a process ends: waits until the daemon knows that all published bytes are complete. Returns at once
   // if they are. After the timeout, shares that are not complete are lost with the connection.

@@ -45,11 +45,11 @@ class Bundle {
   static constexpr uint64_t kGpuManifestBytesMax = uint64_t{64} << 20;
 
   // `views`: of an acquired share with kStructure, or of the placement that becomes one. Copies the manifest, on a GPU
-  // after the work of its producer, and checks it as a whole: the header, that names are sorted and unique, that no two
-  // names or shapes use the same bytes of it, and that no two arrays use the same bytes of the slab unless they are
-  // tied. Everything else reads the copy. INVALID_ARGUMENT, NOT_A_BUNDLE, or MALFORMED_BUNDLE: also of a manifest on a
-  // GPU with more than kGpuManifestBytesMax; UNIMPLEMENTED, BUNDLE_VERSION: another major version of the manifest.
-  // Errors of CopyToHeap.
+  // after the work of its producer, and checks it as a whole. The header is valid, and names are sorted and unique. No
+  // two names or shapes use the same bytes of it. No two arrays use the same bytes of the slab unless they are tied.
+  // Everything else reads the copy. INVALID_ARGUMENT, NOT_A_BUNDLE, or MALFORMED_BUNDLE: also of a manifest on a GPU
+  // with more than kGpuManifestBytesMax; UNIMPLEMENTED, BUNDLE_VERSION: another major version of the manifest. Errors
+  // of CopyToHeap.
   static Result<Bundle> Of(std::vector<View> views);
   // INVALID_ARGUMENT, MALFORMED_BUNDLE: a share of these arrays with this Share::structure would be a bundle that Of
   // refuses. Broker::Publish, Broker::Put and Channel::Send call it. Of arrays on a GPU it checks nothing.

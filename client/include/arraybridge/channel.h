@@ -73,7 +73,7 @@ class Channel {
     // Time to wait for room; nothing: no limit.
     std::optional<std::chrono::milliseconds> timeout{};
     PeerDeath on_peer_death = PeerDeath::kTell;
-    // The notices up to this number are not told (Check); nothing: those that a call on this end has returned.
+    // Notices up to this number are not returned (Check). Nothing: up to the last one that this end has returned.
     std::optional<uint64_t> seen_notice{};
   };
   // Moves the placement's bytes into the channel; they belong to the receiver then. DEADLINE_EXCEEDED, CHANNEL_FULL: no

@@ -45,12 +45,12 @@ Result<View> CopyOnGpu(const View& source, uintptr_t stream);
 // source's producer, and needs a wait of its own. INVALID_ARGUMENT: the counts differ, or a destination is not such
 // memory. FAILED_PRECONDITION: a device that this process does not see, or a stream that is being captured. REQUIRES:
 // no destination overlaps a source or another destination.
-Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms);
+Status CopyToGpus(std::span<const View> sources, std::span<const View> destinations);
 
 // While a CaptureScope lives, this library does not query whether all work of a GPU has ended. Create one around the
-// capture of a graph: releasing GPU memory needs that query, which would invalidate the capture, and captures on
-// streams that do not synchronise with the default stream cannot be detected. Memory that is dropped meanwhile is
-// released afterwards. Thread-safe.
+// capture of a graph. Releasing GPU memory needs that query, which would invalidate the capture. Captures on streams
+// that do not synchronise with the default stream cannot be detected. Memory that is dropped meanwhile is released
+// afterwards. Thread-safe.
 class CaptureScope {
  public:
   CaptureScope();

@@ -25,8 +25,8 @@ struct View {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;  // in elements, as long as shape; compact values on dimensions of size 1
   Device device;                 // pinned memory is CPU, managed memory is CUDA
-  // On a GPU: the stream on which the work that produces these bytes is queued, in DLPack's numbers (1: legacy default,
-  // 2: the own default of the thread that uses the view, else a pointer). Absent: the bytes are complete.
+  // On a GPU: the stream on which the work that produces these bytes is queued. DLPack's numbers: 1 is the legacy
+  // default, 2 the default of the thread that uses the view, any other a pointer. Absent: the bytes are complete.
   std::optional<uintptr_t> stream{};
   // True if the producer also queues later changes of these bytes on `stream`, so that a copy queued there now still
   // reads the present bytes. False: a copy must be complete before the caller continues.
@@ -86,7 +86,7 @@ std::optional<View> ExportedFrom(const DLManagedTensor& tensor);
 Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std::vector<int64_t> strides,
                       Device device, bool read_only, std::shared_ptr<const void> owner);
 
-// True if every element of `inner` lies among those of `outer`, which is compact; false if either has no elements.
+// True if every element of `inner` is an element of `outer`, which is compact. False if either has no elements.
 bool LiesIn(const View& inner, const View& outer);
 
 // Copies every element of `source` (any strides) to `destination`, compact and row-major; host memory only.

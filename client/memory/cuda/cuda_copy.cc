@@ -128,13 +128,13 @@ class HostBatch {
 
   // Adds a copy. If it does not fit into the batch (another GPU or stream), the batch is executed first. REQUIRES:
   // CheckPair returned OK.
-  Status Add(const View& source, const View& room) {
-    if (!copies_.empty() && (room.device.id != room_.device.id || room.stream != room_.stream))
+  Status Add(const View& source, const View& destination) {
+    if (!copies_.empty() && (destination.device.id != latest_.device.id || destination.stream != latest_.stream))
       AB_RETURN_IF_ERROR(Make());
-    room_ = room;
+    latest_ = destination;
     const auto compact = source.compact() ? Result<View>(source) : CopyToHeap(source);
     if (!compact.ok()) return compact.status();
-    copies_.push_back({static_cast<const std::byte*>(compact->data), AddressOf(room.data), compact->nbytes()});
+    copies_.push_back({static_cast<const std::byte*>(compact->data), AddressOf(destination.data), compact->nbytes()});
     // A packed copy of the source lives only during this call; otherwise a large batch would need all of its memory
     // twice.
     return source.compact() ? Ok() : Make();
@@ -142,11 +142,11 @@ class HostBatch {
 
   Status Make() {
     if (copies_.empty()) return Ok();
-    const auto at = devices_.Find(room_.device);
+    const auto at = devices_.Find(latest_.device);
     if (!at.ok()) return at.status();
     const auto inside = devices_.Enter(at->id);
     if (!inside.ok()) return inside.status();
-    const auto stream = StreamFor(devices_, room_, at->id);
+    const auto stream = StreamFor(devices_, latest_, at->id);
     if (!stream.ok()) return stream.status();
     const auto number = reinterpret_cast<uintptr_t>(*stream);
     AB_RETURN_IF_ERROR(CheckNotCaptured(devices_.driver(), std::span(&number, 1)));
@@ -158,35 +158,35 @@ class HostBatch {
  private:
   const CudaDevices& devices_;
   std::vector<HostToDevice> copies_;
-  View room_;  // of the latest copy
+  View latest_;  // of the latest copy
 };
 
-Status CheckPair(const View& source, const View& room) {
+Status CheckPair(const View& source, const View& destination) {
   if (source.device.type != kDeviceCpu && source.device.type != kDeviceCuda)
     return InvalidArgument("the source is neither in host memory nor on a GPU");
-  if (room.device.type != kDeviceCuda) return InvalidArgument("the destination is not on a GPU");
-  if (!room.compact()) return InvalidArgument("the destination is strided");
-  if (room.nbytes() == source.nbytes()) return Ok();
-  return InvalidArgument("an array of ", source.nbytes(), " bytes for a destination of ", room.nbytes());
+  if (destination.device.type != kDeviceCuda) return InvalidArgument("the destination is not on a GPU");
+  if (!destination.compact()) return InvalidArgument("the destination is strided");
+  if (destination.nbytes() == source.nbytes()) return Ok();
+  return InvalidArgument("an array of ", source.nbytes(), " bytes for a destination of ", destination.nbytes());
 }
 
 }  // namespace
 
-Status CopyToGpus(std::span<const View> sources, std::span<const View> rooms) {
-  if (sources.size() != rooms.size())
-    return InvalidArgument(sources.size(), " arrays for ", rooms.size(), " destinations");
-  for (size_t i = 0; i < sources.size(); ++i) AB_RETURN_IF_ERROR(CheckPair(sources[i], rooms[i]));
+Status CopyToGpus(std::span<const View> sources, std::span<const View> destinations) {
+  if (sources.size() != destinations.size())
+    return InvalidArgument(sources.size(), " arrays for ", destinations.size(), " destinations");
+  for (size_t i = 0; i < sources.size(); ++i) AB_RETURN_IF_ERROR(CheckPair(sources[i], destinations[i]));
   const auto devices = CudaDevices::OfThisProcess();
   if (!devices.ok()) return devices.status();
   HostBatch batch(**devices);
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].nbytes() == 0) continue;
     if (sources[i].device.type == kDeviceCpu) {
-      AB_RETURN_IF_ERROR(batch.Add(sources[i], rooms[i]));
+      AB_RETURN_IF_ERROR(batch.Add(sources[i], destinations[i]));
       continue;
     }
-    AB_RETURN_IF_ERROR(WaitForProducer(rooms[i]));
-    AB_RETURN_IF_ERROR(CopyOverDevice(sources[i], rooms[i].data, rooms[i].device));
+    AB_RETURN_IF_ERROR(WaitForProducer(destinations[i]));
+    AB_RETURN_IF_ERROR(CopyOverDevice(sources[i], destinations[i].data, destinations[i].device));
   }
   return batch.Make();
 }

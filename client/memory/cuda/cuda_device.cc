@@ -33,17 +33,17 @@ Result<Device> GpuOf(const void* address) {
     return driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                       reinterpret_cast<cuda::CUdeviceptr>(address));
   };
-  cuda::CUresult asked = ask();
-  if (asked == cuda::CUDA_ERROR_INVALID_CONTEXT) {
+  cuda::CUresult result = ask();
+  if (result == cuda::CUDA_ERROR_INVALID_CONTEXT) {
     // Some drivers answer in a thread with a context alone. Memory on a GPU has one, whichever.
     const std::vector<int32_t> active = (*devices)->Active();
     if (!active.empty()) {
       const auto inside = (*devices)->Enter(active.front());
       if (!inside.ok()) return inside.status();
-      asked = ask();
+      result = ask();
     }
   }
-  AB_RETURN_IF_ERROR(driver.CheckInput(asked, "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
+  AB_RETURN_IF_ERROR(driver.CheckInput(result, "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
   return (*devices)->Find({kDeviceCuda, ordinal, {}});
 }
 

@@ -125,7 +125,7 @@ struct Table {
     if (open.get() == event) joinable.erase(ordinal);
   }
   // False: not known yet.
-  static bool LetGo(Kept& one) {
+  static bool Release(Kept& one) {
     const Status passed = one.event->Wait();
     if (passed.code() == Code::kUnavailable) return false;
     if (!passed.ok()) Get().Leave(std::move(one.memory));  // the state will never be known
@@ -143,7 +143,7 @@ struct Table {
   }
   void Retry() {
     for (Kept& one : TakeKept()) {
-      if (!LetGo(one)) Add(std::move(one));
+      if (!Release(one)) Add(std::move(one));
     }
   }
   // As Retry, but releases only what is finished by now, without waiting.
@@ -230,12 +230,12 @@ std::shared_ptr<DeviceEvent> DeviceEventOf(const CudaDevices& devices, int32_t o
   return Table::Get().Join(devices, ordinal);
 }
 
-void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory) {
+void ReleaseAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory) {
   if (CudaDevices::IfUsed() == nullptr) return;  // in a forked child the lock may stay held for ever
   Table& table = Table::Get();
   table.Retry();
   Table::Kept last{DeviceEventOf(devices, ordinal), std::move(memory)};
-  if (!Table::LetGo(last)) table.Add(std::move(last));
+  if (!Table::Release(last)) table.Add(std::move(last));
 }
 
 CaptureScope::CaptureScope() { Captures::Get().Enter(); }

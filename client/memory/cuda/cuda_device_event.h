@@ -26,6 +26,6 @@ std::shared_ptr<DeviceEvent> DeviceEventOf(const CudaDevices& devices, int32_t o
 // Waits for the work that is queued there, then destroys `memory`, which unmaps, frees or closes. While a graph is
 // being captured, the memory is kept until a later call finds no capture. Memory is leaked rather than released under
 // work that uses it.
-void LetGoAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory);
+void ReleaseAfterWork(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<const void> memory);
 
 }  // namespace arraybridge

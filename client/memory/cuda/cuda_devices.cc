@@ -43,7 +43,7 @@ void* LibraryAt(const std::string& path) {
 
 // Calls a function of the driver with one output number as its only argument and returns the number; nothing if the
 // function fails or does not exist.
-std::optional<int> Asked(const std::string& library, const char* call) {
+std::optional<int> Query(const std::string& library, const char* call) {
   void* const driver = LibraryAt(library);
   if (driver == nullptr) return std::nullopt;
   const auto ask = reinterpret_cast<cuda::CUresult (*)(int*)>(::dlsym(driver, call));
@@ -118,12 +118,12 @@ const CudaDevices* CudaDevices::IfInitialised(const std::string& library) {
   if (const CudaDevices* used = IfUsed(); used != nullptr) return used;
   // The call fails until the driver is initialised in this very process; initialisation in the parent of a fork does
   // not count.
-  if (!Asked(library, "cuDeviceGetCount")) return nullptr;
+  if (!Query(library, "cuDeviceGetCount")) return nullptr;
   const auto found = OfThisProcess(library);
   return found.ok() ? *found : nullptr;
 }
 
-int CudaDevices::DriverVersion(const std::string& library) { return Asked(library, "cuDriverGetVersion").value_or(0); }
+int CudaDevices::DriverVersion(const std::string& library) { return Query(library, "cuDriverGetVersion").value_or(0); }
 
 bool CudaDevices::Present(const std::string& library) { return LibraryAt(library) != nullptr; }
 

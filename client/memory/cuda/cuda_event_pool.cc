@@ -48,8 +48,8 @@ CudaEventPool& CudaEventPool::Of(const CudaDevices& devices, int32_t ordinal) {
   return *pool;
 }
 
-// Does not retry what the driver has refused. Takes the handles on the thread that creates the events, because some
-// drivers give them to no other thread.
+// Does not retry a call that the driver has refused. Takes the handles on the thread that creates the events, because
+// some drivers give them to no other thread.
 std::vector<CudaEventPool::Event> CudaEventPool::Make(const cuda::Driver& driver) {
   constexpr uint32_t kFlags = cuda::kEventInterprocess | cuda::kEventDisableTiming | cuda::kEventBlockingSync;
   std::vector<Event> events;
@@ -87,7 +87,7 @@ const CudaEventPool::Event* CudaEventPool::Take() {
   return taken;
 }
 
-void CudaEventPool::GiveBack(const Event* event) {
+void CudaEventPool::Release(const Event* event) {
   MutexLock lock(mutex_);
   free_.push_back(event);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CudaEventPool holds the interprocess events that this process records when it publishes before its GPU has
-// finished. Their number is fixed, and all are created at the first need: creating one while streams are busy has
-// blocked old drivers, and a process can have at most a thousand.
+// finished. Their number is fixed, because a process can have at most a thousand. All are created at the first need,
+// because creating one while streams are busy has blocked old drivers.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class CudaEventPool {
   };
   // Takes an event that no reader waits for; null if none is left.
   const Event* Take();
-  void GiveBack(const Event* event);
+  void Release(const Event* event);
 
  private:
   explicit CudaEventPool(std::vector<Event> events);

@@ -35,7 +35,7 @@ class PoolEvent final : public RecordedEvent {
   PoolEvent(const CudaDevices& devices, int32_t ordinal, CudaEventPool& pool, const CudaEventPool::Event* event)
       : devices_(devices), ordinal_(ordinal), pool_(pool), event_(event) {}
   ~PoolEvent() override {
-    if (!retired_) pool_.GiveBack(event_);
+    if (!retired_) pool_.Release(event_);
   }
   PoolEvent(const PoolEvent&) = delete;
   PoolEvent& operator=(const PoolEvent&) = delete;

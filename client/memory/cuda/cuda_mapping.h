@@ -18,7 +18,7 @@ class CudaMapping final : public Mapping {
               Device device)
       : devices_(devices), memory_(std::move(memory)), data_(data), size_(size), device_(std::move(device)) {}
   ~CudaMapping() override {
-    if (!idle_) LetGoAfterWork(devices_, device_.id, std::move(memory_));
+    if (!idle_) ReleaseAfterWork(devices_, device_.id, std::move(memory_));
   }
   CudaMapping(const CudaMapping&) = delete;
   CudaMapping& operator=(const CudaMapping&) = delete;
@@ -26,11 +26,11 @@ class CudaMapping final : public Mapping {
   std::byte* data() const override { return data_; }
   uint64_t size() const override { return size_; }
   Status CopyFrom(const View& source, uint64_t offset) override {
-    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    AB_RETURN_IF_ERROR(CheckFits(source, offset));
     return CopyOverDevice(source, data_ + offset, device_);
   }
   Result<bool> QueueCopyFrom(const View& source, uint64_t offset) override {
-    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    AB_RETURN_IF_ERROR(CheckFits(source, offset));
     return QueueCopy(source, data_ + offset, device_);
   }
   std::shared_ptr<DeviceEvent> Now() override { return DeviceEventOf(devices_, device_.id); }

@@ -30,7 +30,7 @@ class CudaOpenings {
       found = open_.emplace(key, Entry{*std::move(fresh)}).first;
     }
     ++found->second.users;
-    return std::shared_ptr<const Opened>(found->second.opened.get(), [this, key](const Opened*) { LetGo(key); });
+    return std::shared_ptr<const Opened>(found->second.opened.get(), [this, key](const Opened*) { Release(key); });
   }
 
  private:
@@ -39,7 +39,7 @@ class CudaOpenings {
     uint64_t users = 0;
   };
 
-  void LetGo(const std::string& key) {
+  void Release(const std::string& key) {
     // In a forked child the openings belong to the parent, and the lock may stay held for ever.
     if (CudaDevices::IfUsed() == nullptr) return;
     MutexLock lock(mutex_);

@@ -71,10 +71,10 @@ std::shared_ptr<DeviceEvent> CudaPin::Now() const {
   return events.size() == 1 ? events.front() : std::make_shared<EventOfAll>(std::move(events));
 }
 
-void CudaPin::LetGoAfterWork(const std::shared_ptr<const CudaPin>& pin) {
+void CudaPin::ReleaseAfterWork(const std::shared_ptr<const CudaPin>& pin) {
   if (CudaDevices::IfUsed() == nullptr) return;
   const CudaDevices& devices = pin->devices_;
-  for (const int32_t ordinal : devices.Active()) arraybridge::LetGoAfterWork(devices, ordinal, pin);
+  for (const int32_t ordinal : devices.Active()) arraybridge::ReleaseAfterWork(devices, ordinal, pin);
 }
 
 }  // namespace arraybridge

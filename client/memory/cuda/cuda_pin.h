@@ -25,7 +25,7 @@ class CudaPin {
   // The end of all work that this process has queued on its GPUs so far. Null: there is none.
   std::shared_ptr<DeviceEvent> Now() const;
   // Keeps the pin until that work has ended, for which it waits; if a graph is being captured, until later.
-  static void LetGoAfterWork(const std::shared_ptr<const CudaPin>& pin);
+  static void ReleaseAfterWork(const std::shared_ptr<const CudaPin>& pin);
 
  private:
   CudaPin(const CudaDevices& devices, int32_t ordinal, void* base, uint64_t bytes)

@@ -48,7 +48,7 @@ class FreeChunks {
     --made_;
     return nullptr;
   }
-  void GiveBack(std::byte* chunk) {
+  void Release(std::byte* chunk) {
     MutexLock lock(mutex_);
     free_.push_back(chunk);
   }
@@ -65,7 +65,7 @@ class Chunk {
   Chunk() = default;
   ~Chunk() {
     if (event_ != nullptr) driver_->EventDestroy(event_);
-    if (data_ != nullptr) FreeChunks::OfThisProcess().GiveBack(data_);
+    if (data_ != nullptr) FreeChunks::OfThisProcess().Release(data_);
   }
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;

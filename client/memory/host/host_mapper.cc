@@ -40,7 +40,7 @@ class HostMapping final : public Mapping {
     if (pin_ == nullptr) {
       ::munmap(base_, length_);
     } else if (!idle_) {
-      CudaPin::LetGoAfterWork(pin_);
+      CudaPin::ReleaseAfterWork(pin_);
     }
   }
   HostMapping(const HostMapping&) = delete;
@@ -50,7 +50,7 @@ class HostMapping final : public Mapping {
   uint64_t size() const override { return size_; }
 
   Status CopyFrom(const View& source, uint64_t offset) override {
-    AB_RETURN_IF_ERROR(CheckRoom(source, offset));
+    AB_RETURN_IF_ERROR(CheckFits(source, offset));
     if (source.device.type != kDeviceCpu) return CopyOverDevice(source, data() + offset, Device{});
     CopyCompact(source, data() + offset);
     return Ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host mapper maps sealed memfds: an arena, writable for its one producer and read-only for all readers, or a
-// copy-on-write range of one for frameworks that do not support read-only memory.
+// The host mapper maps sealed memfds. An arena is writable for its one producer and read-only for all readers.
+// Frameworks that do not support read-only memory get a copy-on-write range of one.
 #pragma once
 
 #include <memory>

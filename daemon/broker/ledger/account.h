@@ -11,7 +11,7 @@
 #include "daemon/broker/ledger/look_budget.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 
@@ -23,6 +23,18 @@ inline constexpr uint64_t kDescriptorsOfDirectChannel = 7;
 // Entries in the store for the next daemon. Everything else has one.
 inline constexpr uint64_t kEntriesOfQueue = 2;
 inline constexpr uint64_t kEntriesOfDirectChannel = 5;
+
+// Sizes of objects in the daemon's memory, and in the kernel's on their behalf, rounded up. Limits.object_bytes_per_uid
+// bounds a user's sum, descriptions, notes and histories included.
+namespace object_bytes {
+inline constexpr uint64_t kLease = 256;
+inline constexpr uint64_t kShare = 1 << 10;
+inline constexpr uint64_t kArena = 2 << 10;
+inline constexpr uint64_t kChannelEnd = 1 << 10;
+inline constexpr uint64_t kHazardPage = 8 << 10;
+inline constexpr uint64_t kQueue = 80 << 10;
+inline constexpr uint64_t kDirectChannel = 320 << 10;  // of the largest capacity
+}  // namespace object_bytes
 
 // The shares of one other user that a user leases in one namespace, on one device. Each share counts once.
 struct LeasedBytes {
@@ -47,10 +59,15 @@ struct Account {
   std::vector<LeasedBytes> leased;  // a row has at least one share
   // The bytes and number of its arenas. The limit is checked where they are allocated.
   const std::shared_ptr<Quota> memory = std::make_shared<Quota>(UINT64_MAX);
-  // For looks through its own namespaces; outlives them.
+  // The time for looks through this user's own namespaces; outlives them.
   const std::shared_ptr<LookBudget> looks = std::make_shared<LookBudget>();
   Namespace* looked_at = nullptr;  // the namespace looked at last; only compared, since it may be gone
 
+  uint64_t object_bytes() const {
+    return leases * object_bytes::kLease + shares * object_bytes::kShare + description_bytes +
+           memory->charges() * object_bytes::kArena + channel_ends * object_bytes::kChannelEnd +
+           hazard_pages * object_bytes::kHazardPage + queues * object_bytes::kQueue;
+  }
   bool unused() const {
     return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
            hazard_pages == 0 && queues == 0 && catalogues == 0 && leased.empty() && memory->used() == 0 &&
@@ -58,4 +75,4 @@ struct Account {
   }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 enum class ChannelRole : uint8_t { kSender = 1, kReceiver = 2 };
 enum class ChannelMode : uint8_t { kUnset, kQueue, kBroadcast, kLatest };
@@ -28,4 +28,4 @@ struct ChannelTotals {
   uint64_t dropped = 0;   // as often as a receiver missed one, and those that a queue lost
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The limit and the use of a namespace's bytes. Thread-safe: a Charge is destroyed together with its arena, outside any
 // lock.
@@ -86,4 +86,4 @@ class Charge {
   const uint64_t bytes_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

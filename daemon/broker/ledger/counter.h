@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe.
 class Counter {
@@ -23,4 +23,4 @@ class Counter {
   uint64_t* at_ = &own_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class DeferredRelease {
  public:
@@ -20,4 +20,4 @@ class DeferredRelease {
   Objects objects_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

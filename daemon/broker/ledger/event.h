@@ -13,7 +13,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The numbers are those of the wire.
 enum class EventKind : uint8_t {
@@ -73,4 +73,4 @@ struct EventFilter {
   }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. The broker's tables write them with its lock held.
 struct Flags {
@@ -13,4 +13,4 @@ struct Flags {
   std::atomic<bool> has_queues{false};       // a session has a queue
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Flows::Flows(std::span<MemoryBackend* const> backends) {
   for (const MemoryBackend* const backend : backends) {
@@ -39,4 +39,4 @@ void Flows::Went(const Device& device, HandleKind kind, uint64_t bytes, FreeCaus
   row.freed_bytes_total[static_cast<size_t>(cause)] += bytes;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/broker/ledger/snapshot.h"
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Flows {
  public:
@@ -30,4 +30,4 @@ class Flows {
   std::vector<MemoryFlow> rows_;  // one per device and kind
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

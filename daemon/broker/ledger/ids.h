@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 enum class SessionId : uint64_t {};
 enum class ArenaId : uint64_t {};
@@ -19,4 +19,4 @@ constexpr uint64_t Number(Id id) {
   return static_cast<uint64_t>(id);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

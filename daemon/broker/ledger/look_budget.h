@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe. Costs are estimates in nanoseconds, because a clock would also count time in which the thread did
 // not run.
@@ -40,4 +40,4 @@ class LookBudget {
   std::chrono::steady_clock::time_point refilled_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 template <class T>
 T RandomBytes() {
@@ -15,4 +15,4 @@ T RandomBytes() {
   return value;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace arraybridge::record {
+namespace arraybridge::daemon::record {
 
 enum Kind : uint8_t {
   kArena = 1,
@@ -185,7 +185,7 @@ struct Channel {
   uint64_t stream;
   uint64_t sent;   // at least this sequence
   uint64_t taken;  // the shares up to this sequence wait no longer
-  uint64_t told_to_receiver;
+  uint64_t notified_receiver;
   uint64_t closed;             // the end that was closed last
   uint64_t dropped;            // in total
   uint64_t received;           // in total by ends that were closed
@@ -252,4 +252,4 @@ struct DirectChannel {
   std::array<uint8_t, 6> reserved;  // of what the sender sent on, before layout 6 of direct channels
 };
 
-}  // namespace arraybridge::record
+}  // namespace arraybridge::daemon::record

@@ -18,7 +18,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // No session has kAdmin.
 enum class Door : uint8_t { kLifeline, kGrpc, kAdmin };
@@ -78,8 +78,8 @@ struct Durations {
   std::chrono::nanoseconds sum{};
 };
 
-// Why the last name or reader of an arena went: its writer or a reader released it, a session ended, a share was
-// withdrawn, or an administrator withdrew it or changed the rights of its namespace.
+// Why the last name or reader of an arena went. kRelease: its writer or a reader released it. kAdmin: an administrator
+// withdrew the share, or changed the rights of its namespace.
 enum class FreeCause : uint8_t { kRelease, kSessionEnd, kWithdraw, kAdmin, kLast = kAdmin };
 
 // Arenas of one memory kind of one device. Bytes are footprints.
@@ -256,4 +256,4 @@ struct Snapshot {
   std::vector<MemoryFlow> flows;  // one for each served device and kind
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Arena::Arena(ArenaId id, uint64_t generation, Namespace* ns, Session* made_by, Charge charge,
              std::shared_ptr<MemoryBlock> block, Device device, HandleKind kind)
@@ -58,4 +58,4 @@ Status Arena::CheckRange(uint64_t offset, uint64_t size) const {
       .Because("OVERLAP");
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

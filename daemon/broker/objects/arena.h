@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Arena is a MemoryBlock and its Charge. One session may write it and carves allocations out of it by itself; the
-// arena validates each published range: inside the arena, aligned, not overlapping a share that is still in use.
+// An Arena is a MemoryBlock and its Charge. One session may write it and carves allocations out of it by itself. The
+// arena validates each published range: it is inside the arena, aligned, and overlaps no share that is still in use.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 struct Session;
@@ -85,4 +85,4 @@ class Arena {
   std::unordered_set<Share*> forwards_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

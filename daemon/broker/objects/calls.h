@@ -19,7 +19,7 @@
 #include "proto/boundary/fence.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using Token = std::array<uint8_t, 16>;
 using Clock = std::chrono::steady_clock;
@@ -173,9 +173,9 @@ struct ChannelPlace {
 // The handle that a session would get if it acquired the share now.
 struct OfferRow {
   Visitor who;
-  std::string why_not;       // empty: the share's kind
-  bool waits = false;        // the share's bytes are not final, and the session cannot open the event
-  bool gpus_unsaid = false;  // the share lies on a GPU, and the session has not said which GPUs it sees
+  std::string why_not;        // empty: the share's kind
+  bool waits = false;         // the share's bytes are not final, and the session cannot open the event
+  bool gpus_unknown = false;  // the share lies on a GPU, and the session has not said which GPUs it sees
 };
 
 struct Inspected {
@@ -192,4 +192,4 @@ struct EndedFences {
   std::vector<std::shared_ptr<const ShareFacts>> finished;  // shares that were pending until now
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

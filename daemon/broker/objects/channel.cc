@@ -8,7 +8,7 @@
 #include "daemon/broker/objects/share.h"
 #include "daemon/broker/objects/share_uses.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 namespace {
 
@@ -153,12 +153,12 @@ bool Channel::ended_in_order() const {
 }
 
 // A receiver that died may have been told too late to act on it: it had not yet closed the next channel of a pipeline.
-bool Channel::end_is_untold() const {
+bool Channel::has_unread_end() const {
   if (!ended_in_order() || receivers_ > 0 || past_.drained) return false;
   if (!past_.had_receivers) return true;
   const Notice* const last = past_.to_senders.newest();
   return last->how == EndedHow::kDied ||
-         (last->how == EndedHow::kAbandoned && past_.told_to_receiver < past_.to_receivers.last());
+         (last->how == EndedHow::kAbandoned && past_.notified_receiver < past_.to_receivers.last());
 }
 
 void Channel::Close(ChannelEndId id, Notice end, uint64_t received) {
@@ -189,7 +189,7 @@ Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   }
   const Notice* const next = past_.to_receivers.After(seen);
   if (next == nullptr || next->after > Passed(*member)) return Ok();
-  past_.told_to_receiver = std::max(past_.told_to_receiver, next->number);
+  past_.notified_receiver = std::max(past_.notified_receiver, next->number);
   return ToReceiver(*next, name_, next->number <= member->late);
 }
 
@@ -328,4 +328,4 @@ std::deque<Share*> Channel::TakeQueue(bool drained) {
   return std::exchange(queue_, {});
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 // receives it and leases it. The channel exists as long as a session has an end of it open, or as shares wait in it for
 // a receiver that may come back.
 //
-// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own, and a share stays
+// In a queue each share goes to one receiver. In a broadcast each receiver has a position of its own. A share stays
 // until all receivers are past it and it is not one of the last `replay` shares. `kLatest` is a broadcast in which each
 // receiver gets the newest share.
 //
@@ -28,7 +28,7 @@
 #include "daemon/broker/objects/notices.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 class ShareUses;
@@ -63,17 +63,17 @@ class Channel {
   }
   const ChannelTerms& terms() const { return past_.terms; }
   bool broadcasts() const { return past_.terms.mode > ChannelMode::kQueue; }
-  // Shares that it keeps: those that wait, and those for new receivers.
+  // Shares that the channel keeps: waiting shares, and shares for new receivers.
   uint64_t queued() const { return queue_.size(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
   const std::deque<Share*>& queue() const { return queue_; }
-  // The shares that wait for a receiver: all of a queue's, in a broadcast those of its slowest receiver.
+  // The shares that wait for a receiver: in a queue all, in a broadcast the shares of its slowest receiver.
   uint64_t most_waiting() const;
   struct Member {
     SessionId session{};
     ChannelEndId end{};
     ChannelRole role{};
-    // Of a broadcast's receiver: the sequence of the last share that it received or missed, and how many it missed.
+    // For a receiver of a broadcast: the sequence of the last share that it received or missed, and its missed shares.
     uint64_t passed = 0;
     uint64_t dropped = 0;
     // A receiver that opened when no stream ran and nothing waited for it: the last notice of that time.
@@ -86,10 +86,10 @@ class Channel {
   uint64_t senders() const { return senders_; }
   uint64_t receivers() const { return receivers_; }
   // A receiver may still come: for shares that are queued, or to learn that the stream has ended in order.
-  bool awaits_receiver() const { return queued() > 0 || end_is_untold(); }
+  bool awaits_receiver() const { return queued() > 0 || has_unread_end(); }
   // The stream has ended in order, and no receiver ever was, or the last one died, or gave up before it was told so:
   // the next one is told.
-  bool end_is_untold() const;
+  bool has_unread_end() const;
   // The number of the stream that runs, or of the last one; 0: there was none.
   uint64_t stream() const { return past_.stream; }
 
@@ -99,11 +99,11 @@ class Channel {
   struct Past {
     ChannelTerms terms;
     uint64_t stream = 0;
-    uint64_t sent = 0;              // sequence of the last share
-    uint64_t taken = 0;             // sequence of the last share when the queue was taken
-    uint64_t told_to_receiver = 0;  // number of the last notice that a receiver got
-    ChannelEndId closed{};          // the end that was closed last
-    uint64_t received = 0;          // shares, by calls, by ends that were closed
+    uint64_t sent = 0;               // sequence of the last share
+    uint64_t taken = 0;              // sequence of the last share when the queue was taken
+    uint64_t notified_receiver = 0;  // number of the last notice that a receiver got
+    ChannelEndId closed{};           // the end that was closed last
+    uint64_t received = 0;           // shares, by calls, by ends that were closed
     bool had_receivers = false;
     bool begun = false;    // a share was sent
     bool drained = false;  // since the last stream ended
@@ -113,13 +113,13 @@ class Channel {
   };
   const Past& past() const { return past_; }
 
-  // Of the previous daemon, in this order (recovery/recover_channels.cc).
+  // Restores the previous daemon's channel. Called in this order (recovery/channel_recovery.cc).
   void Restore(Past past, uint64_t dropped);
   void RestoreEnd(Member member);
   // The end has received or sent a share of this sequence.
   void RestoreSent(uint64_t sequence);
   void RestoreReceived(ChannelEndId receiver, uint64_t sequence);
-  // `waiting`: in order. Returns those that wait no longer.
+  // `waiting`: in order. Returns the shares that wait no longer.
   std::vector<Share*> RestoreQueue(const std::vector<Share*>& waiting);
   void RestoreTotals(uint64_t received_by_open);
 
@@ -129,8 +129,8 @@ class Channel {
   Status Agree(const ChannelTerms& stated, const std::string& by);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
   uint64_t Open(Member member);
-  // An end closes that has received so many shares by calls. `end`: what the other ends are told of it, without its
-  // position and stream. REQUIRES: it is open.
+  // Closes an end that has received so many shares by calls. `end`: the notice for the other ends, without its position
+  // and stream. REQUIRES: it is open.
   void Close(ChannelEndId id, Notice end, uint64_t received = 0);
 
   // Shares that were sent are lost: the notice of the sender says so.
@@ -146,12 +146,12 @@ class Channel {
   Result<Share*> Next(ChannelEndId receiver) const;
   // Shares that wait for it.
   uint64_t waiting(const Member& receiver) const { return past_.sent - Passed(receiver); }
-  // The oldest of those. REQUIRES: most_waiting() > 0.
+  // The oldest waiting share. REQUIRES: most_waiting() > 0.
   const Share& oldest() const { return *queue_[queue_.size() - most_waiting()]; }
 
   // The sequence of the next share.
   uint64_t next_sequence() const { return past_.sent + 1; }
-  // So many shares were sent, of which `more` passed through the direct channel, to the one receiver.
+  // So many shares were sent. `more` of them passed through the direct channel, to the one receiver.
   void PassedDirectly(uint64_t sent, uint64_t more);
   // Adds the share to the end of the queue. Afterwards, call TakePassed.
   void Push(Share& share);
@@ -236,4 +236,4 @@ struct ChannelEnd {
   }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

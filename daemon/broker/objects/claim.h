@@ -9,7 +9,7 @@
 
 #include "daemon/broker/ledger/ids.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A claim has a few hundred bytes and two names.
 inline constexpr size_t kClaimsPerSession = 64;
@@ -23,4 +23,4 @@ struct Claim {
   std::chrono::steady_clock::time_point expires;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

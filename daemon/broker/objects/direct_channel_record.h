@@ -10,7 +10,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/memory/shared_pages/direct_channel.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class KeptRanges;
 
@@ -30,4 +30,4 @@ struct DirectChannelRecord {
   uint32_t record = 0;                   // in the journal
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

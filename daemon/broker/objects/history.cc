@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 std::vector<Visit>::iterator History::Find(SessionId session) {
   // Searches from the end: frequent readers read recently.
@@ -41,4 +41,4 @@ void History::Renote(SessionId session, std::string_view note, uint64_t bytes_ma
   known->note = note;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

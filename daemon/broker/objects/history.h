@@ -11,7 +11,7 @@
 
 #include "daemon/broker/ledger/ids.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A session that made or read a share, as it was at that time; it may have ended since.
 struct Visitor {
@@ -54,4 +54,4 @@ class History {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The pidfd of a process that can be watched; null: it cannot be watched.
 using ProcessFd = std::shared_ptr<const UniqueFd>;
@@ -54,4 +54,4 @@ class Holders {
   std::vector<Holder> holders_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

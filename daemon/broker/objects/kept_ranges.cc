@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/broker/objects/kept_ranges.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void KeptRanges::Restore() {
   for (uint64_t bit = 0; pages_ != nullptr && bit < direct_channel::kReturnBits; ++bit) {
@@ -30,4 +30,4 @@ Share* KeptRanges::RootOf(uint64_t bit) const {
   return first != roots_.end() && first->first == bit ? first->second : nullptr;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

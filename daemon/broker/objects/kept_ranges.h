@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// KeptRanges are the ranges of a direct channel that shares use which forward entries of it (tables/forwards.h). Such a
-// share may use a range although the receiver has returned it, or has gone. As long as one does, the control block
-// tells the sender not to use the range again.
+// KeptRanges are the ranges of a direct channel that forwards of its entries use (tables/forwards.h). A forward may use
+// a range although the receiver has returned it, or has gone. Meanwhile the control block tells the sender not to use
+// the range again.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 #include "daemon/memory/shared_pages/direct_channel.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Share;
 
-// The record of its direct channel owns it, and the shares that use its ranges. Not thread-safe, and destroyed under
-// the broker's lock, too.
+// Owned by the record of its direct channel and by the shares that use its ranges. Not thread-safe: used and destroyed
+// under the broker's lock.
 class KeptRanges {
  public:
   KeptRanges() = default;
@@ -37,7 +37,7 @@ class KeptRanges {
   Share* RootOf(uint64_t bit) const;
   bool HasOtherRoot(uint64_t bit, const Share& root) const;
   bool in_use() const { return !roots_.empty(); }
-  // Says in the control block what is kept, of one that the previous daemon made.
+  // Writes the kept ranges into the control block, which the previous daemon made.
   void Restore();
 
  private:
@@ -45,4 +45,4 @@ class KeptRanges {
   std::set<std::pair<uint64_t, Share*>> roots_;  // by return bit
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/broker/objects/kept_ranges.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool IsControl(char32_t character) {
@@ -147,4 +147,4 @@ std::unique_ptr<Share> Namespace::Remove(const Share& share) {
   return std::move(node.mapped());
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

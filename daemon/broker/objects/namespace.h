@@ -21,7 +21,7 @@
 #include "daemon/broker/objects/share_uses.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // 1..bytes_max bytes of UTF-8 without control characters. `what` is the noun in the message; the text is not echoed.
 Status CheckName(std::string_view what, std::string_view text, uint64_t bytes_max);
@@ -59,7 +59,7 @@ class Namespace {
 
   // Adds the share and its name, unless the share was withdrawn before. REQUIRES: the name is free.
   Share* Add(std::unique_ptr<Share> share);
-  // The same. Null: another share has the name, and `share` stays the caller's.
+  // As Add. Null: another share has the name, and `share` stays the caller's.
   Share* TryAdd(std::unique_ptr<Share>& share);
   void ReserveNames(size_t count) { by_name_.reserve(count); }
   // The share keeps everything but its name.
@@ -68,7 +68,7 @@ class Namespace {
   std::unique_ptr<Share> Remove(const Share& share);
 
   size_t named() const { return by_name_.size(); }
-  // Of all shares, with and without a name. Bytes that several shares use count once.
+  // The bytes of all shares, with and without a name. Bytes that several shares use count once.
   uint64_t share_bytes() const { return share_bytes_; }
   // With and without a name, by id.
   const std::map<ShareId, std::unique_ptr<Share>>& shares() const { return shares_; }
@@ -106,4 +106,4 @@ struct NamespaceKey {
   friend auto operator<=>(const NamespaceKey&, const NamespaceKey&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

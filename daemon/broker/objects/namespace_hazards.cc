@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/arena.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kSoughtMax = 2048;  // shares in one pass
@@ -196,4 +196,4 @@ NamespaceHazards::Slice NamespaceHazards::Look(uint64_t cost_max_ns) {
   return slice;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

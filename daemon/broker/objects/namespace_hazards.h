@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A NamespaceHazards serves reading without calls in one Namespace. It has the catalogue, the hazard pages of the
-// sessions, and the shares that wait until no hazard slot names them: withdrawn shares, whose bytes may be reused then,
-// and orphans whose grace has ended, which lose their names then.
+// sessions, and the shares that wait until no hazard slot names them. Then the bytes of withdrawn shares may be reused,
+// and orphans whose grace has ended lose their names.
 //
 // A look goes through all pages for all waiting shares, in rounds and slices. A session that held a share when the
 // share was retired holds it until it clears the slot, and no session can newly hold it. So the pages may be looked at
@@ -20,7 +20,7 @@
 #include "daemon/memory/shared_pages/hazard_page.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Session;
 struct Share;
@@ -116,4 +116,4 @@ class NamespaceHazards {
   size_t next_page_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

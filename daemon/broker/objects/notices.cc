@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Named(std::string_view role, const Notice& notice) {
@@ -35,8 +35,8 @@ Status EndedInOrder(const Notice& notice, std::string_view channel, bool earlier
       .With("earlier", "true");
 }
 
-Status WithFacts(Status told, const Notice& notice) {
-  return std::move(told)
+Status WithFacts(Status notice_status, const Notice& notice) {
+  return std::move(notice_status)
       .With("notice", std::to_string(notice.number))
       .With("stream", std::to_string(notice.stream))
       .With("process_id", std::to_string(notice.process_id))
@@ -97,4 +97,4 @@ Status ToSender(const Notice& notice, std::string_view channel) {
   return WithFacts(Status(Code::kAborted, std::move(text), died ? "RECEIVER_DIED" : "RECEIVER_ABANDONED"), notice);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

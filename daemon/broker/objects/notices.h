@@ -14,7 +14,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // How an end of a channel ended: it was closed in order; its process gave it up (an exception left its block, its last
 // copy was destroyed); its session ended.
@@ -40,7 +40,7 @@ class Notices {
 
   // Sets the number.
   void Add(Notice notice);
-  // Of the previous daemon, in order. `last`: the number of the last one that there was.
+  // Restores the previous daemon's notices, in order. `last`: the number of its last notice.
   void Restore(std::vector<Notice> list, uint64_t last);
   const std::vector<Notice>& list() const { return list_; }
   // The oldest notice with a greater number; null: there is none.
@@ -63,4 +63,4 @@ Status ToReceiver(const Notice& notice, std::string_view channel, bool earlier);
 // The answer to a sender: FAILED_PRECONDITION, NO_RECEIVER; ABORTED, RECEIVER_DIED or RECEIVER_ABANDONED.
 Status ToSender(const Notice& notice, std::string_view channel);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

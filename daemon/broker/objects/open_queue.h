@@ -10,7 +10,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/memory/shared_pages/session_queue.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct OpenQueue {
   SessionId session{};
@@ -19,4 +19,4 @@ struct OpenQueue {
   std::shared_ptr<SessionQueue> queue;  // never null
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 void AppendName(std::string& list, std::string_view name) {
@@ -40,4 +40,4 @@ Status Peer::CannotOpen(std::string_view what, HandleKind kind, const Device& de
   return Opens(kind) ? CannotSee(what, device) : CannotOpen(what, NameOf(kind));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The process at the other end of a connection. The socket identifies it; the pid is for display.
 struct Peer {
@@ -45,4 +45,4 @@ struct Peer {
   Status CannotOpen(std::string_view what, std::string_view shared_as) const;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/broker/objects/peer.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct DirectChannelRecord;
 
@@ -45,4 +45,4 @@ struct Recovered {
   std::vector<SessionId> gone;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The same text whether the namespace exists or not.
@@ -64,4 +64,4 @@ bool Rights::IsStranded(const NamespaceKey& key) const {
   return shared != (key.uid == kSharedByUsers);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe: the broker's lock guards it.
 class Rights {
@@ -42,4 +42,4 @@ class Rights {
   NamespacePolicy default_policy_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

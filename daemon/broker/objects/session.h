@@ -24,7 +24,7 @@
 #include "daemon/broker/objects/share.h"
 #include "daemon/broker/objects/ticket.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Namespace;
 
@@ -85,4 +85,4 @@ inline std::optional<PublishedShare> Session::FindPublished(uint64_t request) co
   return PublishedShare{found->facts->id, found->facts->name, found->facts->generation, found->immutability, {}};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "proto/boundary/fence.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 class Namespace;
@@ -74,10 +74,10 @@ struct Share {
 // Its range belongs to another share, or to the sender of an entry.
 inline bool IsForward(const Share& share) { return share.root != nullptr || share.kept_in != nullptr; }
 
-// The bytes that count in limits.description_bytes_per_uid of its user.
+// The bytes that count in limits.object_bytes_per_uid of its user, beside those of a share.
 inline uint64_t DescriptionBytes(const Share& share) {
   const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();
   return share.facts->description.size() + share.note.size() + history;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

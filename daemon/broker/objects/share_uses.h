@@ -7,7 +7,7 @@
 
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe.
 class ShareUses {
@@ -32,4 +32,4 @@ class ShareUses {
   uint64_t queued_bytes_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

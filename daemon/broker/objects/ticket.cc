@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool SameToken(const std::array<uint8_t, 16>& ours, std::span<const uint8_t> theirs) {
@@ -34,4 +34,4 @@ std::vector<Ticket> Tickets::TakeLate(std::chrono::steady_clock::time_point now)
   return late;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "proto/boundary/handle.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Ticket {
   std::array<uint8_t, 16> token{};
@@ -35,7 +35,7 @@ class Tickets {
   const std::vector<Ticket>& all() const { return tickets_; }
 
  private:
-  std::vector<Ticket> tickets_;  // at most limits.tickets_per_session_max
+  std::vector<Ticket> tickets_;  // at most Limits.tickets_per_session
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "daemon/broker/objects/kept_ranges.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // `times`: when the ends of the notices ended; earlier daemons wrote none.
@@ -16,13 +16,13 @@ Channel::Past PastOf(const record::Channel& its, std::string_view notices, std::
   const auto has = [&](record::ChannelFlag flag) { return (its.flags & flag) != 0; };
   Channel::Past past;
   past.terms = {.capacity = its.capacity, .mode = ChannelMode(its.mode)};
-  // Earlier daemons wrote no flags of what was stated.
+  // Earlier daemons wrote no flag for a stated term.
   if (has(record::kDropOldest) || has(record::kStatesOnSlow)) past.terms.drop_oldest = has(record::kDropOldest);
   if (its.replay != 0 || has(record::kStatesReplay)) past.terms.replay = its.replay;
   past.stream = its.stream;
   past.sent = its.sent;
   past.taken = its.taken;
-  past.told_to_receiver = its.told_to_receiver;
+  past.notified_receiver = its.notified_receiver;
   past.closed = ChannelEndId{its.closed};
   past.received = its.received;
   past.had_receivers = has(record::kHadReceivers);
@@ -205,8 +205,8 @@ void Broker::ChannelRecovery::FillQueue(State& state, Channel& channel) {
   }
 }
 
-// Calls count at both ends: what the receiver has received by calls, and what waits. The previous daemon may have been
-// killed before it counted the last one.
+// Both ends count the shares that the receiver has received by calls, and the shares that wait. The previous daemon may
+// have been killed before it counted the last one.
 bool Broker::ChannelRecovery::Connect(State& state, const std::shared_ptr<DirectChannelRecord>& direct) {
   DirectChannel& pages = *direct->pages;
   if (pages.revoked()) return false;
@@ -230,4 +230,4 @@ void Broker::ChannelRecovery::Settle(State& state, Clock::time_point now) {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

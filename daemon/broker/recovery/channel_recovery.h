@@ -2,8 +2,8 @@
 // ChannelRecovery restores channels with their ends, queues and notices, and direct channels. Recovery calls it between
 // its own steps.
 //
-// Few records are written for each message, so most is derived: a share waits in its channel unless a lease has
-// received it; and an end counts the share or the lease that is newer than its record.
+// Few records are written for each message, so most is derived. A share waits in its channel unless a lease has
+// received it. An end counts the share or the lease that is newer than its record.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 #include "daemon/broker/recovery/reading.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Broker::ChannelRecovery {
  public:
-  // Both outlive it. `state`, of all methods: the same one.
+  // Both outlive it. Every method gets the same `state`.
   ChannelRecovery(Records& records, StoredFiles& files);
 
   // Whether the session has ends of channels, or of a direct channel. If its client is gone, the service ends it as any
@@ -58,4 +58,4 @@ class Broker::ChannelRecovery {
   std::map<uint64_t, std::shared_ptr<DirectChannelRecord>> direct_;  // by number
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A record's fixed part and the texts behind it.
 template <class Fixed>
@@ -99,7 +99,7 @@ class StoredFiles {
   explicit StoredFiles(std::vector<StoredDescriptor> files) {
     for (StoredDescriptor& each : files) files_.emplace(std::move(each.name), std::move(each.fd));
   }
-  // One of those with this name, in any order; invalid: there is none left.
+  // A file of this name, in any order. Invalid: no file of this name is left.
   UniqueFd Take(const std::string& name) {
     const auto found = files_.lower_bound(name);
     if (found == files_.end() || found->first != name) return UniqueFd();
@@ -118,4 +118,4 @@ class StoredFiles {
   std::multimap<std::string, UniqueFd> files_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 
 #include "daemon/broker/recovery/recovery.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Recovered Broker::Recovery::Run(const std::vector<LiveClient>& clients) {
   const MutexLock lock(state_.mutex);
@@ -204,4 +204,4 @@ StoreGuard Broker::StoredLifeline(SessionId session) const {
 
 bool Broker::is_stored() const { return state_->journal.keeps(); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

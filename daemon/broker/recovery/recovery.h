@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recovery builds the broker's tables from the journal and the stored descriptors of the previous daemon. The order is:
 // quotas, sessions, direct channels, arenas with their charges, channels, shares with their names, catalogues, hazard
-// pages, leases, tickets, queues; then what the previous daemon would have done by now.
+// pages, leases, tickets, queues. The last step is what the previous daemon would have done by now.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include "daemon/broker/recovery/reading.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Broker::Recovery {
  public:
@@ -66,4 +66,4 @@ class Broker::Recovery {
   std::shared_ptr<const std::string> client_;            // of the last share: most have the same one
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "daemon/broker/recovery/recovery.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The lines of a text, each of which ends with a '\n'.
@@ -155,4 +155,4 @@ void Broker::Recovery::ReturnedRanges() {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/recovery/recovery.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kLostNamedMax = 100;
@@ -161,4 +161,4 @@ void Broker::Recovery::Catalogues() {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // By default one user may take a quarter of the process's descriptors.
@@ -56,6 +56,18 @@ const std::shared_ptr<Account>& Accounts::Of(uint32_t uid) {
 
 void Accounts::DropUnused() {
   std::erase_if(accounts_, [](const auto& entry) { return IsUnused(entry.second); });
+}
+
+Status Accounts::CheckObjects(const Session& session, std::string_view reason, uint64_t more, uint64_t freed) const {
+  const uint64_t has =
+      session.account->object_bytes() + direct_channels_.CountOf(session.peer.uid) * object_bytes::kDirectChannel;
+  const uint64_t most = config_.limits.object_bytes_per_uid;
+  if (has - freed + more <= most) return Ok();
+  return ByLimit(ResourceExhausted("what user ", session.peer.uid, " has takes ", has,
+                                   " bytes of the broker's own memory, and this needs ", more,
+                                   " more (limits.object_bytes_per_uid ", most,
+                                   "): hold or publish fewer arrays at a time, or close channels"),
+                 reason, "object_bytes_per_uid", most);
 }
 
 Status Accounts::CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const {
@@ -114,9 +126,9 @@ void Accounts::Withdraw(Account& account, const Share& share) { ++RowOf(account.
 
 // A reader may lease all that is published, and a reader of one share its successor. With shares that were withdrawn it
 // may have half, so that a producer that replaces its arrays has the other half.
-Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_t asked) const {
+Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_t requested) const {
   const Account& account = *session.account;
-  const uint64_t more = asked + (IsLeasedBy(account, share) ? 0 : share.size);
+  const uint64_t more = requested + (IsLeasedBy(account, share) ? 0 : share.size);
   const auto check = [&](uint64_t all, std::string_view where, const auto& is_there) -> Status {
     LeasedBytes sum;
     for (const LeasedBytes& row : account.leased) {
@@ -127,7 +139,7 @@ Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_
     }
     const uint64_t chosen = config_.limits.pinned_bytes_per_uid;
     const uint64_t most = chosen != 0 ? chosen : all / 2;
-    const bool is_successor = sum.shares == 1 && asked == 0;
+    const bool is_successor = sum.shares == 1 && requested == 0;
     if (sum.withdrawn == 0 || is_successor || sum.bytes + more <= most) return Ok();
     return ByLimit(ResourceExhausted("user ", session.peer.uid, " holds ", sum.shares, " arrays, ", sum.bytes,
                                      " bytes, ", where, "; others have withdrawn or replaced ", sum.withdrawn,
@@ -147,4 +159,4 @@ Status Accounts::CheckPinned(const Session& session, const Share& share, uint64_
                [&](const LeasedBytes& row) { return row.device == device; });
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 
 #include "daemon/broker/ledger/account.h"
@@ -13,7 +14,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Session;
 struct Share;
@@ -29,6 +30,9 @@ class Accounts {
   const std::shared_ptr<Account>& Of(uint32_t uid);
   // REQUIRES: the user has an account.
   Account& At(uint32_t uid) const { return *accounts_.at(uid); }
+  // RESOURCE_EXHAUSTED, with this reason: the session's user would exceed limits.object_bytes_per_uid with so many
+  // bytes more than it has without `freed`.
+  Status CheckObjects(const Session& session, std::string_view reason, uint64_t more, uint64_t freed = 0) const;
   // RESOURCE_EXHAUSTED: the session's user would exceed limits.descriptors_per_uid with so many more descriptors, or
   // with so many more entries in the store for the next daemon, of which it gets no more than it leaves to others.
   Status CheckDescriptors(const Session& session, uint64_t descriptors, uint64_t entries) const;
@@ -39,10 +43,10 @@ class Accounts {
   static void Lease(Account& account, const Share& share);
   static void GiveBack(Account& account, const Share& share);
   static void Withdraw(Account& account, const Share& share);
-  // Whether the session, which may only read, may lease the share of another user beside `asked` bytes of the same
+  // Whether the session, which may only read, may lease the share of another user beside `requested` bytes of the same
   // request. RESOURCE_EXHAUSTED: its user keeps shares that were withdrawn, and would have more than
   // limits.pinned_bytes_per_uid.
-  Status CheckPinned(const Session& session, const Share& share, uint64_t asked) const;
+  Status CheckPinned(const Session& session, const Share& share, uint64_t requested) const;
   void DropUnused();
 
  private:
@@ -57,4 +61,4 @@ class Accounts {
   std::unordered_map<uint32_t, std::shared_ptr<Account>> accounts_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

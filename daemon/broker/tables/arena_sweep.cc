@@ -5,7 +5,7 @@
 
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 ArenaSweep::ArenaSweep(Arenas& arenas, Clock::time_point now)
     : taken_(arenas.TakeForSweep(now)), dying_(taken_.dying.size()) {}
@@ -50,4 +50,4 @@ void ArenaSweep::Finish(Arenas& arenas, Clock::time_point now) {
   for (const auto& [id, sealed] : seals_) arenas.NoteSeal(id, sealed, now);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 
 #include "daemon/broker/tables/arenas.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class ArenaSweep {
  public:
@@ -39,4 +39,4 @@ class ArenaSweep {
   std::vector<Freed> freed_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/tables/hazards.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kEnforcePauseMax{60'000};
@@ -159,4 +159,4 @@ void Arenas::PutBack(size_t taken, std::vector<std::unique_ptr<Arena>> dying) {
   std::move(dying.begin(), dying.end(), std::back_inserter(dying_));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

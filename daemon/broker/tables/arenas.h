@@ -22,7 +22,7 @@
 #include "daemon/broker/tables/journal.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Session;
 
@@ -110,4 +110,4 @@ class Arenas {
   uint64_t being_swept_ = 0;                      // dying arenas taken by a sweep
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

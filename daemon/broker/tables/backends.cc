@@ -5,12 +5,12 @@
 #include <set>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
-bool IsMeant(const Device& asked, const Device& served) {
-  if (asked.type != served.type) return false;
-  return asked.uuid.empty() ? asked.id == served.id : asked.uuid == served.uuid;
+bool IsMeant(const Device& wanted, const Device& served) {
+  if (wanted.type != served.type) return false;
+  return wanted.uuid.empty() ? wanted.id == served.id : wanted.uuid == served.uuid;
 }
 
 std::string NameOf(const Device& device) {
@@ -111,4 +111,4 @@ Result<uint64_t> Backends::Trim(const std::optional<Device>& only) const {
   return freed;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

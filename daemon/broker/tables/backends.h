@@ -14,7 +14,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Backends {
@@ -46,4 +46,4 @@ class Backends {
 // The row of a device in `facts`, added if it is missing.
 DeviceFacts& FactsOf(const Device& device, std::vector<DeviceFacts>& facts);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

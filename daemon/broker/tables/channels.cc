@@ -6,7 +6,7 @@
 
 #include "daemon/at_limit.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status ChannelNotOpen() { return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN"); }
 
@@ -34,15 +34,6 @@ Channel& Channels::Restore(ChannelId id, Namespace& ns, std::string name) {
   all_.emplace(id, &made);
   ns.channels.emplace(std::move(name), std::move(fresh));
   return made;
-}
-
-Status Channels::CheckRoom(const Session& session) const {
-  const Limits& limits = config_.limits;
-  if (session.ends.size() >= limits.channel_ends_per_session) {
-    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
-  }
-  if (session.account->channel_ends < limits.channel_ends_per_uid) return Ok();
-  return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_uid", limits.channel_ends_per_uid);
 }
 
 ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t request) {
@@ -78,9 +69,9 @@ void Channels::Linger(Channel& channel, Clock::time_point until) {
 }
 
 Status Channels::NoticeTo(Channel& channel, ChannelEndId end, uint64_t seen) {
-  const uint64_t told = channel.past().told_to_receiver;
+  const uint64_t notified = channel.past().notified_receiver;
   Status notice = channel.NoticeTo(end, seen);
-  if (channel.past().told_to_receiver != told) journal_.Put(channel);
+  if (channel.past().notified_receiver != notified) journal_.Put(channel);
   return notice;
 }
 
@@ -163,4 +154,4 @@ void Channels::DropLingering(Clock::time_point now, uint64_t* steps) {
   while (!lingering_.empty() && lingering_.begin()->first <= now && TakeStep(steps)) Drop(*lingering_.begin()->second);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

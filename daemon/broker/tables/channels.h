@@ -23,7 +23,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status ChannelNotOpen();
 
@@ -38,9 +38,6 @@ class Channels {
   static Channel* FindIn(const Namespace& ns, std::string_view name);  // likewise
   // RESOURCE_EXHAUSTED: limits.channels_per_namespace.
   Result<Channel*> FindOrMake(Namespace& ns, std::string_view name);
-  // Whether the session may open one more end. RESOURCE_EXHAUSTED: limits.channel_ends_per_session,
-  // limits.channel_ends_per_uid.
-  Status CheckRoom(const Session& session) const;
   // `request`: as in PublishCall.
   ChannelEndId Open(Session& session, Channel& channel, ChannelRole role, uint64_t request);
   // An open end of the session with this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
@@ -89,4 +86,4 @@ class Channels {
   std::deque<std::deque<Share*>> unqueued_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/kept_ranges.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 uint64_t DirectChannelTable::CountOf(uint32_t uid) const {
   const auto found = charged_.find(uid);
@@ -75,4 +75,4 @@ uint64_t DirectChannelTable::standing() const {
   return standing;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/broker/objects/direct_channel_record.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class DirectChannelTable {
  public:
@@ -46,4 +46,4 @@ class DirectChannelTable {
   std::unordered_map<uint32_t, uint64_t> charged_;  // by user
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

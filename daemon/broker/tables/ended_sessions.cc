@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void EndedSessions::Add(std::unique_ptr<Session> session) {
   uint64_t steps = kStepsAtOnce;
@@ -94,4 +94,4 @@ bool EndedSessions::ClearArenas(Session& session, uint64_t* steps) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "daemon/broker/tables/leases.h"
 #include "daemon/broker/tables/shares.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The number of shares, leases or channel ends that are dropped before the lock is released.
 inline constexpr uint64_t kStepsAtOnce = 64;
@@ -49,4 +49,4 @@ class EndedSessions {
   std::deque<std::unique_ptr<Session>> all_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

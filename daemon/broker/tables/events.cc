@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NotOpen() { return NotFound("this watch is not open").Because("WATCH_NOT_OPEN"); }
@@ -91,7 +91,7 @@ void Events::Deliver(WatcherId id, Watcher& watcher, const std::shared_ptr<const
   } else {
     watcher.queue.push_back(event);
   }
-  if (!std::exchange(watcher.asked, false)) return;
+  if (!std::exchange(watcher.found_nothing, false)) return;
   news_.push_back(id);
   news_came_.NotifyOne();
 }
@@ -104,8 +104,10 @@ Result<WatcherId> Events::Open(SessionId session, uint32_t uid, std::set<std::st
   const MutexLock lock(mutex_);
   const auto found = of_uid_.find(uid);
   const uint64_t own = found == of_uid_.end() ? 0 : found->second;
-  if (own >= limits_.watchers_per_uid) {
-    return AtLimit("TOO_MANY_WATCHERS", "watchers_per_uid", limits_.watchers_per_uid);
+  if (own >= limits_.watchers_per_uid()) {
+    return ByLimit(ResourceExhausted("user ", uid, " has ", own, " open watches, its part of limits.watchers (",
+                                     limits_.watchers, "): close one"),
+                   "TOO_MANY_WATCHERS", "watchers", limits_.watchers);
   }
   AB_RETURN_IF_ERROR(CheckSharedLimit({"TOO_MANY_WATCHERS", "watchers", limits_.watchers, watchers_.size()}, uid, own));
   const WatcherId id{++last_watcher_};
@@ -133,7 +135,7 @@ Result<Events::Taken> Events::Take(SessionId session, WatcherId id, size_t bytes
     taken.push_back(std::move(watcher.queue.front()));
     watcher.queue.pop_front();
   }
-  watcher.asked = taken.empty();
+  watcher.found_nothing = taken.empty();
   if (!taken.empty() || watcher.lost == 0) return taken;
   const uint64_t lost = watcher.lost;
   Forget(found);
@@ -179,4 +181,4 @@ void Events::Stop() {
   news_came_.NotifyAll();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

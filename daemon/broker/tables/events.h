@@ -21,7 +21,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 struct Session;
@@ -47,8 +47,8 @@ class Events {
   // Call it before the lease ends. No event if the session has no such lease.
   void EmitRelease(const Session& session, LeaseId lease) AB_EXCLUDES(mutex_);
 
-  // Watches this user's own namespaces and the shared namespaces in `shared`. RESOURCE_EXHAUSTED: limits.watchers,
-  // limits.watchers_per_uid.
+  // Watches this user's own namespaces and the shared namespaces in `shared`. RESOURCE_EXHAUSTED: limits.watchers, of
+  // which one user may have a part.
   Result<WatcherId> Open(SessionId session, uint32_t uid, std::set<std::string> shared, EventFilter filter)
       AB_EXCLUDES(mutex_);
   // Takes the oldest events that fit into `bytes_max` of a message, at least one if there is any. NOT_FOUND,
@@ -74,8 +74,8 @@ class Events {
     std::set<std::string> shared;
     EventFilter filter;
     std::deque<std::shared_ptr<const Event>> queue;
-    uint64_t lost = 0;   // not 0: the watcher is cut
-    bool asked = false;  // its last Take found nothing, and no event has arrived since
+    uint64_t lost = 0;           // not 0: the watcher is cut
+    bool found_nothing = false;  // its last Take found nothing, and no event has arrived since
 
     bool Sees(const Event& event) const;
   };
@@ -96,4 +96,4 @@ class Events {
   bool stopped_ AB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

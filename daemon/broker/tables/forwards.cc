@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/namespace.h"
 #include "proto/boundary/byte_range.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool IsInside(const Share& share, const PublishCall& call) {
@@ -119,4 +119,4 @@ Share* Forwards::Remove(Share& share) {
   return nullptr;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "daemon/broker/tables/hazards.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The bytes of the call must be copied. Clients do that by themselves.
 Status NotForwarded(std::string_view why);
@@ -59,4 +59,4 @@ class Forwards {
   Hazards& hazards_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kPartOfCapacity = 2;  // by default one session may pin half of a device
@@ -32,8 +32,7 @@ Hazards::Hazards(const Config& config, const Backends& backends, Accounts& accou
       journal_(journal) {}
 
 Status Hazards::CheckPage(const Session& session) const {
-  const uint64_t most = config_.limits.hazard_pages_per_uid;
-  if (session.account->hazard_pages >= most) return AtLimit("TOO_MANY_HAZARD_PAGES", "hazard_pages_per_uid", most);
+  AB_RETURN_IF_ERROR(accounts_.CheckObjects(session, "TOO_MANY_HAZARD_PAGES", object_bytes::kHazardPage));
   return accounts_.CheckDescriptors(session, 1, 1);
 }
 
@@ -168,4 +167,4 @@ uint64_t Hazards::PinnedBytesMax(const Device& device) const {
   return chosen != 0 ? chosen : backends_.CapacityBytes(device) / kPartOfCapacity;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

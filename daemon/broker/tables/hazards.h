@@ -24,7 +24,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 class Namespace;
@@ -42,7 +42,7 @@ class Hazards {
   Hazards(const Config& config, const Backends& backends, Accounts& accounts, Flags& flags, DeferredRelease& released,
           Journal& journal);
 
-  // Whether the session may have another page. RESOURCE_EXHAUSTED: limits.hazard_pages_per_uid, descriptors_per_uid.
+  // Whether the session may have another page. RESOURCE_EXHAUSTED: limits.object_bytes_per_uid, descriptors_per_uid.
   Status CheckPage(const Session& session) const;
   // `record`: of the page in the journal. REQUIRES: the session has no page in the namespace.
   void AddPage(Namespace& ns, Session& session, const std::shared_ptr<HazardPage>& page, uint32_t record);
@@ -87,4 +87,4 @@ class Hazards {
   std::vector<SessionId> over_limit_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

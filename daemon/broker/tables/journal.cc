@@ -16,7 +16,7 @@
 #include "daemon/broker/objects/session.h"
 #include "daemon/broker/objects/share.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 template <class Fixed>
@@ -193,7 +193,7 @@ void Journal::Put(Channel& channel) {
   fixed.stream = past.stream;
   fixed.sent = past.sent;
   fixed.taken = past.taken;
-  fixed.told_to_receiver = past.told_to_receiver;
+  fixed.notified_receiver = past.notified_receiver;
   fixed.closed = Number(past.closed);
   fixed.dropped = channel.totals().dropped;
   fixed.received = past.received;
@@ -218,8 +218,8 @@ void Journal::Put(Channel& channel) {
   AddNotices(past.to_senders, true, &notices, &times);
   const std::string_view ns = Fit(channel.ns()->name(), fixed.ns_bytes);
   const std::string_view name = Fit(channel.name(), fixed.name_bytes);
-  const std::string_view told = Fit(notices, fixed.notices_bytes);
-  channel.record = file_->Replace(channel.record, record::kChannel, {BytesOf(fixed), ns, name, told, times});
+  const std::string_view notified = Fit(notices, fixed.notices_bytes);
+  channel.record = file_->Replace(channel.record, record::kChannel, {BytesOf(fixed), ns, name, notified, times});
 }
 
 void Journal::Erase(Channel& channel) { Erase(std::exchange(channel.record, 0)); }
@@ -322,4 +322,4 @@ Result<StoreGuard> Journal::Store(std::string name, std::span<const int> files, 
   return Has(std::move(name));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

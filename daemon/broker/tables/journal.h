@@ -21,7 +21,7 @@
 #include "daemon/memory/shared_pages/record_file.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Arena;
 class Channel;
@@ -101,4 +101,4 @@ inline constexpr char kStoredJournal = 'j';
 inline constexpr char kStoredLifeline = 'l';
 inline constexpr char kStoredQueue = 'q';  // two entries: requests and completions
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/at_limit.h"
 #include "daemon/broker/objects/arena.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The refusal names the event and its maker, but not other users' processes.
@@ -55,8 +55,7 @@ Status Leases::CheckRoom(const Session& session, uint64_t more) const {
   if (session.leases.size() + more > limits.leases_per_session) {
     return AtLimit("TOO_MANY_LEASES", "leases_per_session", limits.leases_per_session);
   }
-  if (session.account->leases + more <= limits.leases_per_uid) return Ok();
-  return AtLimit("TOO_MANY_LEASES", "leases_per_uid", limits.leases_per_uid);
+  return accounts_.CheckObjects(session, "TOO_MANY_LEASES", more * object_bytes::kLease);
 }
 
 void Leases::Add(Session& session, Share& share, LeaseId id) {
@@ -199,9 +198,9 @@ void Leases::FinishFence(Share& share) {
 }
 
 uint64_t Leases::HistoryRoom(const Share& share) const {
-  const uint64_t has = accounts_.At(share.maker_uid).description_bytes;
+  const uint64_t has = accounts_.At(share.maker_uid).object_bytes();
   const uint64_t own = share.history == nullptr ? 0 : share.history->bytes();
-  const uint64_t of_uid = config_.limits.description_bytes_per_uid / 2;  // the other half is for descriptions and notes
+  const uint64_t of_uid = config_.limits.object_bytes_per_uid / 2;  // the other half is for what clients ask for
   const uint64_t left = of_uid - std::min(of_uid, has - std::min(has, own));
   return std::min<uint64_t>(config_.limits.history_bytes_per_share, left);
 }
@@ -226,4 +225,4 @@ void Leases::Renote(SessionId session, Share& share, std::string_view note) {
   ChargeHistory(share, before);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -21,7 +21,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Visitor VisitorOf(const Session& session);
 
@@ -32,8 +32,8 @@ class Leases {
   Leases(const Config& config, Events& events, const Sessions& sessions, Accounts& accounts, Hazards& hazards,
          Arenas& arenas, Shares& shares, Journal& journal);
 
-  // Whether the session may have so many more leases. RESOURCE_EXHAUSTED: limits.leases_per_session,
-  // limits.leases_per_uid.
+  // Whether the session may have so many more leases. RESOURCE_EXHAUSTED: Limits.leases_per_session,
+  // limits.object_bytes_per_uid.
   Status CheckRoom(const Session& session, uint64_t more) const;
   // `request`: as in PublishCall.
   // `receiver`: the end of a channel that receives the share.
@@ -88,4 +88,4 @@ class Leases {
   uint64_t lost_fences_total_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

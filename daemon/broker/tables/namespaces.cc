@@ -6,7 +6,7 @@
 
 #include "daemon/at_limit.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Namespaces::Namespaces(const Config& config, const Backends& backends, const Rights& rights, Accounts& accounts,
                        Hazards& hazards, Flags& flags, Journal& journal)
@@ -30,8 +30,10 @@ Status Namespaces::CheckRoom(const NamespaceKey& key, uint32_t maker_uid) const 
   const auto first = all_.lower_bound({maker_uid, {}});
   const auto last = std::find_if(first, all_.end(), [&](const auto& each) { return each.first.uid != maker_uid; });
   const auto own = static_cast<uint64_t>(std::distance(first, last));
-  if (own >= limits.namespaces_per_uid) {
-    return AtLimit("TOO_MANY_NAMESPACES", "namespaces_per_uid", limits.namespaces_per_uid);
+  if (own >= limits.namespaces_per_uid()) {
+    return ByLimit(ResourceExhausted("user ", maker_uid, " has ", own, " namespaces, its part of limits.namespaces (",
+                                     limits.namespaces, "): use one of them"),
+                   "TOO_MANY_NAMESPACES", "namespaces", limits.namespaces);
   }
   const auto shared = static_cast<uint64_t>(std::distance(all_.lower_bound({kSharedByUsers, {}}), all_.end()));
   return CheckSharedLimit({"TOO_MANY_NAMESPACES", "namespaces", limits.namespaces, all_.size() - shared}, maker_uid,
@@ -105,4 +107,4 @@ void Namespaces::AdoptQuotas() {
   for (const auto& [key, ns] : all_) ns->ChangeQuota(QuotaBytes(key));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

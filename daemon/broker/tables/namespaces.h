@@ -21,7 +21,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe: the broker's lock guards it.
 class Namespaces {
@@ -33,8 +33,8 @@ class Namespaces {
              Flags& flags, Journal& journal);
 
   Namespace* Find(const NamespaceKey& key) const;  // null: it does not exist
-  // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces,
-  // limits.namespaces_per_uid.
+  // Makes the namespace for this user if there is none. RESOURCE_EXHAUSTED: limits.namespaces, of which
+  // one user may have a part.
   Result<Namespace*> FindOrMake(const NamespaceKey& key, uint32_t maker_uid);
   const Table& all() const { return all_; }
   void DropUnused();
@@ -72,4 +72,4 @@ class Namespaces {
   std::vector<std::unique_ptr<Namespace>> dropped_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status NoSession() { return NotFound("no such session").Because("SESSION_ENDED"); }
 
@@ -80,4 +80,4 @@ std::optional<OpenQueue> Sessions::FindQueue(SessionId session) const {
   return found == queues_.end() ? std::nullopt : std::optional(*found);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

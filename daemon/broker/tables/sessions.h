@@ -19,7 +19,7 @@
 #include "daemon/broker/tables/journal.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Status NoSession();
 
@@ -72,4 +72,4 @@ class Sessions {
   std::vector<OpenQueue> queues_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

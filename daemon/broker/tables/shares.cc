@@ -9,7 +9,7 @@
 #include "daemon/broker/tables/forwards.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kLifetimeMax = std::chrono::hours(24 * 365 * 100);  // the most that a clock can add
@@ -48,9 +48,9 @@ Shares::Shares(const Config& config, const Rights& rights, Events& events, Accou
       flags_(flags),
       journal_(journal) {}
 
-void Shares::SetLifetime(Share& share, std::chrono::milliseconds asked) const {
+void Shares::SetLifetime(Share& share, std::chrono::milliseconds requested) const {
   const auto most = rights_.PolicyOf(share.ns->name()).share_lifetime;
-  const auto lifetime = asked.count() == 0 || (most.count() != 0 && most < asked) ? most : asked;
+  const auto lifetime = requested.count() == 0 || (most.count() != 0 && most < requested) ? most : requested;
   if (lifetime.count() != 0) share.expires = share.born + std::min(lifetime, kLifetimeMax);
 }
 
@@ -219,4 +219,4 @@ std::optional<Clock::time_point> Shares::NextDue() const {
   return next;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -25,7 +25,7 @@
 #include "daemon/config/config.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Null: the namespace, which may be null, has no such share.
 Share* FindShare(const Namespace* ns, const ShareKey& key);
@@ -44,7 +44,7 @@ class Shares {
   uint64_t NextGeneration() { return generations.Next(); }
 
   // Sets the lifetime of the share from its namespace and its maker.
-  void SetLifetime(Share& share, std::chrono::milliseconds asked) const;
+  void SetLifetime(Share& share, std::chrono::milliseconds requested) const;
   // From now on the share loses its name when its lifetime ends. True: it is the first of all shares to expire.
   bool Limit(Share& share);
   // `who`: null for the broker itself. `why`: for watchers. The share may be destroyed.
@@ -117,4 +117,4 @@ inline bool TakeStep(uint64_t* steps) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

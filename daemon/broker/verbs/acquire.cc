@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The missing share that the refusal names: an id, which never comes back, before a name, which may come.
@@ -21,8 +21,7 @@ const ShareKey& WorstMissing(const Namespace* ns, std::span<const ShareKey> keys
 
 Status AnswerTooLarge(uint64_t bytes, size_t shares, size_t of, uint64_t bytes_max) {
   return ResourceExhausted("the first ", shares, " of ", of, " shares have descriptions of ", bytes,
-                           " bytes (an answer has at most ", bytes_max,
-                           ", limits.frame_bytes_max): ask for fewer shares at once")
+                           " bytes (an answer has at most ", bytes_max, "): ask for fewer shares at once")
       .Because("ANSWER_TOO_LARGE");
 }
 
@@ -152,4 +151,4 @@ Result<uint32_t> Broker::Release(SessionId session, std::span<const uint64_t> le
   return released;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

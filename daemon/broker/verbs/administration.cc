@@ -2,7 +2,7 @@
 // The Broker's verbs for an operator. The door has checked the right of the caller.
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<NamespaceQuota> Broker::QuotaOf(const NamespaceOf& of) const {
   const MutexLock lock(state_->mutex);
@@ -31,4 +31,4 @@ Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKe
 
 Result<uint64_t> Broker::Trim(const std::optional<Device>& only) { return state_->backends.Trim(only); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Ranges looked at with the lock held once; the next call continues. Only a client that gives back arenas before it has
@@ -31,9 +31,6 @@ Result<Backends::Served> Broker::State::ServedFor(SessionId session, const Alloc
   const std::string_view ns = NamespaceNameOf(call.ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", ns, limits.name_bytes_max));
   if (call.size == 0) return InvalidArgument("an arena of 0 bytes").Because("BAD_SIZE");
-  if (limits.allocation_bytes_max != 0 && call.size > limits.allocation_bytes_max) {
-    return AtLimit("ALLOCATION_TOO_LARGE", "allocation_bytes_max", limits.allocation_bytes_max);
-  }
   const MutexLock lock(mutex);
   const Session* const found = sessions.Find(session);
   if (found == nullptr) return NoSession();
@@ -70,9 +67,7 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
     return AtLimit("TOO_MANY_ARENAS", "arenas_per_session", limits.arenas_per_session);
   }
   const std::shared_ptr<Quota>& memory = session.account->memory;
-  if (memory->charges() >= limits.arenas_per_uid) {
-    return AtLimit("TOO_MANY_ARENAS", "arenas_per_uid", limits.arenas_per_uid);
-  }
+  AB_RETURN_IF_ERROR(accounts.CheckObjects(session, "TOO_MANY_ARENAS", object_bytes::kArena));
   AB_RETURN_IF_ERROR(accounts.CheckDescriptors(session, kDescriptorsOfArena, 1));
   const uint64_t bytes_per_uid = limits.bytes_per_uid;
   const uint64_t has_bytes = memory->used();
@@ -229,4 +224,4 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The terms that an end states, with those that its mode implies.
@@ -46,7 +46,10 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     if (call.request == 0 || end.request != call.request) continue;
     return OpenedChannel{id, end.channel->id(), end.channel->capacity(), end.seen, end.channel->mode()};
   }
-  AB_RETURN_IF_ERROR(state.channels.CheckRoom(*found));
+  if (found->ends.size() >= limits.channel_ends_per_session) {
+    return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
+  }
+  AB_RETURN_IF_ERROR(state.accounts.CheckObjects(*found, "TOO_MANY_CHANNEL_ENDS", object_bytes::kChannelEnd));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size() + call.name.size()));
   const auto owner = state.namespaces.FindOrMake(*key, found->peer.uid);
   if (!owner.ok()) return owner.status();
@@ -217,4 +220,4 @@ std::vector<ChannelId> Broker::PutBack(SessionId session, std::span<const Receiv
   return put;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<uint64_t> Broker::ClaimName(SessionId session, std::string_view ns, const ShareKey& key,
                                    std::chrono::milliseconds lifetime, uint64_t held) {
@@ -71,4 +71,4 @@ std::shared_ptr<const Claim> Broker::State::EndClaim(Session& session, Namespace
   return ended;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 std::vector<DeviceFacts> Broker::Devices() const {
   std::vector<DeviceFacts> facts = state_->backends.Facts();
@@ -62,4 +62,4 @@ void Broker::State::Count(Snapshot* counted, std::vector<std::shared_ptr<HazardP
   snapshot.flows = arenas.flows.rows();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/kept_ranges.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NoDirectChannel(std::string_view why) {
@@ -30,14 +30,11 @@ Result<DirectChannelRecord> Broker::State::PlanDirectChannel(const Channel& chan
     if (session == nullptr) return NoDirectChannel("an end is being closed");
     if (session->peer.door != Door::kLifeline) return NoDirectChannel("an end is not at a lifeline");
     AB_RETURN_IF_ERROR(accounts.CheckDescriptors(*session, kDescriptorsOfDirectChannel, kEntriesOfDirectChannel));
+    AB_RETURN_IF_ERROR(accounts.CheckObjects(*session, "TOO_MANY_DIRECT_CHANNELS", object_bytes::kDirectChannel));
     const bool sends = member.role == ChannelRole::kSender;
     (sends ? planned.sender : planned.receiver) = member.session;
     (sends ? planned.sending : planned.receiving) = member.end;
     (sends ? planned.sender_uid : planned.receiver_uid) = session->peer.uid;
-  }
-  const uint64_t most = config.limits.direct_channels_per_uid;
-  if (std::max(direct_channels.CountOf(planned.sender_uid), direct_channels.CountOf(planned.receiver_uid)) >= most) {
-    return AtLimit("TOO_MANY_DIRECT_CHANNELS", "direct_channels_per_uid", most);
   }
   return planned;
 }
@@ -216,4 +213,4 @@ bool Broker::State::IsInDirectChannelOf(const Session& session, ChannelEndId rec
          arena.immutability.has_value();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

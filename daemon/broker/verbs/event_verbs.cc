@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kRefusalBytesMax = 256;  // of a refusal's message
@@ -82,4 +82,4 @@ void Broker::EmitRefusal(const Peer& peer, std::string_view verb, const Status& 
   state_->events.Emit(std::move(event));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Status NoNamespace(std::string_view ns) {
@@ -44,7 +44,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
     if (catalogue != nullptr) return catalogue->Export();
     AB_CHECK(again);
     const bool stored = state.journal.keeps();
-    auto made = Catalogue::Create(state.config.limits.catalogue_shares, state.broker_id, stored);
+    auto made = Catalogue::Create(state.config.limits.catalogue_shares(), state.broker_id, stored);
     if (!made.ok()) return made.status();
     const int file = (*made)->file();
     auto kept = state.journal.Store(StoredName(kStoredCatalogue, number), {&file, 1});
@@ -145,4 +145,4 @@ bool Broker::HazardCleared(SessionId session) {
   return any;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

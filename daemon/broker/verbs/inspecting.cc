@@ -7,7 +7,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 uint64_t BornNs(Clock::time_point born) {
@@ -41,7 +41,7 @@ OfferRow Broker::State::OfferTo(const Session& session, const Share& share) cons
     offer.why_not = session.peer.CannotOpen("it", kind, device).message();
   } else {
     offer.waits = !leases.CheckFence(session, share, false).ok();
-    offer.gpus_unsaid = !device.uuid.empty() && session.peer.gpus.empty();
+    offer.gpus_unknown = !device.uuid.empty() && session.peer.gpus.empty();
   }
   return offer;
 }
@@ -77,4 +77,4 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
   return inspected;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

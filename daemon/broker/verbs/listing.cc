@@ -12,7 +12,7 @@
 #include "daemon/broker/objects/direct_channel_record.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kVisitsMax = 1024;
@@ -415,7 +415,7 @@ std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const
     end.process_id = its->peer.process_id;
     end.client = its->client;
   }
-  if (!channel.end_is_untold()) return ends;
+  if (!channel.has_unread_end()) return ends;
   const auto add = [&](ChannelRole role, const Notices& notices) {
     const Notice* const last = notices.newest();
     if (last == nullptr) return;
@@ -480,4 +480,4 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
   return page;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

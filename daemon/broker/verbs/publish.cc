@@ -8,7 +8,7 @@
 #include "proto/boundary/boot_time.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string InventName() {
@@ -66,14 +66,9 @@ Status Broker::State::CheckPublish(const Session& session, const PublishCall& ca
   if (ns.shares().size() - (makes_room ? 1 : 0) >= limits.shares_per_namespace) {
     return AtLimit("TOO_MANY_SHARES", "shares_per_namespace", limits.shares_per_namespace);
   }
-  const Account& has = *session.account;
   const bool own = makes_room && old->maker_uid == session.peer.uid;
-  if (has.shares - (own ? 1 : 0) >= limits.shares_per_uid) {
-    return AtLimit("TOO_MANY_SHARES", "shares_per_uid", limits.shares_per_uid);
-  }
-  const uint64_t room_made = own ? DescriptionBytes(*old) : 0;
-  if (has.description_bytes - room_made + description_bytes <= limits.description_bytes_per_uid) return Ok();
-  return AtLimit("TOO_MANY_DESCRIPTION_BYTES", "description_bytes_per_uid", limits.description_bytes_per_uid);
+  return accounts.CheckObjects(session, "TOO_MANY_SHARES", object_bytes::kShare + description_bytes,
+                               own ? object_bytes::kShare + DescriptionBytes(*old) : 0);
 }
 
 // Scans the arena's pages, so it runs without the lock.
@@ -154,9 +149,9 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   if (auto before = found->FindPublished(call.request)) return *std::move(before);
   // An entry that the previous daemon published, when it ended the direct channel.
   if (call.from_direct && state.HasPassed(*found, call)) return PublishedShare{};
-  const uint64_t said = facts->description.size() + share->note.size();
-  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, said));
-  AB_RETURN_IF_ERROR(state.journal.CheckRoom(said + name.size()));
+  const uint64_t text_bytes = facts->description.size() + share->note.size();
+  AB_RETURN_IF_ERROR(state.CheckPublish(*found, call, name, text_bytes));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(text_bytes + name.size()));
   Arena& arena = *state.arenas.Find(call.arena);
   if (!arena.immutability.has_value()) {
     return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: call Mapped first")
@@ -180,7 +175,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     share->withdrawn = true;
   }
   Share* const old = sent ? nullptr : ns.FindByName(name);
-  found->account->description_bytes += said;
+  found->account->description_bytes += text_bytes;
   ++found->account->shares;
   facts->id = state.shares.NextId();
   facts->generation = state.shares.NextGeneration();
@@ -227,4 +222,4 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   return published;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

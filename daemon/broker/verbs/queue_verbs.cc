@@ -5,7 +5,7 @@
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string_view ns) {
   State& state = *state_;
@@ -38,8 +38,7 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
     if (found->queue != nullptr) {
       return FailedPrecondition("session ", Number(session), " has a queue already").Because("QUEUE_TAKEN");
     }
-    const uint64_t most = state.config.limits.session_queues_per_uid;
-    if (found->account->queues >= most) return AtLimit("TOO_MANY_QUEUES", "session_queues_per_uid", most);
+    AB_RETURN_IF_ERROR(state.accounts.CheckObjects(*found, "TOO_MANY_QUEUES", object_bytes::kQueue));
     OpenQueue open{session, std::nullopt, std::string(name), queue};
     if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
     found->queue_record = state.journal.PutQueue(number, session, open.owner, name);
@@ -69,4 +68,4 @@ std::vector<OpenQueue> Broker::PendingQueues(SessionId session, std::optional<st
   return pending;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -2,7 +2,7 @@
 // The Broker's verbs on rights: namespaces that a session may use, and changes of the configuration.
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 bool Broker::State::UsesOnlyWhatItMay(const Session& session, Right without_calls) const {
   const Peer& peer = session.peer;
@@ -66,4 +66,4 @@ Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right r
   return key->uid;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Broker::Broker(const Config& config, std::vector<MemoryBackend*> backends)
     : state_(std::make_unique<State>(config, std::move(backends))) {}
@@ -154,4 +154,4 @@ std::vector<ChannelId> Broker::EndSession(SessionId session, std::vector<std::sh
   return channels;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -33,7 +33,7 @@
 #include "daemon/broker/tables/shares.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline Status RefuseAsDirect(const Channel& channel) {
   return FailedPrecondition("channel '", channel.name(), "': the next share is on its direct channel")
@@ -143,4 +143,4 @@ struct Broker::State {
   EndedSessions ended_sessions AB_GUARDED_BY(mutex){arenas, hazards, shares, leases, flags, released};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include "daemon/broker/tables/arena_sweep.h"
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Each table has its own steps, so that no table waits for another.
 bool Broker::State::ClearSome(Clock::time_point now) {
@@ -76,4 +76,4 @@ Broker::Swept Broker::SweepOn(Clock::time_point now) {
   return swept;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

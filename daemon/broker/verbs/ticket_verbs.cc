@@ -4,7 +4,7 @@
 
 #include "daemon/broker/verbs/state.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access access) {
   State& state = *state_;
@@ -19,8 +19,8 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
     return NoArena(arena);
   }
   state.sessions.DropLateTickets(*found, now);
-  if (found->tickets.size() >= limits.tickets_per_session_max) {
-    return AtLimit("TOO_MANY_TICKETS", "tickets_per_session_max", limits.tickets_per_session_max);
+  if (found->tickets.size() >= limits.tickets_per_session) {
+    return AtLimit("TOO_MANY_TICKETS", "tickets_per_session", limits.tickets_per_session);
   }
   AB_RETURN_IF_ERROR(state.journal.CheckRoom());
   ticket.record = state.journal.PutTicket(session, ticket);
@@ -63,4 +63,4 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
   return redeemed;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

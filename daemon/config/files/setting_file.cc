@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kBytesMax = 1 << 20;
@@ -36,4 +36,4 @@ Result<std::string> ReadSettingFile(const UniqueFd& file, const std::string& pat
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Opens the file for reading; does not wait for the writer of a pipe. If the result is invalid, errno has the error.
 UniqueFd OpenSettingFile(const std::string& path);
@@ -22,4 +22,4 @@ UniqueFd OpenSettingFile(const std::string& path);
 Result<std::string> ReadSettingFile(const UniqueFd& file, const std::string& path, mode_t forbidden,
                                     std::string_view because);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -17,7 +17,7 @@
 
 #include "daemon/config/files/setting_file.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string At(const std::string& path, const toml::source_region& source) {
@@ -102,4 +102,4 @@ std::vector<std::string> DropInsOf(const std::string& path) {
   return found;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct ConfigEntry {
   std::string key;  // dotted: "memory.host.cache"
@@ -28,4 +28,4 @@ Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
 // The *.toml files in the directory conf.d beside `path`, sorted by name; there may be none.
 std::vector<std::string> DropInsOf(const std::string& path);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

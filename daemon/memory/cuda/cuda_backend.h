@@ -13,7 +13,7 @@
 #include "daemon/memory/cuda/cuda_gpu.h"
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A block's GPU and the capacity that it uses. The capacity is returned after the bytes are freed.
 class CudaBlock : public MemoryBlock {
@@ -119,4 +119,4 @@ class CudaBackend : public MemoryBackend {
   const WhyNot why_not_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

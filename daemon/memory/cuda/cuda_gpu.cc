@@ -6,7 +6,7 @@
 
 #include "proto/boundary/cuda/driver_uuid.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using cuda::ContextGuard;
 using cuda::CUdevice;
@@ -44,11 +44,11 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
   size_t granularity = 0;
   if (refusals.vmm.empty()) {
     const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(ordinal);
-    const Status asked = driver->Check(
+    const Status answered = driver->Check(
         driver->MemGetAllocationGranularity(&granularity, &properties, cuda::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
         "cuMemGetAllocationGranularity");
-    if (!asked.ok()) refusals.vmm = asked.message();
-    if (asked.ok() && granularity == 0) refusals.vmm = "the driver reports no granularity";
+    if (!answered.ok()) refusals.vmm = answered.message();
+    if (answered.ok() && granularity == 0) refusals.vmm = "the driver reports no granularity";
   }
   if (!refusals.vmm.empty()) granularity = 0;
   return std::make_shared<CudaGpu>(driver, ordinal, device, std::move(refusals), granularity,
@@ -111,7 +111,7 @@ Status CudaGpu::Zero(cuda::CUdeviceptr address, uint64_t bytes) const {
 
 Status CudaGpu::CheckServing() const {
   if (!lost_.load()) return Ok();
-  const MutexLock lock(told_mutex_);
+  const MutexLock lock(lost_mutex_);
   return Unavailable("device ", device_.uuid, " is out of service since a CUDA call failed permanently: ", why_lost_)
       .Because("DEVICE_LOST");
 }
@@ -119,18 +119,18 @@ Status CudaGpu::CheckServing() const {
 Status CudaGpu::Note(Status status) const {
   if (!cuda::IsSticky(status) || lost_.load()) return status;
   // The lock is held during the callback, so that a caller that removes the callback knows that it is not running.
-  const MutexLock lock(told_mutex_);
+  const MutexLock lock(lost_mutex_);
   if (lost_.load()) return status;
   why_lost_ = status.message();
   lost_.store(true);
-  if (told_) std::exchange(told_, nullptr)();
+  if (when_lost_) std::exchange(when_lost_, nullptr)();
   return status;
 }
 
-void CudaGpu::WhenLost(std::function<void()> told) {
-  const MutexLock lock(told_mutex_);
-  told_ = std::move(told);
-  if (told_ && lost_.load()) std::exchange(told_, nullptr)();
+void CudaGpu::WhenLost(std::function<void()> callback) {
+  const MutexLock lock(lost_mutex_);
+  when_lost_ = std::move(callback);
+  if (when_lost_ && lost_.load()) std::exchange(when_lost_, nullptr)();
 }
 
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, const Platform& platform) {
@@ -152,4 +152,4 @@ Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, c
   return found;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CudaGpu is one GPU as the daemon uses it: the kinds of handles that it can share, its capacity, and its primary
-// context, which zeroing and blocks for cudaIpcMemHandle need. The context costs hundreds of megabytes, so it is
-// created at the first such need.
+// A CudaGpu is one GPU as the daemon uses it. It has the kinds of handles that it can share, its capacity, and its
+// primary context, which zeroing and blocks for cudaIpcMemHandle need. The context costs hundreds of megabytes, so it
+// is created at the first such need.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 #include "proto/boundary/handle.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class CudaGpu {
@@ -61,7 +61,7 @@ class CudaGpu {
   // Sets the callback for the GPU going out of service. It is called once, on the thread whose call failed, or at once
   // if the GPU is already out of service. Null removes it, and it is not running when WhenLost returns. The callback
   // must not block or call this GPU.
-  void WhenLost(std::function<void()> told) AB_EXCLUDES(told_mutex_);
+  void WhenLost(std::function<void()> callback) AB_EXCLUDES(lost_mutex_);
 
   // Call it when this process exits: freeing memory that other processes still have open is undefined behaviour. From
   // now on nothing is freed that the driver frees when the process exits.
@@ -77,9 +77,9 @@ class CudaGpu {
   const std::shared_ptr<Capacity> capacity_;
   std::atomic<bool> leaving_{false};
   mutable std::atomic<bool> lost_{false};
-  mutable Mutex told_mutex_;
-  mutable std::function<void()> told_ AB_GUARDED_BY(told_mutex_);
-  mutable std::string why_lost_ AB_GUARDED_BY(told_mutex_);
+  mutable Mutex lost_mutex_;
+  mutable std::function<void()> when_lost_ AB_GUARDED_BY(lost_mutex_);
+  mutable std::string why_lost_ AB_GUARDED_BY(lost_mutex_);
   mutable Mutex mutex_;
   mutable cuda::CUcontext context_ AB_GUARDED_BY(mutex_) = nullptr;
   mutable cuda::CUstream stream_ AB_GUARDED_BY(mutex_) = nullptr;
@@ -103,4 +103,4 @@ struct FoundGpus {
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms,
                                const Platform& platform = Platform::Here());
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 #include "daemon/memory/cuda/cuda_backend.h"
 #include "proto/boundary/cuda/driver_own_memory.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Smaller blocks would share a page with other allocations, and a process that opens a handle maps the whole page.
@@ -87,4 +87,4 @@ std::unique_ptr<MemoryBackend> MakeCudaIpcBackend(std::vector<std::shared_ptr<Cu
   return std::make_unique<IpcBackend>(std::move(gpus), &CudaGpu::Refusals::ipc);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,9 +10,9 @@
 #include "daemon/memory/cuda/cuda_gpu.h"
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Serves the GPUs that do not refuse this kind of handle, and reports the reason for each of the others.
 std::unique_ptr<MemoryBackend> MakeCudaIpcBackend(std::vector<std::shared_ptr<CudaGpu>> gpus);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

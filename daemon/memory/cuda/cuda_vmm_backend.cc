@@ -7,7 +7,7 @@
 
 #include "daemon/memory/cuda/cuda_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using cuda::CUdeviceptr;
@@ -131,4 +131,4 @@ std::unique_ptr<MemoryBackend> MakeCudaVmmBackend(std::vector<std::shared_ptr<Cu
   return std::make_unique<VmmBackend>(std::move(gpus), &CudaGpu::Refusals::vmm);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

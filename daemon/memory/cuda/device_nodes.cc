@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 std::vector<uint64_t> OpenDeviceNodes(const std::string& prefix) {
   std::set<uint64_t> numbers;
@@ -23,4 +23,4 @@ std::vector<uint64_t> OpenDeviceNodes(const std::string& prefix) {
   return {numbers.begin(), numbers.end()};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr char kDeviceNodes[] = "/dev/nvidia";
 
 // The numbers of the nodes that the driver has opened in this process: the files whose path is `prefix` and a number.
 std::vector<uint64_t> OpenDeviceNodes(const std::string& prefix = kDeviceNodes);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

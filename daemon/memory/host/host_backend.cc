@@ -14,7 +14,7 @@
 #include "proto/boundary/huge_pages.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kContractSeals = F_SEAL_FUTURE_WRITE;  // in addition to the resizing seals that CreateMemfd adds
@@ -190,4 +190,4 @@ std::unique_ptr<MemoryBackend> MakeHostBackend(const HostBackendOptions& options
   return std::make_unique<HostBackend>(options);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

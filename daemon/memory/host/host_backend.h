@@ -8,7 +8,7 @@
 
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct HostBackendOptions {
   uint64_t capacity_bytes = 0;
@@ -17,4 +17,4 @@ struct HostBackendOptions {
 
 std::unique_ptr<MemoryBackend> MakeHostBackend(const HostBackendOptions& options);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

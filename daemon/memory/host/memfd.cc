@@ -33,7 +33,7 @@
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kPopulateStep = 2ull << 20;  // the kernel may schedule other threads between two steps
@@ -198,4 +198,4 @@ MemfdPages MemfdHugePages() {
   return MemfdPages::kSmall;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one; together
-// they make the life of an arena: create, populate, reopen for each reader, seal, and detect that no other process has
-// it.
+// A memfd is an anonymous file in memory. These functions are the system calls that the broker makes on one. Together
+// they make the life of an arena. They create, populate and seal it, reopen it for each reader, and detect that no
+// other process has it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Creates a memfd that is close-on-exec, sealable, not executable, sealed against resizing at `size` bytes, and of mode
 // 0600 (otherwise any uid could reopen it writable). `name` is shown in /proc.
@@ -53,4 +53,4 @@ Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::functio
 // How a memfd gets huge pages from this kernel (transparent_hugepage/shmem_enabled). kSmall: it gets none.
 MemfdPages MemfdHugePages();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

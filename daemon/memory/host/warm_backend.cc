@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kSmallAtStart = 2ull << 20;  // the size of a session's first arena
@@ -113,4 +113,4 @@ uint64_t WarmBackend::Refill() {
   return populated;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

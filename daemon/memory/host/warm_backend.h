@@ -13,7 +13,7 @@
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct WarmBackendOptions {
   uint64_t cache_bytes = 0;     // 0: no block is kept
@@ -73,4 +73,4 @@ class WarmBackend final : public MemoryBackend {
   std::vector<Cached> cache_ AB_GUARDED_BY(mutex_);
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/explained_error.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using catalogue::Record;
@@ -288,4 +288,4 @@ void Catalogue::SetEnforced(const CatalogueEntry& entry) {
   Store(place, Load(place, kRelaxed) | catalogue::kFlagEnforced, kRelaxed);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A share's place in a catalogue. The generation belongs to the record and is never reused.
 struct CatalogueEntry {
@@ -59,7 +59,7 @@ class Catalogue {
     bool live = false;
   };
   // Visits all records that are in use or wait for a hazard slot. If `visit` returns false, the record is not needed:
-  // it is retired, and free. Clears what was being written.
+  // it is retired, and free. Clears records that were being written.
   void ForEachUsed(const std::function<bool(const Used&)>& visit);
   // Whether the record says this of its share. REQUIRES: `entry` is live or dead.
   bool Says(const CatalogueEntry& entry, const CatalogueRow& row) const;
@@ -120,4 +120,4 @@ class Catalogue {
   std::vector<uint32_t> free_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "daemon/memory/host/memfd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kDirectChannel = "a direct channel";
@@ -29,7 +29,7 @@ Result<DirectChannel::Doorbell> MakeDoorbell() {
   return DirectChannel::Doorbell{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// Which of the stored files this may be.
+// The stored file that this one may be.
 DirectChannel::Stored PartOf(int file) {
   static_assert(direct_channel::BytesOfProducerPage(1) > sizeof(direct_channel::ConsumerPage));
   struct stat is {};
@@ -265,4 +265,4 @@ void DirectChannel::MarkGone() { Store(control_.gone, 1, std::memory_order_relea
 
 void DirectChannel::Keep(uint64_t bit, bool kept) { direct_channel::Keep(control_, bit, kept); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DirectChannel carries shares from the one sender of a channel to its one receiver without a call: a page of entries
-// that the producer writes, a page in which the consumer says what it took, a control block that the broker writes, and
-// a doorbell for each end (proto/boundary/layouts/direct_channel.h). A doorbell is a pipe: unlike a socket, it carries
-// no files that another process has to close; and each process has a description of its own, so that none can make a
-// write of another one wait. The broker reads the pages when it revokes the direct channel, and believes neither end.
+// A DirectChannel carries shares from the one sender of a channel to its one receiver without a call
+// (proto/boundary/layouts/direct_channel.h). The producer writes a page of entries, the consumer a page that says what
+// it took, and the broker a control block. Each end has a doorbell. A doorbell is a pipe. Unlike a socket, it carries
+// no files that another process has to close. Each process has a description of its own, so no process can make
+// another's write wait. The broker reads the pages when it revokes the direct channel, and believes neither end.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 enum class DirectEnd : uint8_t { kProducer, kConsumer };
 
@@ -36,8 +36,8 @@ class DirectChannel {
   // `for_next_daemon`: another one can adopt it.
   static Result<std::unique_ptr<DirectChannel>> Create(uint64_t capacity, uint64_t number,
                                                        bool for_next_daemon = false);
-  // One that the previous daemon made at `born`, from the files of ExportForNextDaemon in any order.
-  // FAILED_PRECONDITION: they are others, or not all. If that daemon was revoking it, Revoke goes on.
+  // The direct channel that the previous daemon made at `born`, from the files of ExportForNextDaemon in any order.
+  // FAILED_PRECONDITION: a file is missing or another's. If that daemon was revoking it, Revoke goes on.
   static Result<std::unique_ptr<DirectChannel>> Adopt(uint64_t capacity, uint64_t number,
                                                       std::chrono::steady_clock::time_point born,
                                                       std::vector<UniqueFd> files);
@@ -69,7 +69,7 @@ class DirectChannel {
   // A daemon has begun to revoke it, or has done so.
   bool revoking() const { return Load(control_.revoked, std::memory_order_relaxed) != direct_channel::kStands; }
   bool revoked() const { return Load(control_.revoked, std::memory_order_relaxed) == direct_channel::kRevoked; }
-  // Of one that was adopted and is open: so many shares at least go by calls; wakes the consumer. REQUIRES: as AddCall.
+  // After Adopt, if it is open: at least so many shares go by calls. Wakes the consumer. REQUIRES: as AddCall.
   void RestoreCalls(uint64_t calls);
   // One more share goes by a call; wakes the consumer. REQUIRES: no entry stands here, or the order is lost.
   void AddCall();
@@ -98,8 +98,8 @@ class DirectChannel {
   // The consumer's session has ended: the producer may use all ranges again that the consumer received.
   void MarkGone();
   bool gone() const { return Load(control_.gone, std::memory_order_relaxed) != 0; }
-  // Shares use the range with this return bit, or no share does any more: the producer reads that before it uses a
-  // range again. REQUIRES: bit < direct_channel::kReturnBits; one thread at a time.
+  // Shares use the range with this return bit, or no share does any more. The producer reads it before it uses a range
+  // again. REQUIRES: bit < direct_channel::kReturnBits; one thread at a time.
   void Keep(uint64_t bit, bool kept);
 
   StoreGuard stored;  // keeps it for the next daemon
@@ -128,4 +128,4 @@ class DirectChannel {
   const Doorbell consumer_doorbell_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<std::unique_ptr<HazardPage>> HazardPage::Create() {
   auto pages = SharedPages::Create(sizeof(hazard::Page), PROT_READ, "arraybridge-hazard-page", "a hazard page");
@@ -42,4 +42,4 @@ uint64_t HazardPage::count() const {
   return count;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

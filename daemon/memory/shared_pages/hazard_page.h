@@ -14,7 +14,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class HazardPage {
  public:
@@ -54,4 +54,4 @@ class HazardPage {
   const hazard::Page& page_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/shared_word.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kMagic = 0x314C4A4342415241;  // "ARABCJL1" in memory
@@ -242,4 +242,4 @@ RecordFile::Place RecordFile::Replace(Place place, uint8_t kind, std::initialize
   return fresh;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe.
 class RecordFile {
@@ -51,7 +51,7 @@ class RecordFile {
 
   // Stays owned by this object.
   int file() const { return file_.get(); }
-  // Of the newest daemon that has written into it.
+  // The minor version of the newest daemon that has written into the file.
   uint32_t minor() const;
   // Words that keep their values; 0 in a new file. `index` < kWords.
   uint64_t& word(size_t index);
@@ -94,4 +94,4 @@ class RecordFile {
   uint64_t records_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using session_queue::Format;
@@ -289,4 +289,4 @@ void SessionQueue::Stop() {
   stopped_ = true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -23,7 +23,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe, except Announce and Wake, which one thread calls.
 class SessionQueue {
@@ -152,4 +152,4 @@ class SessionQueue {
   bool stopped_ AB_GUARDED_BY(completing_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

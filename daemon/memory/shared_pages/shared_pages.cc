@@ -13,7 +13,7 @@
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/explained_error.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int protection, const char* name,
                                                          std::string_view what) {
@@ -83,4 +83,4 @@ Status SharedPages::SealForNextDaemon() {
   return Ok();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Not thread-safe, except for const methods.
 class SharedPages {
@@ -53,4 +53,4 @@ class SharedPages {
   bool sealed_ = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

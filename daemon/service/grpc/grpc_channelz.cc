@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 namespace experimental = grpc::experimental;
@@ -59,4 +59,4 @@ void GuardChannelz(grpc::ServerBuilder& builder, MayLook may_look) {
   builder.experimental().SetInterceptorCreators(std::move(guards));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 
 #include <functional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Whether the caller of this call may use channelz. Must be thread-safe.
 using MayLook = std::function<bool(const grpc::ServerContextBase& context)>;
@@ -19,4 +19,4 @@ void WishForChannelz();
 // Cancels calls of channelz by callers that `may_look` refuses. REQUIRES: `may_look` outlives the server that is built.
 void GuardChannelz(grpc::ServerBuilder& builder, MayLook may_look);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

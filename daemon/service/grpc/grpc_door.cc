@@ -31,7 +31,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kServiceName[] = "arraybridge.v1.Broker";
@@ -109,50 +109,50 @@ class Service final : public grpc::Service {
                                      }));
   }
 
-  Traffic::InFlight Begin(const Asked& asked) {
-    return verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb));
+  Traffic::InFlight Begin(const CallFacts& call) {
+    return verbs_.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(call.verb));
   }
 
-  Unary* Serve(Context* context, const Asked& asked, std::string_view request, Buffer* answer) {
-    auto caller = CallerWhoWaits(*context, asked);
-    if (!caller.ok()) return Finished(context, asked, caller.status());
+  Unary* Serve(Context* context, const CallFacts& call, std::string_view request, Buffer* answer) {
+    auto caller = CallerWhoWaits(*context, call);
+    if (!caller.ok()) return Finished(context, call, caller.status());
     caller->timeout_max_ms = TimeoutUntil(context->deadline());
-    auto flight = Begin(asked);
+    auto flight = Begin(call);
     LateAnswer* late = nullptr;  // gRPC owns it; OnDone deletes it
     const auto later = [&] {
-      late = new LateAnswer(verbs_, asked, context, answer, std::move(flight));
+      late = new LateAnswer(verbs_, call, context, answer, std::move(flight));
       return late->MakeReply(*caller);
     };
-    auto served = verbs_.Serve(*caller, asked.verb, request, std::ref(later));
+    auto served = verbs_.Serve(*caller, call.verb, request, std::ref(later));
     if (late != nullptr) {
       late->WaitsAs(served->waiter);
       return late;
     }
     flight.End();
-    if (!served.ok()) return Finished(context, asked, served.status(), caller->session);
+    if (!served.ok()) return Finished(context, call, served.status(), caller->session);
     const Result<Answer>& now = *served->now;
-    if (!now.ok()) return Finished(context, asked, now.status(), caller->session);
+    if (!now.ok()) return Finished(context, call, now.status(), caller->session);
     // The session may have mapped an exported arena before.
-    if (context->IsCancelled() && asked.verb != Verb::kExport) verbs_.TakeBack(*caller, asked.verb, now->message);
+    if (context->IsCancelled() && call.verb != Verb::kExport) verbs_.TakeBack(*caller, call.verb, now->message);
     *answer = BufferOf(now->message);
-    return Finished(context, asked, Ok());
+    return Finished(context, call, Ok());
   }
 
-  Stream* Refused(Context* context, const Asked& asked, const Status& status) {
-    Count(asked, status.code());
-    CountRefusal(*context, asked, status);
+  Stream* Refused(Context* context, const CallFacts& call, const Status& status) {
+    Count(call, status.code());
+    CountRefusal(*context, call, status);
     return new RefusedStream(ToGrpc(status));
   }
 
   Stream* OpenSession(Context* context, std::string_view bytes) {
-    const Asked asked{Verb::kOpenSession};
+    const CallFacts call{Verb::kOpenSession};
     const auto request = wire::Decode<wire::OpenSessionRequest>(bytes);
-    if (!request.ok()) return Refused(context, asked, request.status());
-    auto flight = Begin(asked);
+    if (!request.ok()) return Refused(context, call, request.status());
+    auto flight = Begin(call);
     auto opened = Open(*context, *request);
     flight.End();
-    if (!opened.ok()) return Refused(context, asked, opened.status());
-    Count(asked, Code::kOk);
+    if (!opened.ok()) return Refused(context, call, opened.status());
+    Count(call, Code::kOk);
     const SessionId session{opened->session()};
     v1::SessionEvent event;
     *event.mutable_opened() = *std::move(opened);
@@ -164,32 +164,32 @@ class Service final : public grpc::Service {
   }
 
   Stream* Watch(Context* context, std::string_view bytes) {
-    const Asked asked{Verb::kWatch};
+    const CallFacts call{Verb::kWatch};
     const auto caller = CallerOf(*context);
-    if (!caller.ok()) return Refused(context, asked, caller.status());
+    if (!caller.ok()) return Refused(context, call, caller.status());
     const auto request = wire::Decode<wire::WatchRequest>(bytes);
-    if (!request.ok()) return Refused(context, asked, request.status());
-    return WatchStream::Begin(verbs_, asked, *caller, *request);
+    if (!request.ok()) return Refused(context, call, request.status());
+    return WatchStream::Begin(verbs_, call, *caller, *request);
   }
 
-  Unary* Finished(Context* context, const Asked& asked, const Status& status, SessionId session = {}) {
-    Count(asked, status.code());
-    if (!status.ok()) CountRefusal(*context, asked, status, session);
+  Unary* Finished(Context* context, const CallFacts& call, const Status& status, SessionId session = {}) {
+    Count(call, status.code());
+    if (!status.ok()) CountRefusal(*context, call, status, session);
     auto* reactor = context->DefaultReactor();
     reactor->Finish(ToGrpc(status));
     return reactor;
   }
 
   // A caller without a session is identified by its connection, if that is still open.
-  void CountRefusal(const Context& context, const Asked& asked, const Status& status, SessionId session = {}) {
-    if (session != SessionId{}) return verbs_.counts().CountRefusal(session, asked.verb, status);
+  void CountRefusal(const Context& context, const CallFacts& call, const Status& status, SessionId session = {}) {
+    if (session != SessionId{}) return verbs_.counts().CountRefusal(session, call.verb, status);
     const auto peer = connections_.PeerOf(context.peer());
-    if (peer) return verbs_.counts().CountRefusal(*peer, asked.verb, status);
+    if (peer) return verbs_.counts().CountRefusal(*peer, call.verb, status);
     verbs_.counts().CountRefusal();
   }
 
-  void Count(const Asked& asked, Code code) {
-    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked.verb), code, Clock::now() - asked.begun);
+  void Count(const CallFacts& call, Code code) {
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(call.verb), code, Clock::now() - call.begun);
   }
 
   Result<v1::OpenSessionResponse> Open(const Context& context, const wire::OpenSessionRequest& request) {
@@ -205,11 +205,11 @@ class Service final : public grpc::Service {
 
   // A request must not be executed after its caller has given up. gRPC restarts the caller's deadline when the call
   // arrives here, so the deadline does not show that; the cancellation, which follows the call, does.
-  Result<Caller> CallerWhoWaits(const Context& context, const Asked& asked) {
-    if (asked.verb == Verb::kGetServerInfo) return Caller{{}, Door::kGrpc};  // who asks this may have no session
-    if (IsServedLate(asked.verb) || !context.IsCancelled()) return CallerOf(context);
+  Result<Caller> CallerWhoWaits(const Context& context, const CallFacts& call) {
+    if (call.verb == Verb::kGetServerInfo) return Caller{{}, Door::kGrpc};  // who asks this may have no session
+    if (IsServedLate(call.verb) || !context.IsCancelled()) return CallerOf(context);
     return Status(Code::kCancelled,
-                  Concat("the call ended before the broker executed this ", NameOf(asked.verb), ": nothing was done"),
+                  Concat("the call ended before the broker executed this ", NameOf(call.verb), ": nothing was done"),
                   "NOT_SERVED");
   }
 
@@ -305,4 +305,4 @@ void GrpcDoor::Drain(Clock::time_point deadline) {
   state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. `config`, `broker`, `verbs` and the objects that answer for `verbs` (waiting line, worker) must outlive
 // it.
@@ -26,7 +26,7 @@ class GrpcDoor {
   GrpcDoor& operator=(const GrpcDoor&) = delete;
 
   // Takes over an accepted, non-blocking stream socket and its peer. Refuses (closes) it if the uid already has
-  // limits.connections_per_uid connections here, or while draining. Closes a connection without a call for
+  // Limits.connections_per_uid connections here, or while draining. Closes a connection without a call for
   // limits.hello_timeout; gRPC clients reconnect automatically.
   void Adopt(UniqueFd connection, const Peer& peer);
 
@@ -45,4 +45,4 @@ class GrpcDoor {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/service/telemetry/log_throttle.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kAdminServiceName[] = "arraybridge.v1.Admin";
@@ -209,4 +209,4 @@ void AdminDoor::Drain(Clock::time_point deadline) {
   state_->server->Shutdown(std::chrono::system_clock::now() + (deadline - Clock::now()));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/service/verbs/admin.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. `config` and `admin` must outlive it.
 class AdminDoor {
@@ -31,4 +31,4 @@ class AdminDoor {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

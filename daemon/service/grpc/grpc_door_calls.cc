@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/grpc/grpc_door_calls.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void SessionStreams::Add(const std::shared_ptr<SessionStream>& stream) {
   bool late = false;
@@ -53,7 +53,7 @@ void SessionStream::Step(bool SessionStream::*happened) {
     finished_ = true;
     over = over_;
     if (over) cause = cut_ ? EndCause::kLimit : EndCause::kClean;
-    goes_on = over && is_continued_ && !told_ && !cut_;
+    goes_on = over && is_continued_ && !opened_written_ && !cut_;
   }
   if (goes_on) {
     verbs_.sessions.AwaitAgain(session_);
@@ -65,4 +65,4 @@ void SessionStream::Step(bool SessionStream::*happened) {
   StartWriteAndFinish(&event_, grpc::WriteOptions(), grpc::Status::OK);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,10 +16,10 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The verb of a call, and the time of its arrival.
-struct Asked {
+struct CallFacts {
   Verb verb{};
   Clock::time_point begun = Clock::now();
 };
@@ -45,9 +45,9 @@ class MessageBytes {
 // A call whose answer comes later, on any thread.
 class LateAnswer final : public grpc::ServerUnaryReactor {
  public:
-  LateAnswer(Verbs& verbs, Asked asked, grpc::CallbackServerContext* context, grpc::ByteBuffer* message,
+  LateAnswer(Verbs& verbs, CallFacts call, grpc::CallbackServerContext* context, grpc::ByteBuffer* message,
              Traffic::InFlight flight)
-      : verbs_(verbs), asked_(asked), context_(context), message_(message), flight_(std::move(flight)) {}
+      : verbs_(verbs), call_(call), context_(context), message_(message), flight_(std::move(flight)) {}
 
   // Answers exactly once: when the reply is called or, if the verb drops it (cancelled, session ended), when it is
   // destroyed.
@@ -79,14 +79,14 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
 
   void Deliver(const Caller& caller, Result<Answer> result) {
     flight_.End();
-    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), result.status().code(),
-                                  Clock::now() - asked_.begun);
+    verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(call_.verb), result.status().code(),
+                                  Clock::now() - call_.begun);
     if (!result.ok()) {
-      verbs_.counts().CountRefusal(caller.session, asked_.verb, result.status());
+      verbs_.counts().CountRefusal(caller.session, call_.verb, result.status());
       return Finish(ToGrpc(result.status()));
     }
     if (context_->IsCancelled()) {
-      verbs_.TakeBack(caller, asked_.verb, result->message);  // the caller will not receive what was granted
+      verbs_.TakeBack(caller, call_.verb, result->message);  // the caller will not receive what was granted
       return Finish(grpc::Status::CANCELLED);
     }
     *message_ = BufferOf(result->message);
@@ -99,7 +99,7 @@ class LateAnswer final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
   Verbs& verbs_;
-  const Asked asked_;
+  const CallFacts call_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const message_;
   Traffic::InFlight flight_;
@@ -154,7 +154,7 @@ class SessionStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     {
       MutexLock lock(mutex_);
       writing_ = false;
-      told_ = told_ || ok;
+      opened_written_ = opened_written_ || ok;
     }
     // A write fails because the call is over. OnCancel has run or will run; it may have waited for this write.
     Step(ok ? nullptr : &SessionStream::over_);
@@ -172,7 +172,7 @@ class SessionStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer event_;  // `opened` first; `draining` after it has been written
   Mutex mutex_;
   bool writing_ AB_GUARDED_BY(mutex_) = true;
-  bool told_ AB_GUARDED_BY(mutex_) = false;  // `opened` has been written
+  bool opened_written_ AB_GUARDED_BY(mutex_) = false;  // `opened` has been written
   bool over_ AB_GUARDED_BY(mutex_) = false;
   bool cut_ AB_GUARDED_BY(mutex_) = false;  // ended by the daemon, not by its client
   bool draining_ AB_GUARDED_BY(mutex_) = false;
@@ -188,4 +188,4 @@ class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override { delete this; }
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

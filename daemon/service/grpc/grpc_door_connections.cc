@@ -12,7 +12,7 @@
 #include "daemon/service/system/listener.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 std::string Secret() {
@@ -26,8 +26,8 @@ std::string Secret() {
 bool GrpcDoorConnections::Admit(int descriptor, const Peer& peer) {
   MutexLock lock(mutex_);
   if (const auto old = connections_.find(descriptor); old != connections_.end()) Forget(old);
-  if (of_uid_[peer.uid] >= limits_.connections_per_uid) ForgetEnded(peer.uid);
-  if (of_uid_[peer.uid] >= limits_.connections_per_uid) return false;
+  if (of_uid_[peer.uid] >= limits_.connections_per_uid()) ForgetEnded(peer.uid);
+  if (of_uid_[peer.uid] >= limits_.connections_per_uid()) return false;
   const auto user = UserOf(peer.uid);
   if (user->ChargeResets(1) != nullptr) return false;  // a client could otherwise reset calls by new connections
   if (!MeterSocket(descriptor, std::make_unique<GrpcMeter>(limits_, user))) return false;
@@ -93,4 +93,4 @@ void GrpcDoorConnections::ForgetEnded(uint32_t uid) {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

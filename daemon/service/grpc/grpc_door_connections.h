@@ -16,7 +16,7 @@
 #include "daemon/service/grpc/grpc_meter.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class GrpcDoorConnections {
@@ -61,4 +61,4 @@ class GrpcDoorConnections {
   std::unordered_map<uint32_t, std::shared_ptr<GrpcUser>> users_ AB_GUARDED_BY(mutex_);
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

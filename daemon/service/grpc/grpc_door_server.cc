@@ -10,7 +10,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kThreadsMax = 64;  // of channelz, the only synchronous service
@@ -50,4 +50,4 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   return server;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "daemon/config/config.h"
 #include "daemon/service/grpc/grpc_reflection.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Starts a server without connections; health reports SERVING for `name`. `service` and `reflection` must outlive the
 // server. `also` adds settings that only this door has.
@@ -19,4 +19,4 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
                                           const std::string& name,
                                           const std::function<void(grpc::ServerBuilder&)>& also = {});
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// At any time either a request for events is waiting or a write is running. Whichever completes checks whether the call
-// was cancelled meanwhile. So the stream is finished once, and never during a write.
+// At any time either a request for events is waiting or a write is running. The one that completes checks whether the
+// call was cancelled meanwhile. So the stream is finished once, and never during a write.
 #include "daemon/service/grpc/grpc_door_watch.h"
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "daemon/service/grpc/status_grpc.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kForAsLongAsItTakes = 1;  // any timeout other than 0: a stream's requests have no deadline
@@ -33,10 +33,10 @@ class WatchStream::Promise {
   std::shared_ptr<WatchStream> stream_;
 };
 
-WatchStream* WatchStream::Begin(Verbs& verbs, Asked asked, const Caller& caller, wire::WatchRequest request) {
+WatchStream* WatchStream::Begin(Verbs& verbs, CallFacts call, const Caller& caller, wire::WatchRequest request) {
   request.watch = 0;
   request.close = false;
-  const auto stream = std::make_shared<WatchStream>(verbs, asked, caller, wire::Encode(request));
+  const auto stream = std::make_shared<WatchStream>(verbs, call, caller, wire::Encode(request));
   stream->self_ = stream;
   stream->Ask();
   return stream.get();  // gRPC calls OnDone only after the handler has returned
@@ -98,9 +98,9 @@ void WatchStream::OnCancel() {
 
 void WatchStream::End(const Status& status) {
   flight_.End();
-  verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(asked_.verb), status.code(),
-                                Clock::now() - asked_.begun);
-  if (status.code() != Code::kCancelled) verbs_.counts().CountRefusal(caller_.session, asked_.verb, status);
+  verbs_.counts().traffic.Count(Door::kGrpc, static_cast<uint16_t>(call_.verb), status.code(),
+                                Clock::now() - call_.begun);
+  if (status.code() != Code::kCancelled) verbs_.counts().CountRefusal(caller_.session, call_.verb, status);
   if (watch_ != 0) verbs_.watches.CloseWatch(caller_, WatcherId{watch_});
   Finish(ToGrpc(status));
 }
@@ -112,4 +112,4 @@ bool WatchStream::is_cancelled() {
   return cancelled_;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,17 +13,17 @@
 #include "daemon/service/verbs/verbs.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
   // Starts the stream at once; the first message reports that the watch is open. gRPC owns the stream from here on.
-  static WatchStream* Begin(Verbs& verbs, Asked asked, const Caller& caller, wire::WatchRequest request);
-  WatchStream(Verbs& verbs, Asked asked, const Caller& caller, std::string request)
+  static WatchStream* Begin(Verbs& verbs, CallFacts call, const Caller& caller, wire::WatchRequest request);
+  WatchStream(Verbs& verbs, CallFacts call, const Caller& caller, std::string request)
       : verbs_(verbs),
-        asked_(asked),
-        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(asked.verb))),
+        call_(call),
+        flight_(verbs.counts().traffic.Begin(Door::kGrpc, static_cast<uint16_t>(call.verb))),
         caller_(caller),
         request_(std::move(request)) {}
 
@@ -40,7 +40,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool is_cancelled() AB_EXCLUDES(mutex_);
 
   Verbs& verbs_;
-  const Asked asked_;
+  const CallFacts call_;
   Traffic::InFlight flight_;  // counts the call while the stream exists
   const Caller caller_;
   std::string request_;       // for the next events
@@ -54,4 +54,4 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool cancelled_ AB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

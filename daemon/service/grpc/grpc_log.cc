@@ -11,7 +11,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 struct Throttle {
@@ -19,16 +19,16 @@ struct Throttle {
   LogThrottle lines AB_GUARDED_BY(mutex);
 };
 
-void Take(gpr_log_func_args* said) {
+void Take(gpr_log_func_args* line) {
   static auto& throttle = *new Throttle;  // never destroyed: gRPC's threads may outlive static objects
   const MutexLock lock(throttle.mutex);
   const auto dropped = throttle.lines.Admit(std::chrono::steady_clock::now(), log::LinesPerSecond());
   if (!dropped) return;
-  log::Warn("grpc: {}{}", std::string_view(said->message), *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
+  log::Warn("grpc: {}{}", std::string_view(line->message), *dropped == 0 ? "" : Concat(" (and ", *dropped, " more)"));
 }
 
 }  // namespace
 
 void TakeGrpcLog() { ::gpr_set_log_function(Take); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,9 +3,9 @@
 // them.
 #pragma once
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Takes effect for the rest of the process.
 void TakeGrpcLog();
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <span>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr double kBurstSeconds = 2;  // of resets, after a pause
 constexpr uint64_t kUpdates = 3;     // expected for each call and each frame of an answer: two of windows, one PING
 constexpr uint64_t kExpectedMax = uint64_t{1} << 16;  // of each kind of answer
 
-// The bytes in this piece of a message of which `left` bytes are left.
+// The bytes in this piece of a message; `left` bytes of the message are left.
 std::span<const uint8_t> Take(const iovec& piece, size_t& left) {
   const size_t size = std::min(left, piece.iov_len);
   left -= size;
@@ -31,10 +31,10 @@ void GrpcUser::Refill(TimePoint now) {
   refilled_ = now;
 }
 
-const char* GrpcUser::ChargeCall() { return ++calls_ > limits_.grpc_calls_per_uid ? "grpc_calls_per_uid" : nullptr; }
+const char* GrpcUser::ChargeCall() { return ++calls_ > limits_.grpc_calls_per_uid() ? "requests_per_uid" : nullptr; }
 
 const char* GrpcUser::ChargeBytes(uint64_t bytes) {
-  return (bytes_ += bytes) > limits_.grpc_bytes_per_uid ? "grpc_bytes_per_uid" : nullptr;
+  return (bytes_ += bytes) > limits_.grpc_bytes_per_uid() ? "requests_per_uid" : nullptr;
 }
 
 const char* GrpcUser::ChargeResets(uint64_t count, TimePoint now) {
@@ -166,4 +166,4 @@ bool GrpcMeter::End(uint32_t stream) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GrpcMeter counts what one connection to a gRPC door costs the daemon, and says when it costs too much. gRPC 1.51
-// limits the calls of a connection only after the client has agreed, and neither the calls that a client starts and
-// resets at once nor the bytes of unfinished headers: it queues them, and serves other users when it has served them.
-// A GrpcUser is the account of all connections of one user.
+// limits the calls of a connection only after the client has agreed. It limits neither the calls that a client starts
+// and resets at once nor the bytes of unfinished headers. It queues them, and serves other users when it has served
+// them. A GrpcUser is the account of all connections of one user.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,7 +18,7 @@
 #include "daemon/service/grpc/http2_frames.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class GrpcUser {
@@ -111,4 +111,4 @@ class GrpcMeter {
   const char* exceeded_ AB_GUARDED_BY(mutex_) = nullptr;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

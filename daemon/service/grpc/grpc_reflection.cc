@@ -15,7 +15,7 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using google::protobuf::DescriptorPool;
@@ -74,12 +74,12 @@ std::string Files(const FileDescriptor& file) {
 }
 
 const FileDescriptor* FileOfExtension(const std::string& request) {
-  UnknownFieldSet asked;
-  if (!asked.ParseFromString(request)) return nullptr;
+  UnknownFieldSet request_fields;
+  if (!request_fields.ParseFromString(request)) return nullptr;
   std::string type;
   uint64_t number = 0;
-  for (int i = 0; i < asked.field_count(); ++i) {
-    const UnknownField& field = asked.field(i);
+  for (int i = 0; i < request_fields.field_count(); ++i) {
+    const UnknownField& field = request_fields.field(i);
     if (field.number() == kFirst && field.type() == UnknownField::TYPE_LENGTH_DELIMITED)
       type = field.length_delimited();
     if (field.number() == kSecond && field.type() == UnknownField::TYPE_VARINT) number = field.varint();
@@ -112,11 +112,11 @@ std::string ErrorOf(grpc::StatusCode code, const std::string& text) {
 }
 
 // The number of the answer's field, and the field.
-std::pair<int, std::string> AnswerTo(const UnknownField& asked, const std::vector<std::string>& services) {
-  const std::string& text = asked.length_delimited();
+std::pair<int, std::string> AnswerTo(const UnknownField& field, const std::vector<std::string>& services) {
+  const std::string& text = field.length_delimited();
   const auto* const pool = DescriptorPool::generated_pool();
   const FileDescriptor* file = nullptr;
-  switch (asked.number()) {
+  switch (field.number()) {
     case kListServices: {
       std::vector<std::string> named;
       named.reserve(services.size());
@@ -144,12 +144,12 @@ std::pair<int, std::string> AnswerTo(const UnknownField& asked, const std::vecto
 
 // Nothing: it is no message.
 std::optional<std::string> ReflectionAnswer(const std::string& request, const std::vector<std::string>& services) {
-  UnknownFieldSet asked;
-  if (!asked.ParseFromString(request)) return std::nullopt;
+  UnknownFieldSet request_fields;
+  if (!request_fields.ParseFromString(request)) return std::nullopt;
   UnknownFieldSet answer;
   const UnknownField* one = nullptr;  // of the oneof; the last one counts
-  for (int i = 0; i < asked.field_count(); ++i) {
-    const UnknownField& field = asked.field(i);
+  for (int i = 0; i < request_fields.field_count(); ++i) {
+    const UnknownField& field = request_fields.field(i);
     if (field.type() != UnknownField::TYPE_LENGTH_DELIMITED) continue;
     if (field.number() == kHost) answer.AddLengthDelimited(kValidHost, field.length_delimited());
     if (field.number() >= kFileByName && field.number() <= kListServices) one = &field;
@@ -204,4 +204,4 @@ grpc::ServerGenericBidiReactor* GrpcReflection::CreateReactor(grpc::GenericCallb
   return CallbackGenericService::CreateReactor(context);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reflection tells clients such as grpcurl which services a door has, and gives them the files that describe these. It
-// speaks v1 and v1alpha, whose messages are the same. The one of gRPC 1.51 speaks v1alpha alone, in a thread for each
-// stream.
+// speaks v1 and v1alpha, whose messages are the same. The reflection service of gRPC 1.51 speaks v1alpha alone, in a
+// thread for each stream.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. Its streams are calls of their connection: limits.grpc_streams_max.
 class GrpcReflection final : public grpc::CallbackGenericService {
  public:
-  // `services`: what the door has beside health and reflection.
+  // `services`: the door's services beside health and reflection.
   explicit GrpcReflection(std::vector<std::string> services);
 
   // gRPC passes every call of a method that no service of the door has: UNIMPLEMENTED unless it is reflection.
@@ -24,4 +24,4 @@ class GrpcReflection final : public grpc::CallbackGenericService {
   std::vector<std::string> services_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

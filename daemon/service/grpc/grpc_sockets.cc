@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions below are called for every descriptor of the process. For those without a meter they cost two loads.
-// gRPC closes a descriptor when no thread reads or writes it any more, so a meter is used by no thread when it is
-// deleted.
+// The functions below are called for every descriptor of the process. For a descriptor without a meter they cost two
+// loads. gRPC closes a descriptor when no thread reads or writes it any more, so a meter is used by no thread when it
+// is deleted.
 #include "daemon/service/grpc/grpc_sockets.h"
 
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ ssize_t __real_sendmsg(int socket, const msghdr* message, int flags);  // NOLINT
 int __real_close(int descriptor);                                      // NOLINT(bugprone-reserved-identifier)
 }
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPageSize = 1024;
@@ -71,30 +71,30 @@ bool MeterSocket(int descriptor, std::unique_ptr<GrpcMeter> meter) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon
 
 extern "C" {
 
 // NOLINTBEGIN(bugprone-reserved-identifier)
 ssize_t __wrap_recvmsg(int socket, msghdr* message, int flags) {
   const ssize_t read = __real_recvmsg(socket, message, flags);
-  arraybridge::GrpcMeter* const meter = arraybridge::MeterOf(socket);
+  arraybridge::daemon::GrpcMeter* const meter = arraybridge::daemon::MeterOf(socket);
   if (meter == nullptr || read <= 0 || meter->Receive(*message, static_cast<size_t>(read))) return read;
-  arraybridge::ShutDown(socket, *meter);
+  arraybridge::daemon::ShutDown(socket, *meter);
   errno = ECONNRESET;
   return -1;
 }
 
 ssize_t __wrap_sendmsg(int socket, const msghdr* message, int flags) {
-  arraybridge::GrpcMeter* const meter = arraybridge::MeterOf(socket);
+  arraybridge::daemon::GrpcMeter* const meter = arraybridge::daemon::MeterOf(socket);
   if (meter == nullptr) return __real_sendmsg(socket, message, flags);
   return meter->Send(*message, [=] { return __real_sendmsg(socket, message, flags); });
 }
 
 int __wrap_close(int descriptor) {
-  arraybridge::Meter* const meter = arraybridge::FindMeter(descriptor);
+  arraybridge::daemon::Meter* const meter = arraybridge::daemon::FindMeter(descriptor);
   if (meter != nullptr) {
-    const std::unique_ptr<arraybridge::GrpcMeter> ended(meter->exchange(nullptr, std::memory_order_acq_rel));
+    const std::unique_ptr<arraybridge::daemon::GrpcMeter> ended(meter->exchange(nullptr, std::memory_order_acq_rel));
   }
   return __real_close(descriptor);
 }

@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The header of a frame (RFC 9113, 4.1).
 struct Http2Frame {
@@ -70,4 +70,4 @@ class Http2Frames {
   size_t held_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

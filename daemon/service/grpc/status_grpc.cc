@@ -9,7 +9,7 @@
 
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The trailer that carries text and details must fit into the 8 KiB of metadata that clients accept by default.
@@ -66,4 +66,4 @@ grpc::Status ToGrpc(const Status& status) {
   return {code, text, Details(status, text)};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,10 +6,10 @@
 
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The details are a serialised google.rpc.Status whose only detail is ErrorInfo{reason, "arraybridge", metadata}. A
 // status without a reason has no details.
 grpc::Status ToGrpc(const Status& status);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -30,7 +30,7 @@
 #include "daemon/service/http/http_connections.h"
 #include "proto/boundary/endpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr ev_ssize_t kHeaderBytesMax = 8192;
@@ -271,4 +271,4 @@ Http::~Http() {
 
 uint16_t Http::port() const { return state_->port; }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

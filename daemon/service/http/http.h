@@ -15,7 +15,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Http {
  public:
@@ -58,4 +58,4 @@ class Http {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

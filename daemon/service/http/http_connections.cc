@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 uint64_t QuarterOfDescriptors() {
@@ -75,4 +75,4 @@ IpAddress HttpConnections::GroupWithMost() const {
   return most == counts.end() ? IpAddress{} : most->first;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "daemon/config/config.h"
 #include "daemon/service/system/accepted_socket.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Used by one thread, which also closes the sockets.
 class HttpConnections {
@@ -51,4 +51,4 @@ class HttpConnections {
   std::vector<Connection> connections_;  // by `begun`, the oldest first
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

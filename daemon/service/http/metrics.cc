@@ -18,7 +18,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Writes a family: its HELP and TYPE lines, then its samples.
@@ -392,4 +392,4 @@ std::string Metrics::Text() const {
   return page.Take();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/config/config.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Metrics {
@@ -48,4 +48,4 @@ class Metrics {
   std::atomic<double> last_reload_{NowSeconds()};  // seconds since 1970; the start counts as a reload
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Stats = v1::GetStatsResponse;
@@ -67,4 +67,4 @@ std::string OwnerName(uint32_t uid) { return uid == kSharedByUsers ? "shared" : 
 
 std::string_view NameOf(Door door) { return door == Door::kLifeline ? "local" : "grpc"; }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/broker/ledger/snapshot.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Counter {
   uint64_t (v1::GetStatsResponse::*value)() const;
@@ -36,4 +36,4 @@ std::string OwnerName(uint32_t uid);
 // "local" or "grpc".
 std::string_view NameOf(Door door);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

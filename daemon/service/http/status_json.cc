@@ -9,7 +9,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr char kJson[] = "application/json";
@@ -93,4 +93,4 @@ std::optional<Http::Page> StatusJson(std::string_view path, const Http::Query& q
   return std::nullopt;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/service/http/http.h"
 #include "daemon/service/verbs/list_verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // /info.json: GetServerInfoResponse. /stats.json: GetStatsResponse. /list.json: ListResponse of everybody's objects,
 // with the fields of ListRequest as parameters: kind=SHARES&name_prefix=a; shares without metadata and structure.
@@ -18,4 +18,4 @@ namespace arraybridge {
 std::optional<Http::Page> StatusJson(std::string_view path, const Http::Query& query, const Config& config,
                                      const ListVerbs& lists);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

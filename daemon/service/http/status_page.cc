@@ -11,7 +11,7 @@
 #include "daemon/service/telemetry/size_text.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kHead = R"(<!doctype html>
@@ -133,4 +133,4 @@ std::string StatusPage(const Config& config, const Broker& broker, const Verbs& 
   return page + "</main></body></html>\n";
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

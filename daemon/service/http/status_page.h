@@ -12,11 +12,11 @@
 #include "daemon/service/http/http.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 std::string StatusPage(const Config& config, const Broker& broker, const Verbs& verbs);
 // The script and the style sheet of the page, which the program contains. nullopt: `path` is neither.
 std::optional<Http::Page> StatusFile(std::string_view path);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 
 #include "daemon/service/system/closer.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The minimum number of bytes that an unread frame occupies in its sender's socket.
@@ -102,4 +102,4 @@ bool DescriptorsInFlight::Empty() {
   return Total() == 0;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

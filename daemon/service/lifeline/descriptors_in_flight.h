@@ -12,7 +12,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. A socket is identified by its number, from the first Reserve until CloseWhenRead.
 class DescriptorsInFlight {
@@ -57,4 +57,4 @@ class DescriptorsInFlight {
   std::unordered_map<int, UniqueFd> unread_sockets_ AB_GUARDED_BY(mutex_);  // kept sockets, whose counts are not 0
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

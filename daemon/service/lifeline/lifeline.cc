@@ -13,7 +13,7 @@
 #include "proto/boundary/text.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPayloadBytesMax = kFrameBytesMax - sizeof(FrameHeader);
@@ -128,9 +128,9 @@ void Lifeline::Send(FrameHeader header, std::string_view payload, PassedFd descr
     const auto room = in_flight_->Reserve(socket_.get(), frame.descriptor.count());
     if (room == DescriptorsInFlight::Room::kNoneInSession) return CutLocked(EndCause::kLimit);
     if (room == DescriptorsInFlight::Room::kNoneForUser) {
-      BecomeRefusal(&frame, Concat("user ", peer_.uid, " has too many unread descriptors to get another one (",
-                                   "limits.descriptors_in_flight_per_uid ", limits_.descriptors_in_flight_per_uid,
-                                   "): read answers and try again"));
+      BecomeRefusal(&frame,
+                    Concat("user ", peer_.uid, " has too many unread descriptors to get another one (the most is ",
+                           limits_.descriptors_in_flight_per_uid, "): read answers and try again"));
     }
   }
   if (owed_.empty()) {
@@ -246,4 +246,4 @@ void Lifeline::Close() {
   CloseAside(std::move(socket_));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -27,7 +27,7 @@
 #include "proto/boundary/frame.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // An internal flag of a request that came by the session's queue: the answer goes there.
 inline constexpr uint16_t kFrameInQueue = 0x8000;
@@ -143,4 +143,4 @@ class Lifeline {
   bool closed_ AB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kEventsMax = 1024;    // the number of sessions: turns between users need all events
@@ -188,12 +188,13 @@ LocalDoor::LifelinePointer LocalDoor::Add(Connection connection) {
 void LocalDoor::Admit(Connection connection) {
   const LifelinePointer line = Add(std::move(connection));
   const uint64_t others = of_uid_.at(line->peer().uid).lifelines - 1;
-  if (others >= config_.limits.connections_per_uid) {
+  if (others >= config_.limits.connections_per_uid()) {
     begun_ = Clock::now();
-    Refuse(line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
-           ResourceExhausted("user ", line->peer().uid, " has ", others, " connections (limits.connections_per_uid ",
-                             config_.limits.connections_per_uid, ")")
-               .Because("CONNECTIONS"));
+    Refuse(
+        line, FrameHeader{static_cast<uint16_t>(Verb::kOpenSession), 0, 0, 0},
+        ResourceExhausted("user ", line->peer().uid, " has ", others, " connections, twice limits.sessions_per_uid (",
+                          config_.limits.sessions_per_uid, "): close some")
+            .Because("CONNECTIONS"));
     return End(line, EndCause::kLimit);
   }
   if (Watch(line)) hellos_.emplace_back(Clock::now() + config_.limits.hello_timeout, line->key());
@@ -347,9 +348,9 @@ void LocalDoor::Serve(const LifelinePointer& line, const Frame& frame) {
   serving_ = verbs_.counts().traffic.Begin(Door::kLifeline, frame.header.verb);
   const size_t bytes = sizeof(FrameHeader) + frame.payload.size();
   if (bytes > config_.limits.frame_bytes_max) {
-    return Violation(line, frame.header,
-                     InvalidArgument("received a frame of ", bytes, " bytes (limits.frame_bytes_max ",
-                                     config_.limits.frame_bytes_max, ")"));
+    return Violation(
+        line, frame.header,
+        InvalidArgument("received a frame of ", bytes, " bytes (the most is ", config_.limits.frame_bytes_max, ")"));
   }
   if (frame.header.verb == static_cast<uint16_t>(Verb::kOpenSession)) return ServeHello(line, frame);
   if (!line->session) return Violation(line, frame.header, FailedPrecondition("the first frame must be OpenSession"));
@@ -384,9 +385,9 @@ void LocalDoor::Count(const FrameHeader& header, Code code) {
 
 // Tells the client and cuts it, because nothing that it sends after a violation can be trusted.
 void LocalDoor::Violation(const LifelinePointer& line, const FrameHeader& header, const Status& status) {
-  FrameHeader asked = header;
-  asked.flags = 0;  // reported even if the client wanted no answer
-  Refuse(line, asked, status);
+  FrameHeader answered = header;
+  answered.flags = 0;  // reported even if the client wanted no answer
+  Refuse(line, answered, status);
   if (const auto dropped = violations_.Admit(Clock::now(), log::LinesPerSecond())) {
     const uint64_t session = line->session ? Number(*line->session) : 0;
     log::Warn(AboutCut(line->peer(), session, status.reason()), "lifeline cut: uid={} session={} {} ({} more before)",
@@ -432,4 +433,4 @@ void LocalDoor::End(const LifelinePointer& line, EndCause cause) {
   if (line->session && !line->joined) verbs_.sessions.EndSession(*line->session, cause);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -28,7 +28,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/spin_backoff.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class LocalDoor {
  public:
@@ -38,7 +38,7 @@ class LocalDoor {
   LocalDoor(const LocalDoor&) = delete;
   LocalDoor& operator=(const LocalDoor&) = delete;
 
-  // Thread-safe. limits.connections_per_uid: answers with an error frame.
+  // Thread-safe. Limits.connections_per_uid: answers with an error frame.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);
   // Thread-safe. The lifeline of a session that Broker::Recover has returned.
   void Resume(Connection connection, SessionId session) AB_EXCLUDES(mutex_);
@@ -164,4 +164,4 @@ class LocalDoor {
   std::thread thread_;                   // last: it uses all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/pause.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kRequestsPerTurnMax = 64;  // per queue
@@ -196,4 +196,4 @@ bool LocalDoor::FallAsleep() {
   return polled_.empty();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "daemon/service/lifeline/local_door.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kSeenMax = 8192;  // a client has at most 1,024 requests that no thread waits for
@@ -114,4 +114,4 @@ bool LocalDoor::IsServedAlready(const LifelinePointer& line, const session_queue
   return older && (waited || lost);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

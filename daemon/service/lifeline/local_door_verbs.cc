@@ -6,7 +6,7 @@
 #include "daemon/service/lifeline/local_door.h"
 #include "proto/boundary/failpoint.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 Caller CallerOf(const std::shared_ptr<Lifeline>& line, const Frame& frame) {
@@ -92,4 +92,4 @@ void LocalDoor::TakeBack(SessionId session, Verb verb, std::string_view answer) 
   verbs_.TakeBack({session, Door::kLifeline}, verb, answer);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <memory>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kTrimPause{1000};
@@ -40,4 +40,4 @@ void HeapTrimmer::Trim() {
   if (PrivateBytes() > heap.uordblks + heap.hblkhd + kKeptBytesMax) ::malloc_trim(0);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 
 #include "daemon/service/reclaim/worker.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class HeapTrimmer {
@@ -25,4 +25,4 @@ class HeapTrimmer {
   std::atomic<bool> posted_{false};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

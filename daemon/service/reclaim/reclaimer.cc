@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kServeLaterPause{100};
@@ -81,4 +81,4 @@ void Reclaimer::WaitIdle(Clock::time_point deadline) {
   slow_.WaitIdle(deadline);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -17,7 +17,7 @@
 #include "daemon/service/reclaim/worker.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. One thread for tasks that may destroy memory or populate a little, and one for tasks that populate much.
 class Reclaimer {
@@ -69,4 +69,4 @@ class Reclaimer {
   Worker slow_;  // last: its tasks use all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "daemon/broker/ledger/snapshot.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class SessionCuts {
@@ -35,4 +35,4 @@ class SessionCuts {
   std::array<Handler, 2> by_door_ AB_GUARDED_BY(mutex_);  // kLifeline, kGrpc
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Sweeper::Sweeper(Broker& broker, Worker& worker, HeapTrimmer& heap, std::function<void()> swept,
                  std::function<bool(Look)> poll_hazards)
@@ -21,8 +21,8 @@ void Sweeper::Soon() {
 
 void Sweeper::After(std::chrono::milliseconds delay) { At(Clock::now() + delay); }
 
-void Sweeper::At(Clock::time_point asked) {
-  const Clock::time_point when{(asked.time_since_epoch() / kGrain + 1) * kGrain};
+void Sweeper::At(Clock::time_point requested) {
+  const Clock::time_point when{(requested.time_since_epoch() / kGrain + 1) * kGrain};
   {
     MutexLock lock(mutex_);
     if (!planned_.insert(when).second) return;
@@ -121,4 +121,4 @@ void Sweeper::SweepOn() {
   if (!swept.unfinished && broker_.sweep_wanted()) Soon();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

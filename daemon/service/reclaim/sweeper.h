@@ -13,7 +13,7 @@
 #include "daemon/service/reclaim/worker.h"
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Sweeper {
@@ -71,4 +71,4 @@ class Sweeper {
   std::set<Clock::time_point> planned_ AB_GUARDED_BY(mutex_);       // multiples of kGrain, so their number is bounded
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct WaitingLine::Entry {
   uint64_t id = 0;
@@ -56,15 +56,14 @@ WaitingLine::~WaitingLine() = default;
 Status WaitingLine::CheckQueued(uint32_t uid, uint64_t bytes) const {
   const auto found = of_uid_.find(uid);
   const Queued queued = found == of_uid_.end() ? Queued{} : found->second;
-  if (queued.requests >= limits_.queued_requests_per_uid) {
-    return ResourceExhausted("user ", uid, " has ", queued.requests,
-                             " requests waiting (limits.queued_requests_per_uid ", limits_.queued_requests_per_uid,
-                             "): wait for fewer at a time")
+  if (queued.requests >= limits_.requests_per_uid) {
+    return ResourceExhausted("user ", uid, " has ", queued.requests, " requests waiting (limits.requests_per_uid ",
+                             limits_.requests_per_uid, "): wait for fewer at a time")
         .Because("QUEUED_REQUESTS");
   }
-  if (queued.bytes + bytes <= limits_.queued_bytes_per_uid) return Ok();
+  if (queued.bytes + bytes <= limits_.queued_bytes_per_uid()) return Ok();
   return ResourceExhausted("the waiting requests of user ", uid, " use ", queued.bytes, " bytes, this one needs ",
-                           bytes, " more (limits.queued_bytes_per_uid ", limits_.queued_bytes_per_uid,
+                           bytes, " more (4 KiB for each of limits.requests_per_uid ", limits_.requests_per_uid,
                            "): wait for fewer names at a time")
       .Because("QUEUED_BYTES");
 }
@@ -73,9 +72,9 @@ Result<WaitingLine::EntryPointer> WaitingLine::Insert(Waiter waiter, uint64_t ke
   waiter.bytes += kEntryBytes + key_bytes;
   AB_RETURN_IF_ERROR(CheckQueued(waiter.uid, waiter.bytes));
   auto& mine = of_session_[Number(waiter.session)];
-  if (mine.size() >= limits_.queued_requests_per_session) {
-    return ResourceExhausted("the session has ", mine.size(), " requests waiting (limits.queued_requests_per_session ",
-                             limits_.queued_requests_per_session, ")")
+  if (mine.size() >= limits_.requests_per_session) {
+    return ResourceExhausted("the session has ", mine.size(), " requests waiting, the most is ",
+                             limits_.requests_per_session, ": wait for fewer at a time")
         .Because("QUEUED_REQUESTS");
   }
   Queued& queued = of_uid_[waiter.uid];
@@ -477,4 +476,4 @@ void WaitingLine::ExpireDue() {
   for (const EntryPointer& entry : due) Expire(entry);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -26,7 +26,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A place in the line; 0 means none, because the request has been answered.
 enum class WaiterId : uint64_t {};
@@ -48,7 +48,7 @@ inline constexpr std::chrono::seconds kSlowWait{10};
 
 struct Waiter {
   SessionId session{};
-  uint32_t uid = 0;          // the session's user, for limits.queued_requests_per_uid and queued_bytes_per_uid
+  uint32_t uid = 0;          // the session's user, for limits.requests_per_uid
   uint64_t bytes = 0;        // size of the request, which is kept until it is answered
   Lane lane = Lane::kShort;  // only for a wait for memory
   // nullopt: the waiter is tried once and then expires.
@@ -192,4 +192,4 @@ class WaitingLine {
   Worker timers_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

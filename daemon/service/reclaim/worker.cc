@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 Worker::Worker(const std::string& name) : thread_([this] { Run(); }) {
   ::pthread_setname_np(thread_.native_handle(), name.c_str());
@@ -91,4 +91,4 @@ bool Worker::TakeDue(Task* task) {
   return true;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Worker {
@@ -53,4 +53,4 @@ class Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

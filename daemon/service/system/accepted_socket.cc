@@ -11,7 +11,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 uint64_t InodeOf(int descriptor) {
   struct stat facts {};
@@ -46,4 +46,4 @@ void ShutDownSocket(int descriptor, uint64_t inode) {
   if (same.valid() && InodeOf(same.get()) == inode) ::shutdown(same.get(), SHUT_RDWR);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

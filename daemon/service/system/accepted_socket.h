@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 using IpAddress = std::array<uint8_t, 16>;  // in IPv6 form
 
-// The socket's inode, which no other socket has while it is open, and which a later one with the same number does not
-// have either: the kernel numbers sockets in the order of their creation. 0: `descriptor` is not open.
+// The socket's inode. No other socket has it while this one is open, and no later socket with the same descriptor has
+// it: the kernel numbers sockets in the order of their creation. 0: `descriptor` is not open.
 uint64_t InodeOf(int descriptor);
 
 // Nullopt: the socket is not connected. REQUIRES: it is a TCP socket.
@@ -24,4 +24,4 @@ IpAddress GroupOf(IpAddress address);
 // Shuts the socket down if `descriptor` still is that socket.
 void ShutDownSocket(int descriptor, uint64_t inode);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

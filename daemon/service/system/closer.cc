@@ -10,7 +10,7 @@
 
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kThreadsMax = 64;
@@ -71,4 +71,4 @@ void CloseAside(UniqueFd descriptor) {
   closer.Take(std::move(descriptor));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr unsigned long kExiting = 0x4;  // PF_EXITING of the kernel
@@ -78,7 +78,7 @@ std::optional<int> KilledBy(int pidfd, uint64_t process_id) {
   if (signal != 0) return signal;
   // Its parent may have waited for it between the two looks.
   const auto code = ExitCodeOf(pidfd);
-  return code ? SignalIn(*code) : signal;
+  return code ? SignalIn(*code) : 0;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The signal by which the process ended; 0: it lives, or has exited by itself, or was asked to end (SIGHUP, SIGINT,
 // SIGTERM). nullopt: it is ending, and the kernel does not tell yet how. Linux 6.15 and later tell it of every process
@@ -13,4 +13,4 @@ namespace arraybridge {
 // of all with CAP_SYS_PTRACE. `pidfd`: -1 if there is none.
 std::optional<int> KilledBy(int pidfd, uint64_t process_id);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -28,7 +28,7 @@
 #define SO_PEERPIDFD 77  // Linux 6.5
 #endif
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Listener::DoorSocket {
   Door kind;
@@ -363,4 +363,4 @@ bool Listener::RefuseOverflow(DoorSocket& door) {
   return refused;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Listener owns the doors' sockets: the directory and its lock, binding (or the sockets that systemd passes),
 // accepting, and identifying the peer. Unix sockets that it binds itself are kept in the DescriptorStore, so that
-// clients that connect between two daemons wait for the next one; it takes a stored socket only while the socket's file
+// clients that connect between two daemons wait for the next one. It takes a stored socket only while the socket's file
 // is still in place. gRPC does not listen, because it would unlink a running daemon's socket and hide the peer.
 #pragma once
 
@@ -21,7 +21,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // An accepted connection and its peer.
 struct Connection {
@@ -96,4 +96,4 @@ class Listener {
   std::thread thread_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -20,7 +20,7 @@
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/environment.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::steady_clock;
@@ -196,8 +196,8 @@ DescriptorStore::Usage ManagerStore::usage() const {
 std::string ManagerStore::LastEnd() const {
   constexpr size_t kBytesMax = 64;
   if (!is_below_keeper_) return "unknown (service manager)";
-  const std::string said = Environment("KEEPER_LAST_END").substr(0, kBytesMax);
-  return said.empty() ? "unknown" : said;
+  const std::string last_end = Environment("KEEPER_LAST_END").substr(0, kBytesMax);
+  return last_end.empty() ? "unknown" : last_end;
 }
 
 void ManagerStore::KeeperEnded() {
@@ -218,4 +218,4 @@ void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::str
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class ManagerStore final : public DescriptorStore {
  public:
@@ -28,10 +28,9 @@ class ManagerStore final : public DescriptorStore {
   // The status with which the daemon ends to be started anew, from the program that is then on the disk (EX_TEMPFAIL).
   static constexpr int kExitStartAnew = 75;
 
-  // Null if no holder keeps descriptors. A holder says that it does by $FDSTORE, the number of entries: the keeper and
-  // systemd from 254 on set the variable by themselves; our unit sets it for older systemd beside
-  // FileDescriptorStoreMax=, so one variable serves all three, and an operator who removes one line from the unit finds
-  // the other beside it. `received`: the names of the descriptors that this process was started with.
+  // Null unless $FDSTORE, the number of entries, is set. The keeper and systemd from 254 on set it; our unit sets it
+  // for older systemd, beside FileDescriptorStoreMax=, so that an operator who removes one line sees the other.
+  // `received`: the names of the descriptors that this process was started with.
   static std::unique_ptr<ManagerStore> FromEnvironment(const std::vector<std::string>& received);
 
   Status Store(std::span<const Entry> entries, Until until = Until::kHandled) override AB_EXCLUDES(mutex_);
@@ -83,4 +82,4 @@ class ManagerStore final : public DescriptorStore {
 // Stores one descriptor that the next daemon can do without. If that fails, the log says so. Null: nothing is stored.
 void StoreOrWarn(DescriptorStore* store, std::string_view name, int fd, std::string_view what);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

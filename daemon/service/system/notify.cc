@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 std::optional<UnixAddress> ManagerAddress(std::string_view name) {
   UnixAddress address;
@@ -57,4 +57,4 @@ std::optional<int64_t> NumberFromManager(const char* variable) {
   return number;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

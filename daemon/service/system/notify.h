@@ -11,7 +11,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct UnixAddress {
   sockaddr_un storage{};
@@ -32,4 +32,4 @@ void NotifyManager(std::string_view state);
 // The number in a variable that the manager sets, such as $WATCHDOG_USEC; nullopt if it is missing or not a number.
 std::optional<int64_t> NumberFromManager(const char* variable);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

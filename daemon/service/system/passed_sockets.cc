@@ -14,7 +14,7 @@
 
 #include "daemon/service/system/notify.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kFirst = 3;            // SD_LISTEN_FDS_START
@@ -150,4 +150,4 @@ std::vector<StoredDescriptor> PassedSockets::TakeOwn(std::string_view door) {
 
 std::vector<StoredDescriptor> PassedSockets::TakeStored() { return std::exchange(stored_, {}); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -17,7 +17,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Identifies a file independently of its path.
 struct FileIdentity {
@@ -41,12 +41,12 @@ class PassedSockets {
   // not match its name. REQUIRES: called once, before threads are started.
   static Result<PassedSockets> FromEnvironment();
 
-  // Whether a name is that of memory or a connection in a DescriptorStore: one of the letters of the kinds (arenas,
-  // catalogues, journals, lifelines, hazard pages, queues, direct channels, GPUs), then hexadecimal digits.
+  // Whether a name is that of memory or a connection in a DescriptorStore. Such a name is a letter of the kinds
+  // (arenas, catalogues, journals, lifelines, hazard pages, queues, direct channels, GPUs), then hexadecimal digits.
   static bool IsStoredName(std::string_view name);
   // The name under which a daemon stores a socket that it has bound itself: "lifeline.1a.2f03". The socket of HTTP has
-  // no file. An inode is cut to 32 bits, so that the name stays short: no inode that is in use is given out twice, and
-  // a directory does not contain two that differ only above.
+  // no file. An inode is cut to 32 bits, so that the name stays short. No inode is given out twice while it is in use,
+  // and no directory contains two that differ only above.
   static std::string OwnName(std::string_view door, const FileIdentity& file);
 
   // The names of all received descriptors, in their order.
@@ -56,8 +56,8 @@ class PassedSockets {
   // The sockets that earlier daemons have stored for this door, non-blocking and listening. More than one if the file
   // of an earlier one was replaced.
   std::vector<StoredDescriptor> TakeOwn(std::string_view door);
-  // Memory and connections, in the order of the holder: the keeper's is that in which they were stored, systemd's the
-  // reverse. Their flags are unchanged, except for close-on-exec.
+  // Memory and connections, in the order of the holder. The keeper keeps the order in which they were stored, systemd
+  // reverses it. Their flags are unchanged, except for close-on-exec.
   std::vector<StoredDescriptor> TakeStored();
 
  private:
@@ -70,4 +70,4 @@ class PassedSockets {
   std::vector<StoredDescriptor> stored_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

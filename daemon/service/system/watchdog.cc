@@ -8,7 +8,7 @@
 
 #include "daemon/service/system/notify.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kRoundsPerPatience = 4;
@@ -71,4 +71,4 @@ void Watchdog::Run() {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "proto/boundary/mutex.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Watchdog {
  public:
@@ -44,4 +44,4 @@ class Watchdog {
   std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

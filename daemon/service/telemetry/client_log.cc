@@ -7,7 +7,7 @@
 
 #include "daemon/service/telemetry/log.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // "prep.py (process 712)".
@@ -76,4 +76,4 @@ std::optional<uint64_t> ClientLog::Admit(Kind kind) {
   return throttles_[kind].Admit(Clock::now(), log::LinesPerSecond());
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ClientLog {
@@ -37,4 +37,4 @@ class ClientLog {
   std::array<LogThrottle, kKinds> throttles_ AB_GUARDED_BY(mutex_);
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/service/telemetry/log_journal.h"
 #include "proto/boundary/text.h"
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 namespace {
 
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
@@ -238,4 +238,4 @@ void Write(Level level, const About& about, fmt::string_view format, fmt::format
   t_about = nullptr;
 }
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

@@ -12,7 +12,7 @@
 #include "daemon/service/telemetry/log_topic.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 
 enum class Level { kDebug, kInfo, kWarn, kError, kOff };
 
@@ -68,4 +68,4 @@ void Error(const About& about, fmt::format_string<Arguments...> format, Argument
   Write(Level::kError, about, format, fmt::make_format_args(arguments...));
 }
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

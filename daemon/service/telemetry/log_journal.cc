@@ -15,7 +15,7 @@
 
 #include "proto/boundary/text.h"
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 namespace {
 
 constexpr size_t kMessageBytesMax = 8192;  // well below the maximum size of a datagram
@@ -62,8 +62,8 @@ bool Journal::IsStandardError() {
 
 bool Journal::Write(int priority, std::string_view message, const About& about) {
   if (dropped_ > 0) {
-    const std::string told = Concat(dropped_, " lines were dropped: the journal did not accept them");
-    if (!Send(kWarning, told, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
+    const std::string text = Concat(dropped_, " lines were dropped: the journal did not accept them");
+    if (!Send(kWarning, text, {Topic::kLinesDropped, {{"dropped", std::to_string(dropped_)}}})) {
       ++dropped_;
       return false;
     }
@@ -86,4 +86,4 @@ bool Journal::Send(int priority, std::string_view message, const About& about) {
   return ::send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) >= 0;
 }
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

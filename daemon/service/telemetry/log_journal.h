@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 
 // Used by one thread at a time.
 class Journal {
@@ -34,4 +34,4 @@ class Journal {
   uint64_t dropped_ = 0;
 };
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Used by one thread.
 class LogThrottle {
@@ -36,4 +36,4 @@ class LogThrottle {
   uint64_t dropped_ = 0;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

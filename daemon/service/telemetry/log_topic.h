@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace arraybridge::log {
+namespace arraybridge::daemon::log {
 
 enum class Topic : uint8_t {
   kOther,
@@ -65,4 +65,4 @@ struct About {
   std::vector<std::pair<std::string_view, std::string>> fields;
 };
 
-}  // namespace arraybridge::log
+}  // namespace arraybridge::daemon::log

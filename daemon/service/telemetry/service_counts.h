@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ServiceCounts are what the doors and the verbs count: traffic, refusals, and sessions that were cut; and the log of
-// what operators ask about clients.
+// ServiceCounts are the counts of the doors and the verbs: traffic, refusals, and sessions that were cut. `log` tells
+// operators about clients.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ServiceCounts {
@@ -51,4 +51,4 @@ class ServiceCounts {
   std::atomic<uint64_t> cuts_{0};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

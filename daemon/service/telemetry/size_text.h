@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline std::string SizeText(uint64_t bytes) {
   constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -20,4 +20,4 @@ inline std::string SizeText(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "daemon/at_limit.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(EndCause::kLast) + 1> kEndNames = {
@@ -71,4 +71,4 @@ Tallies::Counts Tallies::auth_failures() const {
 
 Tallies::Counts Tallies::allocation_failures() const { return Named(lacks_, kLackNames); }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // kLimit includes sessions that an administrator ended or that lost a right.
 enum class EndCause : uint8_t { kClean, kKilled, kProtocol, kLimit, kDrain, kLast = kDrain };
@@ -48,4 +48,4 @@ class Tallies {
   Counts auth_failures_ AB_GUARDED_BY(mutex_);
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void Traffic::Count(Door door, uint16_t verb, Code code, std::chrono::nanoseconds took) {
   OfVerb& of = Of(door, verb);
@@ -45,4 +45,4 @@ std::vector<Traffic::Row> Traffic::Rows() const {
   return rows;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

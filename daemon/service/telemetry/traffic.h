@@ -16,7 +16,7 @@
 #include "proto/boundary/frame.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe; counting takes no lock.
 class Traffic {
@@ -87,4 +87,4 @@ class Traffic {
   std::array<std::atomic<uint64_t>, static_cast<size_t>(FdKind::kLast) + 1> passed_{};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 NamespaceOf Meant(const v1::NamespaceRef& of) {
@@ -147,4 +147,4 @@ void Admin::GetConfig(const v1::GetConfigRequest&, const Reply<v1::GetConfigResp
   });
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Functions of main. Each may answer on any thread, once, or drop its reply if the daemon shuts down first.
 struct AdminHooks {
@@ -62,4 +62,4 @@ class Admin {
   AccessList admins_ AB_GUARDED_BY(mutex_);
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "daemon/service/verbs/caller.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Admission {
@@ -62,4 +62,4 @@ class Admission {
   std::atomic<bool> draining_{false};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

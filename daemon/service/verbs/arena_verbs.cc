@@ -16,7 +16,7 @@
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The size to which clients' arenas grow. Populating so much takes tens of milliseconds; larger requests have their own
@@ -143,13 +143,13 @@ class ArenaVerbs::Pending {
   // Called after every few megabytes.
   void TellProgress() {
     const auto now = Clock::now();
-    if (!caller_.progress || now - told_ < kProgressEvery) return;
-    told_ = now;
+    if (!caller_.progress || now - progress_sent_ < kProgressEvery) return;
+    progress_sent_ = now;
     caller_.progress();
   }
 
   Result<AllocatedArena> Allocate() {
-    told_ = Clock::now();
+    progress_sent_ = Clock::now();
     const AllocateCall call{ns_, device_, size_, [this] { TellProgress(); }, caller_.request};
     auto arena = verbs_.broker_.Allocate(caller_.session, call);
     if (arena.ok() || arena.status().code() != Code::kResourceExhausted) return arena;
@@ -189,7 +189,7 @@ class ArenaVerbs::Pending {
   const Reply reply_;
   std::vector<wire::Range> returned_;
   Status refusal_;
-  Clock::time_point told_{};  // time of the last progress message
+  Clock::time_point progress_sent_{};  // time of the last progress message
 };
 
 Served ArenaVerbs::Allocate(const Caller& caller, const wire::AllocateRequest& request, std::string_view bytes,
@@ -298,4 +298,4 @@ void ArenaVerbs::TakeBackExported(const Caller& caller, std::string_view granted
   static_cast<void>(broker_.Release(caller.session, {}, {}, {&message->handle->arena, 1}));
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 #include "daemon/service/verbs/handover.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ArenaVerbs {
@@ -59,4 +59,4 @@ class ArenaVerbs {
   const std::function<void()> allocated_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A caller at a lifeline gets descriptors; a caller at the gRPC door gets tickets for them.
 struct Caller {
@@ -67,4 +67,4 @@ struct Served {
   WaiterId waiter{};                  // of a request that waits and can be cancelled
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

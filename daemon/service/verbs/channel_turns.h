@@ -12,7 +12,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/service/reclaim/waiting_line.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The numbers of the queues in the waiting line.
 inline uint64_t QueueOf(ChannelId channel, ChannelRole role) {
@@ -38,4 +38,4 @@ inline void ServeChannel(WaitingLine& line, const Broker& broker, ChannelId chan
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

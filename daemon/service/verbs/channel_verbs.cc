@@ -7,7 +7,7 @@
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/share_wire.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool IsFull(const Status& refusal) { return refusal.reason() == "CHANNEL_FULL"; }
@@ -206,4 +206,4 @@ Served ChannelVerbs::Receive(const Caller& caller, const wire::ReceiveRequest& r
   return {{}, *waiting};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

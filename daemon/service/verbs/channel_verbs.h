@@ -16,7 +16,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ChannelVerbs {
@@ -64,4 +64,4 @@ class ChannelVerbs {
   ServiceCounts& counts_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

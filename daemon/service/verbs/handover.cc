@@ -7,7 +7,7 @@
 #include "daemon/service/verbs/channel_turns.h"
 #include "daemon/service/wire/message_limits.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kReturnedMax = 64;  // returned ranges in one answer
@@ -51,7 +51,7 @@ Result<Answer> Handover::Leased(const Caller& caller, AcquiredShares acquired) {
     answer.descriptor = PassedFd(std::move(acquired.descriptor->descriptor), acquired.descriptor->kind);
   }
   if (failed.ok() && answer.message.size() > AnswerBytesMax(config_.limits)) {
-    failed = ResourceExhausted("the answer has ", answer.message.size(), " bytes (limits.frame_bytes_max ",
+    failed = ResourceExhausted("the answer has ", answer.message.size(), " bytes (the most is ",
                                config_.limits.frame_bytes_max, "): ask for fewer shares at once")
                  .Because("ANSWER_TOO_LARGE");
   }
@@ -94,4 +94,4 @@ void Handover::TakeBack(const Caller& caller, std::string_view granted) {
   reclaimer_.Reclaim();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

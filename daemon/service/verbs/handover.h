@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Handover gives a caller the resources of its answer: a descriptor on a lifeline, a ticket for it at the gRPC door,
-// leases as the bytes of an AcquireResponse, and the returned ranges of its arenas. It takes the resources back if the
-// answer cannot be delivered.
+// A Handover gives a caller the resources of its answer. These are a descriptor on a lifeline, a ticket for it at the
+// gRPC door, leases as the bytes of an AcquireResponse, and the returned ranges of its arenas. It takes the resources
+// back if the answer cannot be delivered.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Handover {
@@ -67,4 +67,4 @@ class Handover {
   Reclaimer& reclaimer_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPageTokenBytes = 512;
@@ -140,4 +140,4 @@ Result<Answer> ListVerbs::Inspect(const Caller& caller, const v1::InspectRequest
   return AnswerOf(message);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

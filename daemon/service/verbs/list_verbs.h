@@ -16,7 +16,7 @@
 #include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The reason why the daemon serves no GPU. Empty: it serves some.
 struct NoGpu {
@@ -70,4 +70,4 @@ class ListVerbs {
   const Clock::time_point started_ = Clock::now();
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

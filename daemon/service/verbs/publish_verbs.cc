@@ -14,7 +14,7 @@
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::chrono::milliseconds kLateAnswer{4000};  // for the failpoint: longer than the wait of its test's clients
@@ -103,17 +103,17 @@ uint64_t PublishVerbs::ServePublishes(const OpenQueue& of, uint64_t most, Sessio
   bool replaced = false;
   Clock::time_point begun = Clock::now();
   const auto publish = [&](uint64_t request, std::string_view message) -> Status {
-    auto asked = wire::Decode<wire::PublishRequest>(message);
-    if (asked.ok()) asked->namespace_ = of.ns;
-    Status checked = asked.ok() ? CheckUnwaited(*asked) : asked.status();
-    auto published = checked.ok() ? Record(of.session, *asked, request) : Result<PublishedShare>(std::move(checked));
+    auto decoded = wire::Decode<wire::PublishRequest>(message);
+    if (decoded.ok()) decoded->namespace_ = of.ns;
+    Status checked = decoded.ok() ? CheckUnwaited(*decoded) : decoded.status();
+    auto published = checked.ok() ? Record(of.session, *decoded, request) : Result<PublishedShare>(std::move(checked));
     const auto now = Clock::now();
     counts_.traffic.Count(Door::kLifeline, static_cast<uint16_t>(Verb::kPublish), published.status().code(),
                           now - begun);
     begun = now;
     if (!published.ok())
       return counts_.CountRefusal(of.session, Verb::kPublish, published.status()), published.status();
-    replaced = replaced || asked->replace;
+    replaced = replaced || decoded->replace;
     if (line_.waits_for_names()) names.push_back(std::move(published->name));
     return Ok();
   };
@@ -139,4 +139,4 @@ void PublishVerbs::AnnounceName(SessionId maker, std::string_view ns, std::strin
   if (owner.ok()) line_.NamePublished(*owner, NamespaceNameOf(ns), name);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -23,7 +23,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. It has one thread for seals that may sleep.
 class PublishVerbs {
@@ -43,7 +43,7 @@ class PublishVerbs {
   // As Broker::TakeBackUnanswered, for the request of the caller.
   std::optional<Answer> AnswerAgain(const Caller& caller);
   uint64_t ServePublishes(const OpenQueue& of, uint64_t most, SessionQueue::Others others);
-  // Serves the unwaited publishes in the queues of this namespace, or of all namespaces of the user: a name exists from
+  // Serves the unwaited publishes in the queues of this namespace, or of all namespaces of the user. A name exists from
   // the moment at which its request stands in a queue. True: a name that was missing before this call may exist now.
   // False: no session has a queue.
   bool ServeQueued(SessionId session, std::optional<std::string_view> ns);
@@ -75,4 +75,4 @@ class PublishVerbs {
   Worker sealer_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/service/wire/messages.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 Result<v1::OpenSessionResponse> SessionVerbs::OpenSession(const wire::OpenSessionRequest& request, Peer peer) {
   AB_RETURN_IF_ERROR(CheckHello(request));
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
@@ -94,21 +94,21 @@ void SessionVerbs::EndAwaited(SessionId session) {
 }
 
 // A connection that closes looks the same for a process that ends it and for one that is killed. If the kernel does not
-// tell at once how the process ended, the daemon looks again a little later: for a bounded number of sessions, because
-// it keeps their pidfds until then.
+// tell at once how the process ended, the daemon looks again a little later. It does so for a bounded number of
+// sessions, because it keeps their pidfds until then.
 void SessionVerbs::CountEnd(SessionId session, EndCause cause) {
-  constexpr std::chrono::milliseconds kUntilTold{300};
-  constexpr uint64_t kUntoldMost = 256;
+  constexpr std::chrono::milliseconds kUntilExplained{300};
+  constexpr uint64_t kUnexplainedMost = 256;
   auto peer = broker_.PeerOf(session);
   if (!peer.ok() || cause != EndCause::kClean) return counts_.tallies.CountEnd(cause);
   const auto killed_by = [](const Peer& its) {
     return KilledBy(its.process == nullptr ? -1 : its.process->get(), its.process_id);
   };
   const auto signal = killed_by(*peer);
-  if (signal || untold_.load() >= kUntoldMost) return CountClosed(session, *peer, signal.value_or(0));
-  untold_.fetch_add(1);
-  reclaimer_.PostAt(Clock::now() + kUntilTold, [this, session, killed_by, peer = *std::move(peer)] {
-    untold_.fetch_sub(1);
+  if (signal || unexplained_.load() >= kUnexplainedMost) return CountClosed(session, *peer, signal.value_or(0));
+  unexplained_.fetch_add(1);
+  reclaimer_.PostAt(Clock::now() + kUntilExplained, [this, session, killed_by, peer = *std::move(peer)] {
+    unexplained_.fetch_sub(1);
     CountClosed(session, peer, killed_by(peer).value_or(0));
   });
 }
@@ -149,4 +149,4 @@ Status SessionVerbs::CutSession(SessionId session, std::string_view why) {
   return Ok();
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -21,7 +21,7 @@
 #include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/result.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class SessionVerbs {
@@ -49,9 +49,9 @@ class SessionVerbs {
   // A client that speaks gRPC continues the session that the previous daemon opened, with `join`. NOT_FOUND: no session
   // with this token waits for its client.
   Result<v1::OpenSessionResponse> Continue(const wire::OpenSessionRequest& request, Peer peer);
-  // Call it once, when the doors know the recovered sessions: ends those that have lost a right, gives back what the
-  // previous daemon had not, plans the ends of lifetimes and graces, and ends those of the `awaited` sessions that no
-  // client has continued within orphan_grace.
+  // Call it once, when the doors know the recovered sessions. Ends those that have lost a right, gives back what the
+  // previous daemon had not, and plans the ends of lifetimes and graces. Also ends `awaited` sessions that no client
+  // has continued within orphan_grace.
   void GoOn(std::vector<SessionId> awaited);
   // The stream of a client that continued the session ended before it told the client: the session waits again.
   void AwaitAgain(SessionId session);
@@ -76,7 +76,7 @@ class SessionVerbs {
   Broker::Adopted ConfigurationChanged();
 
  private:
-  // Adds what the client says of itself.
+  // Adds the client's statements about itself.
   void Introduce(const wire::OpenSessionRequest& request, Peer& peer) const;
   void EndAwaited(SessionId session);
   void CountEnd(SessionId session, EndCause cause);
@@ -95,7 +95,7 @@ class SessionVerbs {
   const ListVerbs& lists_;
   ServiceCounts& counts_;
   SessionCuts& cuts_;
-  std::atomic<uint64_t> untold_{0};  // ended sessions whose process is looked at once more
+  std::atomic<uint64_t> unexplained_{0};  // ended sessions whose process is looked at once more
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

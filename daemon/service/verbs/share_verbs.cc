@@ -13,7 +13,7 @@
 #include "daemon/service/wire/messages.h"
 #include "proto/boundary/fence.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::string_view kFencePending = "FENCE_PENDING";
@@ -216,4 +216,4 @@ Result<Answer> ShareVerbs::Withdraw(const Caller& caller, const wire::WithdrawRe
   return AnswerOf(wire::WithdrawResponse{.withdrawn = *withdrawn, .returned = handover_.Returned(caller)});
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -22,7 +22,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class ShareVerbs {
@@ -79,4 +79,4 @@ class ShareVerbs {
   ChannelVerbs& channels_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

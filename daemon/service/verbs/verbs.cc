@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 template <class Request>
@@ -132,4 +132,4 @@ void Verbs::WaitIdle(Clock::time_point deadline) {
   reclaimer_.WaitIdle(deadline);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

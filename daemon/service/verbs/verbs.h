@@ -25,7 +25,7 @@
 #include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe.
 class Verbs {
@@ -43,8 +43,8 @@ class Verbs {
   void Cancel(WaiterId waiter) { line_.Cancel(waiter); }
   // Whether a request waits for memory that this user may hold: answers then ask clients to give back unused arenas.
   bool memory_wanted(uint32_t uid) const { return line_.wanted(uid); }
-  // Undoes what the answer of this verb grants, which cannot reach the caller. A resource or session that is gone
-  // meanwhile is no error. A published share remains.
+  // Takes back the resources that the answer of this verb grants. The answer cannot reach the caller. A resource or
+  // session that is gone meanwhile is no error. A published share remains.
   void TakeBack(const Caller& caller, Verb verb, std::string_view answer);
 
   // From now on new work, and requests that wait, are answered UNAVAILABLE. Release, Withdraw and reads still work.
@@ -82,4 +82,4 @@ class Verbs {
   SessionVerbs sessions;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/service/wire/share_wire.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The Publish that the entry stands for; views of the entry. INVALID_ARGUMENT: the description is malformed.
@@ -80,4 +80,4 @@ Result<Answer> ChannelVerbs::DirectChannelMapped(const Caller& caller, const wir
   return Answer{};
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "daemon/service/wire/message_limits.h"
 #include "daemon/service/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kWatchQueues = 1ull << 63;  // the small numbers belong to channels
@@ -106,4 +106,4 @@ void WatchVerbs::SpreadNews() {
   }
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

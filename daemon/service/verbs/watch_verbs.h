@@ -16,7 +16,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Thread-safe. It has one thread, which waits for events.
 class WatchVerbs {
@@ -44,4 +44,4 @@ class WatchVerbs {
   std::thread news_;  // last: it uses all of the above
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

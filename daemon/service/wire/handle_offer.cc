@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The reason why the client cannot get a cudaIpcMemHandle of this process; empty if it can.
@@ -38,8 +38,8 @@ struct Since {
 };
 constexpr Since kSince[] = {{HandleKind::kCudaVmm, 10020, "10.2"}, {HandleKind::kCudaIpc, 4010, "4.1"}};
 
-// The reason why the client's driver is too old for `kind`; empty if it is new enough, or if `version` is 0, which
-// means that the client did not state it.
+// The reason why the client's driver is too old for `kind`. Empty if it is new enough, or if `version` is 0: the client
+// did not state it.
 std::string WhyTooOld(uint32_t version, HandleKind kind) {
   for (const Since& since : kSince) {
     if (since.kind != kind || version == 0 || version >= since.version) continue;
@@ -80,9 +80,10 @@ void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& he
 }
 
 void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer) {
-  const bool said = !capabilities.boot_id.empty() && capabilities.pid_namespace != 0 && capabilities.shm_device != 0;
-  if (!said) return;
+  const bool has_identity =
+      !capabilities.boot_id.empty() && capabilities.pid_namespace != 0 && capabilities.shm_device != 0;
+  if (!has_identity) return;
   peer.events = Concat(capabilities.boot_id, ' ', capabilities.pid_namespace, ' ', capabilities.shm_device);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

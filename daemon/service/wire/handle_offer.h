@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which kinds of handle a session is offered: those that the session says it can open and that work between its
-// process and this one; for GPU memory also only the GPUs that it sees, if it lists them. Every refusal has a reason.
+// Decides which kinds of handle a session is offered. The session must state that it can open the kind, and the kind
+// must work between the two processes. A session that lists GPUs is offered only these. Every refusal has a reason.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The kernel and PID namespace of this process.
 struct RunsAt {
@@ -27,4 +27,4 @@ void OfferHandles(const wire::ClientCapabilities& capabilities, const RunsAt& he
 // both processes must share the PID namespace and /dev/shm.
 void OfferEvents(const wire::ClientCapabilities& capabilities, Peer& peer);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -9,7 +9,7 @@
 #include "daemon/broker/objects/recovered.h"
 #include "daemon/memory/descriptor_store.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 struct Life {
   Recovered recovered;
@@ -20,4 +20,4 @@ struct Life {
   bool stores = true;  // false: the store has no room for this broker
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 #include "proto/boundary/share_limits.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kClientNameBytesMax = 64;
@@ -161,7 +161,7 @@ Status CheckCapabilities(const wire::ClientCapabilities& capabilities) {
 }
 
 Status CheckNamespace(const Limits& limits, std::string_view ns) {
-  return CheckBytes("the namespace", ns.size(), "limits.name_bytes_max", limits.name_bytes_max);
+  return CheckBytes("the namespace", ns.size(), "maximum", limits.name_bytes_max);
 }
 
 Status CheckPublish(const Limits& limits, const wire::PublishRequest& request) {
@@ -186,7 +186,7 @@ Status CheckPublish(const Limits& limits, const wire::PublishRequest& request) {
 
 Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
   if (shares.empty()) return InvalidArgument("the request names no share");
-  AB_RETURN_IF_ERROR(CheckCount("shares", shares.size(), "limits.names_per_request", limits.names_per_request));
+  AB_RETURN_IF_ERROR(CheckCount("shares", shares.size(), "maximum", limits.names_per_request));
   for (const ShareKey& share : shares) {
     if (share.name.empty() && share.id == ShareId{}) {
       return InvalidArgument("a share is identified by a name that is not empty or an id that is not 0");
@@ -194,21 +194,20 @@ Status CheckShares(const Limits& limits, std::span<const ShareKey> shares) {
     if (share.newer_than != 0 && share.id != ShareId{}) {
       return InvalidArgument("newer_than goes with a name: a share with an id has one generation");
     }
-    AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
+    AB_RETURN_IF_ERROR(CheckBytes("a name", share.name.size(), "maximum", limits.name_bytes_max));
   }
   return Ok();
 }
 
 Status CheckNote(const Limits& limits, std::string_view note) {
   if (note.empty()) return Ok();
-  AB_RETURN_IF_ERROR(CheckBytes("the note", note.size(), "limits.note_bytes_max", limits.note_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the note", note.size(), "maximum", limits.note_bytes_max));
   return CheckName("the note", note, limits.note_bytes_max);
 }
 
 Status CheckWatch(const Limits& limits, const wire::WatchRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("the name prefix", request.name_prefix.size(), "limits.name_bytes_max", limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the name prefix", request.name_prefix.size(), "maximum", limits.name_bytes_max));
   for (const wire::EventKind each : request.kinds) {
     const int kind = static_cast<int>(each);
     if (kind < 1 || kind > static_cast<int>(EventKind::kLast)) {
@@ -221,8 +220,7 @@ Status CheckWatch(const Limits& limits, const wire::WatchRequest& request) {
 
 Status CheckOpenChannel(const Limits& limits, const wire::OpenChannelRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("the channel's name", request.name.size(), "limits.name_bytes_max", limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the channel's name", request.name.size(), "maximum", limits.name_bytes_max));
   if (request.mode < wire::ChannelMode::kUnspecified || request.mode > wire::ChannelMode::kLatest) {
     return InvalidArgument("channel mode ", static_cast<int>(request.mode),
                            " is unknown; there are 1 (queue), 2 (broadcast) and 3 (latest)");
@@ -238,7 +236,7 @@ Status CheckWithdraw(const Limits& limits, const wire::WithdrawRequest& request,
     return InvalidArgument("a Withdraw names shares or a channel, not both");
   }
   if (request.channel.empty()) return CheckShares(limits, shares);
-  return CheckBytes("the channel's name", request.channel.size(), "limits.name_bytes_max", limits.name_bytes_max);
+  return CheckBytes("the channel's name", request.channel.size(), "maximum", limits.name_bytes_max);
 }
 
 Status CheckSend(const wire::PublishRequest& request) {
@@ -260,11 +258,10 @@ Status CheckList(const Limits& limits, const v1::ListRequest& request) {
     return InvalidArgument("list kind ", static_cast<int>(request.kind()), " is unknown");
   }
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_()));
-  AB_RETURN_IF_ERROR(
-      CheckBytes("the name prefix", request.name_prefix().size(), "limits.name_bytes_max", limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the name prefix", request.name_prefix().size(), "maximum", limits.name_bytes_max));
   // The token of a list of channels holds the channel's name and its namespace.
   return CheckBytes("the page token", request.page_token().size(), "maximum",
                     2 * limits.name_bytes_max + kPageTokenNumbersBytes);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The maximum size of an answer's message in bytes.
 size_t AnswerBytesMax(const Limits& limits);
@@ -34,4 +34,4 @@ Status CheckSend(const wire::PublishRequest& request);
 Status CheckRelease(const wire::ReleaseRequest& request);
 Status CheckList(const Limits& limits, const v1::ListRequest& request);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

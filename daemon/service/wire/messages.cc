@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 uint64_t Milliseconds(std::chrono::milliseconds duration) { return static_cast<uint64_t>(duration.count()); }
@@ -263,7 +263,7 @@ void Fill(v1::Offer* message, const OfferRow& offer) {
   message->set_uid(offer.who.uid);
   message->set_why_not(offer.why_not);
   message->set_waits(offer.waits);
-  message->set_gpus_unsaid(offer.gpus_unsaid);
+  message->set_gpus_unsaid(offer.gpus_unknown);
 }
 
 void Fill(v1::InspectResponse* message, const Inspected& inspected) {
@@ -307,4 +307,4 @@ std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::S
   return keys;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "daemon/service/wire/life.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 void Fill(v1::Device* message, const Device& device);
 void Fill(v1::Handle* message, const Handle& handle);
@@ -47,4 +47,4 @@ std::vector<ShareKey> KeysOf(std::span<const wire::ShareRef> refs);
 ShareKey FromMessage(const v1::ShareRef& ref);
 std::vector<ShareKey> FromMessage(const google::protobuf::RepeatedPtrField<v1::ShareRef>& refs);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "proto/boundary/result.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // kPages: memory of the broker itself: catalogues, hazard pages, queues and direct channels. All other kinds are
 // arenas.
@@ -54,4 +54,4 @@ class PassedFd : public UniqueFd {
   std::vector<UniqueFd> more_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

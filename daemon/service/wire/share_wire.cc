@@ -7,7 +7,7 @@
 
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 wire::Handle ToWire(const Handle& handle) {
   return {.kind = static_cast<wire::HandleKind>(handle.kind),
           .arena = handle.arena,
@@ -98,4 +98,4 @@ void AppendDescriptorArena(uint64_t arena, std::string* response) {
   wire::AppendBackwards(response, [&](auto& out) { Write(out, message); });
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

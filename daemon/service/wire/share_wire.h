@@ -9,7 +9,7 @@
 #include "daemon/broker/broker.h"
 #include "proto/wire/messages.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The Broker's arguments of a Publish; views into the same bytes.
 PublishCall CallOf(const wire::PublishRequest& request);
@@ -21,4 +21,4 @@ void AppendLeased(const LeasedShare& leased, std::string* response);
 void AppendDescriptorArena(uint64_t arena, std::string* response);
 wire::Handle ToWire(const Handle& handle);
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

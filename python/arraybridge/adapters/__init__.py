@@ -45,7 +45,7 @@ class Adapter(Protocol):
     """The interface of an adapter. Some have more members:
 
     - `location(array)`: the device of an array that `describe` refused; None: unknown. It may raise anything.
-    - `room(like, number)`: its array on GPU `number` with undefined content: compact, of the shape and dtype of a View.
+    - `empty_like(like, number)`: its array on GPU `number` with undefined content: compact, of the shape and dtype of a View.
     - `on_named_device`: the same adapter for a caller that named the device. Its framework may compute elsewhere.
     """
 

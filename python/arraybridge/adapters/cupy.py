@@ -140,7 +140,7 @@ def gpus() -> Sequence[int]:
         return ()
 
 
-def room(like: View, number: int) -> Any:
+def empty_like(like: View, number: int) -> Any:
     """An array on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
     cupy = module()
     with cupy.cuda.Device(number):

@@ -78,8 +78,8 @@ def _by_dlpack(source: Any) -> _core.View | None:
 
 
 def _by_cuda_interface(source: Any) -> _core.View | None:
-    said = interfaces.of_gpu(source)
-    return None if said is None else _core.wrap_cuda_array_interface(said, source)
+    interface = interfaces.of_gpu(source)
+    return None if interface is None else _core.wrap_cuda_array_interface(interface, source)
 
 
 def _by_buffer(source: Any) -> _core.View | None:
@@ -88,8 +88,8 @@ def _by_buffer(source: Any) -> _core.View | None:
 
 def _by_interface(form: Callable[[object], interfaces.Interface | None]) -> _Reader:
     def read(source: Any) -> _core.View | None:
-        said = form(source)
-        return None if said is None else _core.wrap_array_interface(said, source)
+        interface = form(source)
+        return None if interface is None else _core.wrap_array_interface(interface, source)
 
     return read
 

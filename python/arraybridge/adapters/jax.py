@@ -165,8 +165,8 @@ def is_alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> b
     trial = _trial()
     try:
         one, other = public(trial), private(trial)
-        told = [(type(each), each.dtype, each.shape, each.sharding, each.committed, each.weak_type, each.aval) for each in (one, other)]
-        return bool(told[0] == told[1] and other.unsafe_buffer_pointer() == trial.address and (one == other).all())
+        traits = [(type(each), each.dtype, each.shape, each.sharding, each.committed, each.weak_type, each.aval) for each in (one, other)]
+        return bool(traits[0] == traits[1] and other.unsafe_buffer_pointer() == trial.address and (one == other).all())
     except Exception:
         return False
 

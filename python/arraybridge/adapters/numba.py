@@ -54,11 +54,11 @@ def describe(array: Any) -> Description:
 
 
 def export(array: Any) -> View:
-    said = array.__cuda_array_interface__
+    interface = array.__cuda_array_interface__
     # Numba says None, which means complete, or 0 of an array of its default stream, on which kernels may still run.
-    if not said.get("stream"):
-        said = {**said, "stream": _LEGACY_STREAM}
-    return _core.wrap_cuda_array_interface(said, array)
+    if not interface.get("stream"):
+        interface = {**interface, "stream": _LEGACY_STREAM}
+    return _core.wrap_cuda_array_interface(interface, array)
 
 
 def plain(array: Any) -> Any:

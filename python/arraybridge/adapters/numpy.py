@@ -181,7 +181,7 @@ def narrowed(source: View, dtype: str) -> View:
     return _wrapper()(result)
 
 
-def room(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
+def empty_view(dtype: str, code: Code, shape: tuple[int, ...]) -> View:
     """Memory of this process for an array, with undefined content: compact row-major, 256-byte aligned.
 
     Args:
@@ -199,7 +199,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
         UnsupportedDtype: this dtype cannot be shared with any framework.
     """
     name, code, more = traveling(dtype)
-    return view(room(name, code, (*shape, *more)))
+    return view(empty_view(name, code, (*shape, *more)))
 
 
 def seen(source: Any) -> Any:

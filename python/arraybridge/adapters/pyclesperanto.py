@@ -81,7 +81,7 @@ def describe(array: Any) -> Description:
         device=where,
         obstacles=() if foreign else (f"no_foreign_memory: no other library can address {devices.named(where)}",),
         pull=None if foreign else lambda: _core.wrap(array.get()),
-        fill=None if foreign else lambda room: numpy_adapter.filler(array.get())(room),
+        fill=None if foreign else lambda destination: numpy_adapter.filler(array.get())(destination),
     )
 
 

@@ -166,8 +166,8 @@ def _alike(public: Callable[[View], Any], private: Callable[[View], Any]) -> boo
     trial = _core.copy_to_heap(_core.wrap_buffer(bytes(range(48)))).named("uint8")
     try:
         one, other = public(trial), private(trial)
-        told = [(type(each), each.dtype, each.shape, each.device, each.numpy().tolist()) for each in (one, other)]
-        return bool(told[0] == told[1] and _core.wrap_buffer(other).address == trial.address)
+        traits = [(type(each), each.dtype, each.shape, each.device, each.numpy().tolist()) for each in (one, other)]
+        return bool(traits[0] == traits[1] and _core.wrap_buffer(other).address == trial.address)
     except Exception:
         return False
 

@@ -366,7 +366,7 @@ def gpus() -> Sequence[int]:
     return range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
 
 
-def room(like: View, number: int) -> Any:
+def empty_like(like: View, number: int) -> Any:
     """A tensor on GPU `number` with undefined content: compact, with the shape and dtype of a View."""
     torch = _torch()
     return torch.empty(like.shape, dtype=getattr(torch, like.dtype_name), device=f"cuda:{number}")

@@ -171,9 +171,9 @@ def unknown_framework(name: object, source: str = "array") -> InvalidMemoryType:
     """The error about an argument that should be the name of a framework, with the names that exist."""
     import difflib  # needed here alone
 
-    said = name if isinstance(name, str) else reprlib.repr(name)
+    shown = name if isinstance(name, str) else reprlib.repr(name)
     if not isinstance(name, str):
-        what = f"the name of a framework must be a str, not {said}"
+        what = f"the name of a framework must be a str, not {shown}"
     elif name in FRAMEWORKS:
         what = f"{name!r} is a framework of a Broker only, for example of Broker.convert"
     else:
@@ -181,7 +181,7 @@ def unknown_framework(name: object, source: str = "array") -> InvalidMemoryType:
         what = f"{name!r} is not the name of a framework" + (f" (did you mean {near[0]!r}?)" if near else "")
     six, more = ([each for each in FRAMEWORKS if (each in MEMORY_TYPES) is known] for known in (True, False))
     reason = f"{what}: use one of {six}, with a Broker also {more}"
-    return InvalidMemoryType(source, str(said), "detect", reason)
+    return InvalidMemoryType(source, str(shown), "detect", reason)
 
 
 def root_of(kind: type) -> str:

@@ -68,10 +68,10 @@ def of(source: object) -> Interface | None:
 
 
 def _of_dictionary(source: object) -> Interface | None:
-    said = attribute(source, DICTIONARY)
-    if not isinstance(said, dict):
+    interface = attribute(source, DICTIONARY)
+    if not isinstance(interface, dict):
         return None
-    return _version_3(said) if said.get("version") == 2 else said
+    return _version_3(interface) if interface.get("version") == 2 else interface
 
 
 def _of_structure(source: object) -> Interface | None:
@@ -100,18 +100,18 @@ def _structure_in(capsule: Any) -> Interface:
         address = pointer(capsule, None)
     except ValueError as error:
         raise BufferError(f"{STRUCTURE} is a capsule of another kind: {capsule!r}") from error
-    said: Any = _Structure.from_address(address)
-    shaped = not said.nd or bool(said.shape)
-    if said.two != 2 or not 0 <= said.nd <= RANK_MAX or said.itemsize < 1 or not shaped:
-        numbers = f"two={said.two}, nd={said.nd}, itemsize={said.itemsize}"
+    structure: Any = _Structure.from_address(address)
+    shaped = not structure.nd or bool(structure.shape)
+    if structure.two != 2 or not 0 <= structure.nd <= RANK_MAX or structure.itemsize < 1 or not shaped:
+        numbers = f"two={structure.two}, nd={structure.nd}, itemsize={structure.itemsize}"
         raise BufferError(f"{STRUCTURE} contains no PyArrayInterface of up to {RANK_MAX} dimensions: {numbers}")
-    order = "|" if said.itemsize == 1 else "<" if said.flags & _NOT_SWAPPED else ">"
+    order = "|" if structure.itemsize == 1 else "<" if structure.flags & _NOT_SWAPPED else ">"
     return {
         "version": 3,
-        "shape": tuple(said.shape[: said.nd]) if said.nd else (),
-        "typestr": f"{order}{said.typekind.decode('latin-1')}{said.itemsize}",
-        "data": (said.data or 0, not said.flags & _WRITABLE),
-        "strides": tuple(said.strides[: said.nd]) if said.nd and said.strides else None,
+        "shape": tuple(structure.shape[: structure.nd]) if structure.nd else (),
+        "typestr": f"{order}{structure.typekind.decode('latin-1')}{structure.itemsize}",
+        "data": (structure.data or 0, not structure.flags & _WRITABLE),
+        "strides": tuple(structure.strides[: structure.nd]) if structure.nd and structure.strides else None,
         "capsule": capsule,  # keeps its content alive
     }
 
@@ -129,11 +129,11 @@ class _Structure(ctypes.Structure):
     )
 
 
-def _version_3(said: Interface) -> Interface:
-    data: Any = said.get("data")
+def _version_3(interface: Interface) -> Interface:
+    data: Any = interface.get("data")
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], str):
         try:
             data = int(data[0], 16), data[1]
         except ValueError as error:
             raise BufferError(f"data of the array interface is not a hexadecimal address: {data[0][:40]!r}") from error
-    return {**said, "data": data, "version": 3}
+    return {**interface, "data": data, "version": 3}

@@ -40,7 +40,7 @@ class Layout(NamedTuple):
         return *(f"coords[{axis}]" for axis in range(len(self.shape))), "data"
 
 
-def said(layout: Layout) -> dict[str, Any]:
+def described(layout: Layout) -> dict[str, Any]:
     """The layout as a part of a structure."""
     return {**layout._asdict(), "shape": list(layout.shape)}
 

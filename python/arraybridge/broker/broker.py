@@ -94,7 +94,7 @@ class Broker(Session):
 
         The token and the name of the client are not pickled: the other process has its own.
         """
-        address, start = self._connection.asked
+        address, start = self._connection.requested
         if start == "private":
             address, start = self.address, "never"
         return remade, (address, self.namespace, start, self.timeout_s, self._connection.direct_channels)
@@ -511,7 +511,7 @@ class Broker(Session):
             >>> broker.put(frame, "frame").name
             'frame'
         """
-        return self._delivery.room(shape, dtype, framework, device, pinned)
+        return self._delivery.empty(shape, dtype, framework, device, pinned)
 
     def bundle(
         self,
@@ -621,7 +621,7 @@ class Broker(Session):
                 sessions.
 
         Raises:
-            OutOfMemory: too many watches are open (limits.watchers, limits.watchers_per_uid).
+            OutOfMemory: too many watches are open (limits.watchers, of which one user may have a part).
             InvalidRequest: no such kind. BrokerUnavailable: no daemon answers.
 
         Example:

@@ -296,7 +296,7 @@ class BundleWriter:
         if self._device[0] not in caps.devices:
             reason = f"the bundle lies on {devices.named(self._device)}, where {framework} has no arrays: use fill, or {others}"
             raise UnsupportedArray("bundle", framework, "place", reason)
-        made = target.view(_held(self._room(name)))
+        made = target.view(_held(self._view_of(name)))
         if on_gpu:
             self._lent[framework] = made
         return made
@@ -316,8 +316,8 @@ class BundleWriter:
         """
         self._check_open()
         if self._device != devices.HOST:
-            return {name: GpuBytes(self._room(name)) for name in names}
-        return {name: memoryview(numpy_adapter.bits_of(_held(self._room(name))).reshape(-1).view("u1")) for name in names}
+            return {name: GpuBytes(self._view_of(name)) for name in names}
+        return {name: memoryview(numpy_adapter.bits_of(_held(self._view_of(name))).reshape(-1).view("u1")) for name in names}
 
     def fill(self, arrays: Mapping[str, Any] | None = None, progress: Progress | None = None) -> BundleWriter:
         """Copies values into the arrays of these names, which may be some of the bundle's. The values may lie on the
@@ -339,18 +339,18 @@ class BundleWriter:
                 with _at(name):
                     parts = packed_parts(array)
                     sources[name] = source_of_share(array if parts is None else parts[0])
-        rooms: dict[str, _core.View] = {}
+        destinations: dict[str, _core.View] = {}
         written: dict[str, str] = {}  # the arrays that have bytes of their own, and the names of their values
         for name, source in sources.items():
             found = source.description
             if name not in self._shapes:
                 raise KeyError(name)
-            room = _held(self._room(name))
-            if (found.code, found.shape) != (room.dtype_code, room.shape):
+            destination = _held(self._view_of(name))
+            if (found.code, found.shape) != (destination.dtype_code, destination.shape):
                 raise InvalidRequest(f"array {name!r} is {found.dtype}{list(found.shape)}, which differs from the bundle's")
             values = written.setdefault(self._tied.get(name, name), name)
             if values == name:
-                rooms[name] = room
+                destinations[name] = destination
             elif (
                 source.array is not sources[values].array
                 and found.nbytes
@@ -358,7 +358,7 @@ class BundleWriter:
             ):
                 raise InvalidRequest(f"{name!r} is tied to {values!r}, and has other values: pass one of the two")
         self._wait()
-        fill(list(rooms.values()), [sources[name] for name in rooms], progress)
+        fill(list(destinations.values()), [sources[name] for name in destinations], progress)
         return self
 
     def publish(self) -> Share:
@@ -400,7 +400,7 @@ class BundleWriter:
         if self._placement is None:
             raise InvalidRequest(f"bundle {self._name!r} is published: make a new one for its next generation")
 
-    def _room(self, name: str) -> _core.View:
+    def _view_of(self, name: str) -> _core.View:
         if name not in self._shapes:
             raise KeyError(name)
         return self._core.array(self._core.find(name))[3]

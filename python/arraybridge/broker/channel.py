@@ -26,7 +26,7 @@ from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted, fast
 from arraybridge.broker.due import Due
 from arraybridge.broker.facts import table_of
 from arraybridge.broker.message import Message, freeze_alike
-from arraybridge.broker.worker import Worker, told
+from arraybridge.broker.worker import Worker, waitable
 from arraybridge.callers import warn
 from arraybridge.conversion import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
@@ -238,7 +238,7 @@ class Channel(_core.ChannelBase):
         due = Due.after(timeout)
         message = Message.of(array, metadata).exported()
         sent = self._worker("sender").submit(lambda: self._send(message, due))
-        await asyncio.wait({told(sent)})
+        await asyncio.wait({waitable(sent)})
         sent.result()
 
     @fast
@@ -431,7 +431,7 @@ class Channel(_core.ChannelBase):
     async def _areceived(self, private: bool, due: Due) -> Acquired:
         coming = self._next_received(private)
         try:
-            done, _ = await asyncio.wait({told(coming)}, timeout=due.left())
+            done, _ = await asyncio.wait({waitable(coming)}, timeout=due.left())
         except asyncio.CancelledError:
             self._unclaimed.append(coming)
             raise

@@ -120,9 +120,9 @@ def start(directory: Path, *flags: str, keep: tuple[int, ...] = ()) -> _Daemon:
         what = f"did not get ready within {READY_SECONDS:g} s" if late else "ended"
         linger = f" (--linger is $ARRAYBRIDGE_LINGER, {linger!r})" if linger else ""
         what = f"the broker was started in {directory} and {what}{linger}"
-        told = _tail(record)
-        limits = "" if "RLIMIT_" in told else limits_of_process()
-        raise BrokerUnavailable(f"{what}; its last output says why: {told}{limits}", code=14)
+        tail = _tail(record)
+        limits = "" if "RLIMIT_" in tail else limits_of_process()
+        raise BrokerUnavailable(f"{what}; its last output says why: {tail}{limits}", code=14)
     return child
 
 
@@ -181,16 +181,16 @@ def gets_ready(descriptor: int) -> bool:
     deadline = time.monotonic() + READY_SECONDS
     poller = select.poll()  # select() supports no descriptor above 1023
     poller.register(descriptor, select.POLLIN)
-    said = b""
-    while b"\n" not in said:
+    output = b""
+    while b"\n" not in output:
         left = deadline - time.monotonic()
         if left <= 0 or not poller.poll(left * 1000):
             return False
         more = os.read(descriptor, 64)
         if not more:
             return False
-        said += more
-    return said.startswith(b"ready")
+        output += more
+    return output.startswith(b"ready")
 
 
 def _tail(record: Path) -> str:

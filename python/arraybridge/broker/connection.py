@@ -61,7 +61,7 @@ class Connection:
         self._client = None if client is None else client_name.stated(client)
         self._token = token
         self.direct_channels: Final = direct_channels
-        self._asked = None if address is None else os.fspath(address)
+        self._requested = None if address is None else os.fspath(address)
         self._start = start
         self._namespace = namespace
         self._timeout_s = check_seconds(timeout_s, "timeout_s")
@@ -76,9 +76,9 @@ class Connection:
         _connections.add(self)
 
     @property
-    def asked(self) -> tuple[str | None, discovery.Start]:
+    def requested(self) -> tuple[str | None, discovery.Start]:
         """The address and the start that it was made with."""
-        return self._asked, self._start
+        return self._requested, self._start
 
     @property
     def address(self) -> str | None:
@@ -110,7 +110,7 @@ class Connection:
 
     def _connected(self) -> _core.Core:
         token = credentials.stated(self._token)
-        found = discovery.find(self._asked, self._start)
+        found = discovery.find(self._requested, self._start)
         if found.end is not None:
             self._end = weakref.finalize(self, found.end)
             # The daemon ends after this process: until then daemon threads wait, and would report its end.
@@ -182,7 +182,7 @@ class Connection:
         if not listening:
             what = error.message.partition("; arraybridged --directory")[0]  # the client's remedy, for programs in C++
             where = "" if repr(address) in what else f": {address!r}"
-            error.message = f"{what}{where}; {discovery.way_to_start(str(address), self._asked, self._start)}"
+            error.message = f"{what}{where}; {discovery.way_to_start(str(address), self._requested, self._start)}"
         return error
 
     def put(
@@ -200,18 +200,18 @@ class Connection:
             self._check_repeatable(status, core)
         return self.ask(lambda core: _core.put(core, maker, name, array, options))
 
-    def room(self, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[_core.View], Any]) -> Any:
-        """`_core.room`. None: nothing was done.
+    def empty_array(self, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[_core.View], Any]) -> Any:
+        """`_core.empty_array`. None: nothing was done.
 
         Raises:
             OutOfMemory, BrokerUnavailable: there is no memory.
         """
         core = self.known_core or self.core()
         try:
-            return _core.room(core, shape, dtype, show)
+            return _core.empty_array(core, shape, dtype, show)
         except _core.StatusError as status:
             self._check_repeatable(status, core)
-        return self.ask(lambda core: _core.room(core, shape, dtype, show))
+        return self.ask(lambda core: _core.empty_array(core, shape, dtype, show))
 
     def acquire(
         self,
@@ -304,10 +304,10 @@ class Connection:
         """
         wait_s = check_seconds(timeout_s, "timeout_s")
         try:
-            told = self.core().outcome(error.code or _DEADLINE_EXCEEDED, error.message, error.reason, error.request, wait_s)
+            outcome = self.core().outcome(error.code or _DEADLINE_EXCEEDED, error.message, error.reason, error.request, wait_s)
         except _core.StatusError as status:
             raise self.error_of(status) from None
-        share, why_not = told
+        share, why_not = outcome
         return share, None if why_not is None else from_status(why_not)
 
     def confirm_after(self, error: BrokerError) -> NoReturn:

@@ -31,7 +31,7 @@ from arraybridge.planner import Caps, Description, Plan
 F = TypeVar("F")
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
 Decided = dict[Hashable, tuple[Plan, shortcut.Show, _core.PlanCount]]
-_Room = tuple[tuple[str, planner.Code], shortcut.Show]
+_Prepared = tuple[tuple[str, planner.Code], shortcut.Show]
 Short = tuple[bool, Decided]  # whether a share is mapped copy-on-write, and the plan of each form
 DECIDED_MAX: Final = 256  # a bound, because structured dtypes can have any names
 _COUNT_MAX: Final = 2**63 - 1
@@ -149,8 +149,8 @@ class Delivery:
         # By framework, for a get without options: whether it maps privately, and its plans, which are also in
         # `_decided`.
         self.short: Final[dict[str, Short]] = {}
-        # The rooms of `room` that differ in nothing but their shape.
-        self._rooms: Final[dict[tuple[str, str], _Room]] = {}
+        # Prepared by `empty`, for arrays that differ only in their shape.
+        self._prepared: Final[dict[tuple[str, str], _Prepared]] = {}
 
     @property
     def latest_plan(self) -> Plan | None:
@@ -186,7 +186,7 @@ class Delivery:
                     return result
         result, plans = self._shown(info, views, wanted)
         self._note(info, plans, wanted)
-        return self._outcomes.told(result, plans, wanted.copy, explain)
+        return self._outcomes.reported(result, plans, wanted.copy, explain)
 
     def granted_as(self, acquired: Acquired, framework: str) -> Any:
         """A share as arrays of this framework, without other options."""
@@ -202,7 +202,7 @@ class Delivery:
             results.append(result)
             plans += its_plans
         if plans:
-            self._outcomes.told(results, plans, wanted.copy, False)
+            self._outcomes.reported(results, plans, wanted.copy, False)
         return results
 
     def each_shown(self, views: Sequence[_core.View], kind: str, wanted: Wanted) -> list[Any]:
@@ -221,7 +221,7 @@ class Delivery:
             else:
                 count.add()
         if plans:
-            self._outcomes.told(results, plans, wanted.copy, False)
+            self._outcomes.reported(results, plans, wanted.copy, False)
         return results
 
     def converted(self, array: Any, wanted: Wanted, *, explain: bool = False, progress: Progress | None = None) -> Any:
@@ -264,16 +264,16 @@ class Delivery:
         if not wanted.copy and wanted.device is None and not wanted.allow_downcast and wanted.via is None:
             key = type(array), wanted.caps.name, wanted.copy
             self._shortcuts.learn(key, array, wanted.target, wanted.caps, plans[0])
-        return self._outcomes.told(result, plans, wanted.copy, explain)
+        return self._outcomes.reported(result, plans, wanted.copy, explain)
 
-    def room(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object, pinned: bool = False) -> Any:
+    def empty(self, shape: int | Sequence[int], dtype: Any, framework: str, device: object, pinned: bool = False) -> Any:
         """A writable array with undefined content in broker memory, as in Broker.empty."""
         if not isinstance(pinned, bool):
             raise InvalidRequest(f"pinned must be True or False, not {pinned!r}")
         alike = type(dtype) is str and type(framework) is str and device is None and not pinned
-        known = self._rooms.get((framework, dtype)) if alike else None
+        known = self._prepared.get((framework, dtype)) if alike else None
         if known is not None:
-            made = self._connection.room(shape, *known)
+            made = self._connection.empty_array(shape, *known)
             if made is not None:
                 return made
         wanted = Wanted.of(framework, device=device)
@@ -294,13 +294,13 @@ class Delivery:
         if pinned:
             check_pinned(where, caps.name)
         if where[0] not in caps.devices:
-            raise _no_room(where, caps)
+            raise _no_arrays(where, caps)
         there = Description("share", name, code, sizes, None, 0, False, device=where)
         chosen = planner.plan(there, caps, device=devices.named(where), gpus=gpus)
         placement = self._connection.ask(lambda core: core.empty([(name, code, sizes)], device=where, pinned=pinned))
         if alike and caps.settled and chosen.zero_copy and where == devices.HOST and name in planner.CODES:
-            if len(self._rooms) < DECIDED_MAX:
-                self._rooms[framework, dtype] = (name, code), shortcut.quick(wanted.target, name)
+            if len(self._prepared) < DECIDED_MAX:
+                self._prepared[framework, dtype] = (name, code), shortcut.quick(wanted.target, name)
         return seen(wanted.target, placement.views[0], chosen)
 
     def _note(self, info: _core.ShareInfo, plans: Sequence[Plan], wanted: Wanted) -> None:
@@ -383,8 +383,8 @@ class Delivery:
             return placement.views[0]
         there = where if chosen.on_shared_memory else devices.HOST
         # Arrays in broker memory are copied, too, because their owner may still write to them.
-        room = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
-        return self._on_gpu(copied(room, chosen, caps), where) if by_the_way else room
+        copy = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
+        return self._on_gpu(copied(copy, chosen, caps), where) if by_the_way else copy
 
     def _on_gpu(self, view: _core.View, where: devices.Device) -> _core.View:
         """The View, moved to a GPU if it was narrowed on the host for one."""
@@ -411,7 +411,7 @@ def check_pinned(where: devices.Device, framework: str) -> None:
         raise DeviceUnavailable("array", framework, "pin", reason)
 
 
-def _no_room(where: devices.Device, caps: Caps) -> DeviceUnavailable:
+def _no_arrays(where: devices.Device, caps: Caps) -> DeviceUnavailable:
     """The framework has no arrays in this memory of the broker."""
     way_out = "allocate it for 'numpy', and convert it"
     if devices.CUDA in caps.devices and caps.own is None:

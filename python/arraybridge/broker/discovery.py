@@ -79,19 +79,19 @@ def _found(address: str | None, start: Start) -> Found:
     return _start_embedded()
 
 
-def way_to_start(address: str, asked: str | None, start: Start) -> str:
+def way_to_start(address: str, requested: str | None, start: Start) -> str:
     """The remedy if no daemon answers at an address.
 
     Args:
-        asked, start: as in `find`, which found the address.
+        requested, start: as in `find`, which found the address.
     """
     if start == "private":
         return 'this private broker has ended with its shares: make a new Broker(start="private")'
     directory = Path(address).parent if address.endswith(".sock") else Path(address)
     there = f"start one there with `arraybridged --directory {directory}`"
-    if asked is None and not os.environ.get("ARRAYBRIDGE_ADDRESS"):
+    if requested is None and not os.environ.get("ARRAYBRIDGE_ADDRESS"):
         return there
-    other = "unset $ARRAYBRIDGE_ADDRESS" if asked is None else "pass no address"
+    other = "unset $ARRAYBRIDGE_ADDRESS" if requested is None else "pass no address"
     return f"{there}, or {other}: Broker() finds or starts one"
 
 
@@ -148,8 +148,8 @@ class _Own(NamedTuple):
 
 def _runtime_directory() -> str:
     """$XDG_RUNTIME_DIR; empty if unset. A relative path is ignored (XDG Base Directory Specification)."""
-    said = os.environ.get("XDG_RUNTIME_DIR", "")
-    return said if os.path.isabs(said) else ""
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    return directory if os.path.isabs(directory) else ""
 
 
 def _own_directory() -> _Own:

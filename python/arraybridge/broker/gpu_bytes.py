@@ -16,10 +16,10 @@ class GpuBytes:
         room: compact and writable, on a GPU; it is kept.
     """
 
-    __slots__ = ("_address", "_count", "_room")
+    __slots__ = ("_address", "_count", "_view")
 
-    def __init__(self, room: _core.View) -> None:
-        self._room, self._address, self._count = room, room.address, room.nbytes
+    def __init__(self, view: _core.View) -> None:
+        self._view, self._address, self._count = view, view.address, view.nbytes
 
     def __len__(self) -> int:
         return self._count
@@ -28,7 +28,7 @@ class GpuBytes:
         start, stop, step = part.indices(self._count)
         if step != 1:
             raise ValueError(f"the bytes of a GPU have no slices of step {step}")
-        made = GpuBytes(self._room)
+        made = GpuBytes(self._view)
         made._address, made._count = self._address + start, max(0, stop - start)
         return made
 
@@ -40,23 +40,23 @@ class GpuBytes:
         described = {
             "shape": (self._count,), "typestr": "|u1", "data": (self._address, False), "version": 3, "strides": None, "stream": None,
         }  # fmt: skip
-        return _core.wrap_cuda_array_interface(described, self._room)
+        return _core.wrap_cuda_array_interface(described, self._view)
 
 
-def write(rooms: Sequence[GpuBytes], values: memoryview) -> None:
-    """Copies bytes of host memory into these rooms, one after the other. Complete on return.
+def write(destinations: Sequence[GpuBytes], values: memoryview) -> None:
+    """Copies bytes of host memory into these destinations, one after the other. Complete on return.
 
     Raises:
-        ValueError: there are more values or fewer than the rooms have bytes. MemoryConversionError: the driver fails.
+        ValueError: there are more values or fewer than the destinations have bytes. MemoryConversionError: the driver fails.
     """
-    if len(values) != sum(map(len, rooms)):
-        raise ValueError(f"{len(values)} bytes for rooms of {sum(map(len, rooms))}")
+    if len(values) != sum(map(len, destinations)):
+        raise ValueError(f"{len(values)} bytes for rooms of {sum(map(len, destinations))}")
     sources, targets, start = list[_core.View](), list[_core.View](), 0
-    for room in rooms:
-        if len(room):
-            sources.append(_core.wrap_buffer(values[start : start + len(room)]))
-            targets.append(room.view())
-        start += len(room)
+    for destination in destinations:
+        if len(destination):
+            sources.append(_core.wrap_buffer(values[start : start + len(destination)]))
+            targets.append(destination.view())
+        start += len(destination)
     try:
         _core.copy_to_gpus(sources, targets)
     except BufferError as error:

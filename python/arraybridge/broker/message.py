@@ -25,7 +25,7 @@ from arraybridge.errors import BrokerError, InvalidRequest, OutOfMemory
 T = TypeVar("T")
 On = Callable[[Callable[[_core.ChannelEnd], T]], T]  # calls a function with the sending end, and maps its errors
 # Errors that may pass when another process frees memory.
-_ROOM_MAY_COME: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
+_MAY_BE_FREED: Final = frozenset({"QUOTA_EXCEEDED", "DEVICE_FULL", "SYSTEM_MEMORY", "WAITED_IN_VAIN"})
 
 
 class Message(NamedTuple):
@@ -42,9 +42,9 @@ class Message(NamedTuple):
         Raises:
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree or metadata.
         """
-        said = checked_metadata(metadata)
+        checked = checked_metadata(metadata)
         structure, sources = tree.flatten(array, source_of_share)
-        return cls(sources, structure, said)
+        return cls(sources, structure, checked)
 
     def exported(self) -> Message:
         """The same message, for another thread: arrays on a GPU follow the stream that is current in this one."""
@@ -97,7 +97,7 @@ class Message(NamedTuple):
                     there = connection.ask(lambda core: placed(core, self.sources, options=options))
                 return there, seen
             except OutOfMemory as full:
-                if full.reason not in _ROOM_MAY_COME or due.over():
+                if full.reason not in _MAY_BE_FREED or due.over():
                     raise
             before = seen
             seen = on(lambda end: end.check(waits, before))

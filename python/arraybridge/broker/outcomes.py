@@ -45,7 +45,7 @@ class Outcomes:
         """This thread's latest plan."""
         return self.note.latest
 
-    def told(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
+    def reported(self, result: Any, plans: Sequence[Plan], copy: bool | None, explain: bool) -> Any:
         """The result, or Converted. Counts each plan. Warns of copies that were not requested."""
         for each in plans:
             counts.of_process.note(each)

@@ -101,27 +101,27 @@ def _empty(core: _core.Core, sources: Sequence[Source], name: str, options: _cor
     return core.empty(specs, name, options, device=device)
 
 
-def fill(rooms: Sequence[_core.View], sources: Sequence[Source], progress: Progress | None) -> None:
-    """Copies each array into its room, a writable View of its dtype and shape. Both may lie on the host or on any GPU.
+def fill(destinations: Sequence[_core.View], sources: Sequence[Source], progress: Progress | None) -> None:
+    """Copies each array into its destination, a writable View of its dtype and shape. Both may lie on the host or on any GPU.
 
     Raises:
         MemoryConversionError: a framework or the driver fails.
     """
-    meter = Meter(progress or _untold, sum(each.description.nbytes for each in sources))
+    meter = Meter(progress or _no_progress, sum(each.description.nbytes for each in sources))
     uploads = _Uploads(meter)
-    for source, room in zip(sources, rooms, strict=True):
-        if source.description.fill is not None and device_of([source]) == room.device:
-            source.write_to(room)
-            meter.moved(room.nbytes)
+    for source, destination in zip(sources, destinations, strict=True):
+        if source.description.fill is not None and device_of([source]) == destination.device:
+            source.write_to(destination)
+            meter.moved(destination.nbytes)
             continue
         values = readable(source)
-        if room.device[0] == devices.CUDA:
-            uploads.add(values, room)
+        if destination.device[0] == devices.CUDA:
+            uploads.add(values, destination)
         elif values.device != devices.HOST or progress is None:
-            numpy_adapter.filler(values if values.device == devices.HOST else _core.copy_to_heap(values))(room)
-            meter.moved(room.nbytes)
+            numpy_adapter.filler(values if values.device == devices.HOST else _core.copy_to_heap(values))(destination)
+            meter.moved(destination.nbytes)
         else:
-            piecewise(values, room, meter)
+            piecewise(values, destination, meter)
     uploads.make()
 
 
@@ -136,9 +136,9 @@ def readable(source: Source) -> _core.View:
         return source.view()
     if found.device[0] == devices.CUDA:
         return plain(source).view()
-    room = numpy_adapter.room(found.dtype, found.code, found.shape)
-    source.write_to(room)
-    return room
+    destination = numpy_adapter.empty_view(found.dtype, found.code, found.shape)
+    source.write_to(destination)
+    return destination
 
 
 class _Uploads:
@@ -147,26 +147,26 @@ class _Uploads:
     def __init__(self, meter: Meter) -> None:
         self._meter, self._bytes = meter, 0
         self._sources: list[_core.View] = []
-        self._rooms: list[_core.View] = []
+        self._destinations: list[_core.View] = []
 
-    def add(self, source: _core.View, room: _core.View) -> None:
-        if self._bytes + room.nbytes > PIECE:
+    def add(self, source: _core.View, destination: _core.View) -> None:
+        if self._bytes + destination.nbytes > PIECE:
             self.make()
         self._sources.append(source)
-        self._rooms.append(room)
-        self._bytes += room.nbytes
+        self._destinations.append(destination)
+        self._bytes += destination.nbytes
 
     def make(self) -> None:
-        sources, rooms, moved = self._sources, self._rooms, self._bytes
-        self._sources, self._rooms, self._bytes = [], [], 0
+        sources, destinations, moved = self._sources, self._destinations, self._bytes
+        self._sources, self._destinations, self._bytes = [], [], 0
         if not moved:
             return
         try:
-            _core.copy_to_gpus(sources, rooms)
+            _core.copy_to_gpus(sources, destinations)
         except BufferError as error:
             raise raised_by(error, "array", "share", "place") from error
         self._meter.moved(moved)
 
 
-def _untold(done: int, total: int) -> None:
+def _no_progress(done: int, total: int) -> None:
     pass

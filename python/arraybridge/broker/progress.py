@@ -30,12 +30,12 @@ class Meter:
         self._progress(self._done, self._total)
 
 
-def copy(source: _core.View, room: _core.View, meter: Meter) -> None:
-    """Copies the values of `source` into `room`, a View of its shape and dtype; both on the host."""
-    target, values = numpy_adapter.bits_of(room), numpy_adapter.bits_of(source)
-    if not room.nbytes:
+def copy(source: _core.View, destination: _core.View, meter: Meter) -> None:
+    """Copies the values of `source` into `destination`, a View of its shape and dtype; both on the host."""
+    target, values = numpy_adapter.bits_of(destination), numpy_adapter.bits_of(source)
+    if not destination.nbytes:
         return
-    for piece in _pieces(room.shape, room.nbytes):
+    for piece in _pieces(destination.shape, destination.nbytes):
         target[piece] = values[piece]
         meter.moved(target[piece].nbytes)
 

@@ -81,7 +81,7 @@ class Publication(NamedTuple):
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
-        said = checked_metadata(metadata)
+        checked = checked_metadata(metadata)
         if not waits and name is None:
             raise InvalidRequest("wait=False needs a name: no process could find the share without one")
         lifetime_s = lifetime_of(lifetime)
@@ -92,7 +92,7 @@ class Publication(NamedTuple):
 
         def options_for(structure: bytes) -> _core.PutOptions:
             return _core.PutOptions(
-                replace, sealed, structure, said, lifetime_s,
+                replace, sealed, structure, checked, lifetime_s,
                 written, notes.of_put(framework, True, sealed), notes.of_forward(framework),
                 waits,
             )  # fmt: skip

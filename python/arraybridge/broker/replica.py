@@ -158,31 +158,31 @@ class ReplicaWriter:
         self._broker = broker
         self._options = _core.PutOptions(structure=record.structure, metadata=record.metadata, note=note, note_in_place=note)
         self._placement = broker._connection.ask(lambda core: core.empty(specs, "", self._options))
-        rooms = [_bytes_of(view) for view in self._placement.views]
-        self._rooms = [room for room in rooms if room.nbytes]  # those that are not full
+        arrays = [_bytes_of(view) for view in self._placement.views]
+        self._unfilled = [each for each in arrays if each.nbytes]  # those that are not full
         self._filled = 0  # bytes of the first of them
 
     def write(self, piece: Any) -> None:
         """The next bytes, of one array: one-dimensional, uint8."""
         if not piece.nbytes:
             return
-        if not self._rooms or piece.nbytes > self._rooms[0].nbytes - self._filled:
+        if not self._unfilled or piece.nbytes > self._unfilled[0].nbytes - self._filled:
             raise InvalidRequest(f"a piece of {piece.nbytes} bytes does not fit into the share that its description says")
-        self._rooms[0][self._filled : self._filled + piece.nbytes] = piece
+        self._unfilled[0][self._filled : self._filled + piece.nbytes] = piece
         self._filled += piece.nbytes
-        if self._filled == self._rooms[0].nbytes:
-            del self._rooms[0]
+        if self._filled == self._unfilled[0].nbytes:
+            del self._unfilled[0]
             self._filled = 0
 
-    def rooms(self) -> list[Any]:
+    def unfilled(self) -> list[Any]:
         """The arrays of bytes that are to be filled by other means than `write`: those of the share that have any."""
-        rooms, self._rooms = self._rooms, []
-        return rooms
+        unfilled, self._unfilled = self._unfilled, []
+        return unfilled
 
     def publish(self) -> Share:
         """The share, when all bytes are written."""
-        if self._rooms:
-            lack = sum(room.nbytes for room in self._rooms) - self._filled
+        if self._unfilled:
+            lack = sum(each.nbytes for each in self._unfilled) - self._filled
             raise InvalidRequest(f"{lack} bytes are missing of the share that the description says")
         info = self._broker._connection.ask(lambda core: core.publish(self._placement, "", self._options))
         assert info is not None

@@ -56,9 +56,9 @@ class Session:
         return f"<{type(self).__name__} namespace {self.namespace!r}, {at}>"
 
     def _repr_html_(self) -> str:
-        asked, start = self._connection.asked
+        requested, start = self._connection.requested
         address = self._connection.address
-        at = address or ("not connected" if asked is None else f"not connected, to {asked}")
+        at = address or ("not connected" if requested is None else f"not connected, to {requested}")
         return table_of(type(self).__name__, [
             ("namespace", self.namespace),
             ("address", at),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
-from arraybridge.broker.worker import Worker, told
+from arraybridge.broker.worker import Worker, waitable
 from arraybridge.errors import BrokerTimeout, InvalidRequest, WatchClosed, from_status
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
         coming = self._next_event()
         try:
-            done, _ = await asyncio.wait({told(coming)}, timeout=timeout)
+            done, _ = await asyncio.wait({waitable(coming)}, timeout=timeout)
         except asyncio.CancelledError:
             self._unclaimed.append(coming)
             raise

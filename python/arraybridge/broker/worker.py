@@ -39,7 +39,7 @@ class Worker:
         self._calls.put(None)
 
 
-def told(call: Future[Any]) -> asyncio.Future[Any]:
+def waitable(call: Future[Any]) -> asyncio.Future[Any]:
     """A future that is done when the call is. The exception stays in the call, so this future need not be retrieved."""
     future = asyncio.wrap_future(call)
     future.add_done_callback(lambda done: done.cancelled() or done.exception())

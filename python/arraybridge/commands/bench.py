@@ -45,8 +45,8 @@ def run(wishes: argparse.Namespace) -> int:
     """Raises:
     FrameworkNotAvailable: source, target, or matplotlib for a plot. OutOfMemory: for arrays of a requested size.
     """
-    asked = (wishes.source, wishes.target)
-    for name in set(asked) - set(samples.installed(asked)):
+    requested = (wishes.source, wishes.target)
+    for name in set(requested) - set(samples.installed(requested)):
         raise FrameworkNotAvailable("array", name, "detect", f"{name} is not available here")
     pyplot = None if wishes.plot is None else _pyplot()
     with Broker(start="private") as broker, warnings.catch_warnings():

@@ -34,18 +34,18 @@ def run(wishes: argparse.Namespace) -> int:
         array["read_only"] = True
     for name in (wishes.source, wishes.target):
         adapters.named(name)
-    told, refused = [], 0
-    for said, copy in (("", None), ("copy=False: ", False), ("copy=True: ", True)):
+    lines, refused = [], 0
+    for prefix, copy in (("", None), ("copy=False: ", False), ("copy=True: ", True)):
         try:
             plan = matrix.cell(wishes.source, wishes.target, copy=copy, allow_downcast=wishes.allow_downcast, **array)
-            told.append((said, _explained(plan)))
+            lines.append((prefix, _explained(plan)))
         except MemoryConversionError as error:
             refused += 1
-            told.append((said, f"refused: {error.reason}"))
-    never = refused == len(told)
-    once = never and len({text for _, text in told}) == 1
-    for said, text in told[:1] if once else told:
-        print(f"{said}{text}")
+            lines.append((prefix, f"refused: {error.reason}"))
+    never = refused == len(lines)
+    once = never and len({text for _, text in lines}) == 1
+    for prefix, text in lines[:1] if once else lines:
+        print(f"{prefix}{text}")
     if not never and not wishes.allow_downcast and (why := matrix.refused_as_it_comes(wishes.target, wishes.dtype)):
         print(f"{wishes.target} with its default configuration (64-bit types off): refused: {why}")
     return 1 if never else 0

@@ -79,19 +79,19 @@ def framework(name: str) -> Finding:
         return name, "note", "not installed", mend
     command = [sys.executable, "-c", f"from arraybridge.commands import findings; findings.tell({name!r})"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    told = done.stdout.rpartition(_MARK)[2].strip()
-    if done.returncode == 0 and told:
-        return _of_version(name, told)
+    reported = done.stdout.rpartition(_MARK)[2].strip()
+    if done.returncode == 0 and reported:
+        return _of_version(name, reported)
     last = done.stderr.strip().rpartition("\n")[2]
     why = f"ends the process by signal {-done.returncode}" if done.returncode < 0 else f"fails: {last}"
     return name, "problem", f"its import {why}", f"{mend} --force-reinstall"
 
 
-def _of_version(name: str, told: str) -> Finding:
+def _of_version(name: str, reported: str) -> Finding:
     """The finding of a framework that works: whether its version is supported by this package's metadata."""
-    oldest, version = oldest_of(name), told.partition(":")[0]
+    oldest, version = oldest_of(name), reported.partition(":")[0]
     if not oldest or not adapters.is_older(version, tuple(map(int, oldest.split(".")))):
-        return name, "ok", told, ""
+        return name, "ok", reported, ""
     mend = adapters.pip_install(_ARRAYS[name][2]) or f"pip install '{name}>={oldest}'"
     return name, "problem", f"{version} is older than {oldest}, the oldest version that is tested", mend
 

@@ -43,11 +43,11 @@ def run(wishes: argparse.Namespace) -> int:
     )  # fmt: skip
     seconds = meter.end()
     share = bundle.share
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": share.name, "generation": share.generation, "arrays": len(bundle), "bytes": share.nbytes, "seconds": round(seconds, 3),
     }  # fmt: skip
     if wishes.output == "json":
-        print(json.dumps(told))
+        print(json.dumps(facts))
     else:
         print(f"{printable(share.name)}: generation {share.generation}, {len(bundle)} arrays, {_size(share.nbytes)}, {seconds:.1f} s")
     return 0
@@ -58,14 +58,14 @@ class _Line:
 
     def __init__(self) -> None:
         self.shown = sys.stderr is not None and sys.stderr.isatty()
-        self._start = self._told = time.monotonic()
+        self._start = self._shown = time.monotonic()
         self._drawn = False
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._told < _BETWEEN_S and done < total:
+        if now - self._shown < _BETWEEN_S and done < total:
             return
-        self._told = now
+        self._shown = now
         rate = done / max(now - self._start, 1e-9)
         share = 100 * done // total if total else 100
         print(f"\r{share:3d} %  {_size(done)} of {_size(total)}  {_size(rate)}/s\x1b[K", end="", file=sys.stderr, flush=True)

@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(wishes: argparse.Namespace) -> int:
-    asked = list(dict.fromkeys(wishes.frameworks)) or adapters.NAMES
-    missing = {name: reason for name in asked if (reason := samples.missing(name))}
-    names = [name for name in asked if name not in missing]
+    requested = list(dict.fromkeys(wishes.frameworks)) or adapters.NAMES
+    missing = {name: reason for name in requested if (reason := samples.missing(name))}
+    names = [name for name in requested if name not in missing]
     failures = [f"{name} is not available here: {reason}" for name, reason in missing.items()] if wishes.frameworks else []
     if not names:
         print("\n".join(failures))

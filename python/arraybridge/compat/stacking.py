@@ -51,7 +51,7 @@ def stack_slices(slices: Sequence[Any], memory_type: str | None = None, gpu_id: 
     if _on_gpu(memory_type, gpu_id):
         return _stacked_on_gpu(slices, memory_type, gpu_id)
     arrays = [values_of(each, memory_type) for each in slices]
-    stack = _room((len(slices), *shapes[0]), _common([each.dtype for each in arrays], memory_type), memory_type)
+    stack = _empty((len(slices), *shapes[0]), _common([each.dtype for each in arrays], memory_type), memory_type)
     for place, each in zip(stack, arrays, strict=True):
         place[...] = each
     return brought(stack, memory_type, gpu_id)
@@ -193,7 +193,7 @@ def _common(dtypes: Sequence[Any], memory_type: str) -> Any:
         raise UnsupportedDtype("slices", memory_type, "place", reason) from error
 
 
-def _room(shape: tuple[int, ...], dtype: Any, memory_type: str) -> Any:
+def _empty(shape: tuple[int, ...], dtype: Any, memory_type: str) -> Any:
     try:
         return numpy_adapter.empty(shape, dtype)
     except MemoryConversionError as error:

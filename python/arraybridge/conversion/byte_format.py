@@ -85,8 +85,8 @@ def view_of(data: Any) -> _core.View:
         raise _refused(f"{rest} bytes follow the header, and shape {list(found.shape)} of {_short(found.dtype)} has {found.nbytes}")
     bits = found.code[1]
     typestr = "<c16" if bits == 128 else f"<u{bits // 8}"
-    said = {"version": 3, "shape": found.shape, "typestr": typestr, "data": memory[start:]}
-    return _core.wrap_array_interface(said, memory).named(found.dtype, found.code)
+    interface = {"version": 3, "shape": found.shape, "typestr": typestr, "data": memory[start:]}
+    return _core.wrap_array_interface(interface, memory).named(found.dtype, found.code)
 
 
 def _written(dtype: str, shape: tuple[int, ...], nbytes: int) -> bytes:
@@ -128,20 +128,20 @@ def _header_in(memory: memoryview) -> tuple[int, bytes]:
 def _read(text: bytes) -> _Header:
     """Reads and checks a header, which is untrusted."""
     try:
-        said = json.loads(text.decode(), object_pairs_hook=_unique)
+        header = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise _refused(f"the header is not JSON: {str(error)[:80]}") from error
-    if not isinstance(said, dict):
+    if not isinstance(header, dict):
         raise _refused("the header is not a JSON object")
-    metadata = said.pop(_METADATA, {})
+    metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
         raise _refused(f"{_METADATA} is not an object of strings")
     version = metadata.get("arraybridge")
     if version not in (None, VERSION):
         raise _refused(f"their format has version {version[:20]!r}, this package reads {VERSION!r}: install a newer package")
-    if len(said) != 1:
-        raise _refused(f"they contain {len(said)} arrays, and from_bytes reads one")
-    [tensor] = said.values()
+    if len(header) != 1:
+        raise _refused(f"they contain {len(header)} arrays, and from_bytes reads one")
+    [tensor] = header.values()
     if not isinstance(tensor, dict) or set(tensor) != {"dtype", "shape", "data_offsets"}:
         raise _refused("an array must be described by dtype, shape and data_offsets only")
     shape = _shape_in(tensor["shape"])
@@ -170,12 +170,12 @@ def _held_in(dtype: str | None, word: str, shape: tuple[int, ...]) -> tuple[str,
     return dtype, shape[: len(shape) - len(more)]
 
 
-def _shape_in(said: object) -> tuple[int, ...]:
-    if not isinstance(said, list) or len(said) > RANK_MAX + 1:  # a tensor that holds another dtype may have one more
-        raise _refused(f"a shape must be a list of at most {RANK_MAX + 1} sizes, not {str(said)[:60]}")
-    if any(type(size) is not int or not 0 <= size <= _NBYTES_MAX for size in said):
-        raise _refused(f"a shape must be a list of sizes, not {str(said)[:60]}")
-    return tuple(said)
+def _shape_in(sizes: object) -> tuple[int, ...]:
+    if not isinstance(sizes, list) or len(sizes) > RANK_MAX + 1:  # a tensor that holds another dtype may have one more
+        raise _refused(f"a shape must be a list of at most {RANK_MAX + 1} sizes, not {str(sizes)[:60]}")
+    if any(type(size) is not int or not 0 <= size <= _NBYTES_MAX for size in sizes):
+        raise _refused(f"a shape must be a list of sizes, not {str(sizes)[:60]}")
+    return tuple(sizes)
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -356,15 +356,15 @@ def _names(data: object, source_type: object, target_type: object) -> _Names:
     """
     found = detect_memory_type(data)
     kind = found or type(data).__name__
-    said = kind if source_type is None else str(source_type)
-    wanted = memory_type_named(target_type, said)
+    named = kind if source_type is None else str(source_type)
+    wanted = memory_type_named(target_type, named)
     if source_type is None and found is None and not readable(data):
         raise unreadable(data, wanted)
     # Objects of several arrays belong to a framework, too; its adapter describes them.
     if source_type is not None and memory_type_named(source_type) not in (found, framework_of(type(data))):
-        reason = f"the data is {kind}, not {said}; source_type=None detects it"
-        raise SourceTypeMismatch(said, wanted, "detect", reason)
-    return _Names(said, wanted)
+        reason = f"the data is {kind}, not {named}; source_type=None detects it"
+        raise SourceTypeMismatch(named, wanted, "detect", reason)
+    return _Names(named, wanted)
 
 
 def moved(

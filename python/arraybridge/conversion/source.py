@@ -76,7 +76,7 @@ class Source(NamedTuple):
         same = self.description.framework == chosen.target and chosen.route == "place"
         return found(self.array, devices.of(chosen.device)) if same and found is not None else None
 
-    def write_to(self, room: _core.View) -> None:
+    def write_to(self, destination: _core.View) -> None:
         """Writes its values into memory of its shape and dtype, if only its framework can do that. REQUIRES:
         `description.fill`.
 
@@ -85,7 +85,7 @@ class Source(NamedTuple):
         """
         assert self.description.fill is not None
         try:
-            self.description.fill(room)
+            self.description.fill(destination)
         except BrokerError:
             raise
         except Exception as error:
@@ -194,10 +194,10 @@ def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:
         return pulled(source, chosen, caps)
     if found.fill is None:
         return copied(source.view(), chosen, caps)
-    room = numpy_adapter.room(found.dtype, found.code, found.shape)
-    source.write_to(room)
+    destination = numpy_adapter.empty_view(found.dtype, found.code, found.shape)
+    source.write_to(destination)
     by_the_way = chosen.dtype != found.dtype or chosen.dtype in caps.by_value
-    return copied(room, chosen, caps) if by_the_way else room
+    return copied(destination, chosen, caps) if by_the_way else destination
 
 
 def plain(source: Source) -> Source:

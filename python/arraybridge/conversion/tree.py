@@ -192,7 +192,7 @@ class _Writer(_Walk):
                 self.rearranged.append(apart.rearranged)
             parts = zip(apart.layout.part_names, apart.parts, strict=True)
             indices = [self.below((name,), self._leaf, part) for name, part in parts]
-            return {"sparse": [sparse_layout.said(apart.layout), indices]}
+            return {"sparse": [sparse_layout.described(apart.layout), indices]}
         return self._leaf(tree)
 
     def _nodes(self, children: Sequence[Any]) -> list[Any]:

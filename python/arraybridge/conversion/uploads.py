@@ -20,18 +20,18 @@ class Uploads:
 
     def __init__(self) -> None:
         self._sources: list[_core.View] = []
-        self._rooms: list[_core.View] = []
+        self._destinations: list[_core.View] = []
 
-    def add(self, source: _core.View, room: _core.View) -> None:
+    def add(self, source: _core.View, destination: _core.View) -> None:
         """Records a copy of host memory into compact memory of a GPU, of the same shape and dtype."""
         self._sources.append(source)
-        self._rooms.append(room)
+        self._destinations.append(destination)
 
     def array(self, source: _core.View, target: MemoryAdapter, number: int) -> Any:
         """An array of `target` on GPU `number` that will have these values: in memory that its framework allocates, if
         that memory is writable; otherwise the framework's own copy, which is made at once.
         """
-        found: Callable[[_core.View, int], Any] | None = getattr(target, "room", None)
+        found: Callable[[_core.View, int], Any] | None = getattr(target, "empty_like", None)
         if source.device != devices.HOST or found is None:
             compact = source if source.device != devices.HOST or source.compact else _core.copy_to_heap(source)
             return target.uploaded(compact, number)
@@ -45,7 +45,7 @@ class Uploads:
         Raises:
             BufferError: the driver failed, or a stream of the copies is being captured into a graph.
         """
-        sources, rooms = self._sources, self._rooms
-        self._sources, self._rooms = [], []
+        sources, destinations = self._sources, self._destinations
+        self._sources, self._destinations = [], []
         if sources:
-            _core.copy_to_gpus(sources, rooms)
+            _core.copy_to_gpus(sources, destinations)

@@ -157,18 +157,18 @@ def todict(capsule: Any) -> dict[str, Any]:
     kind = _KINDS.get(name or b"")
     if kind is None:
         raise _refused("PyCapsule", f"a capsule named {(name or b'').decode('utf-8', 'replace')!r} is not an unused DLPack capsule")
-    said = kind.from_address(_pointer(capsule, name))
-    if isinstance(said, DLManagedTensorVersioned) and said.version.major != _MAJOR:
-        raise _refused("PyCapsule", f"DLPack version {said.version.major}.{said.version.minor} is not supported")
-    return {field[0]: _plain(said, field[0]) for field in said._fields_}
+    tensor = kind.from_address(_pointer(capsule, name))
+    if isinstance(tensor, DLManagedTensorVersioned) and tensor.version.major != _MAJOR:
+        raise _refused("PyCapsule", f"DLPack version {tensor.version.major}.{tensor.version.minor} is not supported")
+    return {field[0]: _plain(tensor, field[0]) for field in tensor._fields_}
 
 
-def _plain(said: Any, name: str) -> Any:
-    value = getattr(said, name)
+def _plain(tensor: Any, name: str) -> Any:
+    value = getattr(tensor, name)
     if name == "dl_tensor":
         return {field[0]: _plain(value, field[0]) for field in value._fields_}
     if name in ("shape", "strides"):
-        return tuple(value[: said.ndim]) if value else None
+        return tuple(value[: tensor.ndim]) if value else None
     if name == "device":
         return {"device_type": _DEVICES.get(value.device_type, value.device_type), "device_id": value.device_id}
     if name == "dtype":

@@ -19,8 +19,8 @@ PIECE: Final = 8 << 20  # bytes of one read
 _THREADS_MAX: Final = 4
 _BUFFERS_MAX: Final = 512  # of one read; Linux takes 1,024
 
-Room = memoryview | GpuBytes
-Range = tuple[int, Room]  # where its bytes begin in the file, and their place
+Destination = memoryview | GpuBytes
+Range = tuple[int, Destination]  # where its bytes begin in the file, and their place
 
 
 def read(fd: int, path: str, ranges: Iterable[Range], told: Told) -> None:
@@ -35,36 +35,36 @@ def read(fd: int, path: str, ranges: Iterable[Range], told: Told) -> None:
     pool = ThreadPoolExecutor(threads, "arraybridge-read")
     try:
         pieces = pieces_of(sorted(ranges, key=lambda each: each[0]))
-        reads = [pool.submit(_read_piece, fd, path, offset, rooms, staged) for offset, rooms in pieces]
+        reads = [pool.submit(_read_piece, fd, path, offset, destinations, staged) for offset, destinations in pieces]
         for done in as_completed(reads):
             told(done.result())
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def pieces_of(ranges: Iterable[Range]) -> Iterator[tuple[int, list[Room]]]:
+def pieces_of(ranges: Iterable[Range]) -> Iterator[tuple[int, list[Destination]]]:
     """Divides long ranges, and joins short ones that follow one another in the file."""
-    first, end, rooms = 0, 0, list[Room]()
-    for offset, room in ranges:
-        for start in range(0, len(room), PIECE):
-            piece = room[start : start + PIECE]
+    first, end, destinations = 0, 0, list[Destination]()
+    for offset, destination in ranges:
+        for start in range(0, len(destination), PIECE):
+            piece = destination[start : start + PIECE]
             at = offset + start
-            if rooms and (at != end or end - first + len(piece) > PIECE or len(rooms) == _BUFFERS_MAX):
-                yield first, rooms
-                rooms = []
-            if not rooms:
+            if destinations and (at != end or end - first + len(piece) > PIECE or len(destinations) == _BUFFERS_MAX):
+                yield first, destinations
+                destinations = []
+            if not destinations:
                 first = at
-            rooms.append(piece)
+            destinations.append(piece)
             end = at + len(piece)
-    if rooms:
-        yield first, rooms
+    if destinations:
+        yield first, destinations
 
 
-def _read_piece(fd: int, path: str, offset: int, rooms: Sequence[Room], staged: threading.local) -> int:
-    on_host = [room for room in rooms if isinstance(room, memoryview)]
-    if len(on_host) == len(rooms):
+def _read_piece(fd: int, path: str, offset: int, destinations: Sequence[Destination], staged: threading.local) -> int:
+    on_host = [destination for destination in destinations if isinstance(destination, memoryview)]
+    if len(on_host) == len(destinations):
         return _read(fd, path, offset, on_host)
-    there = [room for room in rooms if isinstance(room, GpuBytes)]
+    there = [destination for destination in destinations if isinstance(destination, GpuBytes)]
     if not hasattr(staged, "memory"):
         staged.memory = memoryview(bytearray(PIECE))
     values: memoryview = staged.memory[: sum(map(len, there))]
@@ -73,18 +73,18 @@ def _read_piece(fd: int, path: str, offset: int, rooms: Sequence[Room], staged: 
     return len(values)
 
 
-def _read(fd: int, path: str, offset: int, rooms: list[memoryview]) -> int:
+def _read(fd: int, path: str, offset: int, destinations: list[memoryview]) -> int:
     total = 0
-    while rooms:
+    while destinations:
         try:
-            count = os.preadv(fd, rooms, offset + total)
+            count = os.preadv(fd, destinations, offset + total)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
         if count == 0:
             raise InvalidRequest(f"{path} has become shorter: nothing is published; load it again")
         total += count
-        while rooms and count >= len(rooms[0]):
-            count -= len(rooms.pop(0))
+        while destinations and count >= len(destinations[0]):
+            count -= len(destinations.pop(0))
         if count:
-            rooms[0] = rooms[0][count:]
+            destinations[0] = destinations[0][count:]
     return total

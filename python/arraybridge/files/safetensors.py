@@ -66,8 +66,8 @@ class SafetensorsFile(Stored):
         return self._header
 
     def read_into(self, writer: BundleWriter, told: Told) -> None:
-        rooms = writer.bytes_of(self._entries)
-        read(self.fd, self.path, ((self._entries[name].offset, room) for name, room in rooms.items()), told)
+        destinations = writer.bytes_of(self._entries)
+        read(self.fd, self.path, ((self._entries[name].offset, destination) for name, destination in destinations.items()), told)
 
     def _read_header(self) -> bytes:
         length = int.from_bytes(os.pread(self.fd, LENGTH_BYTES, 0), "little")
@@ -89,7 +89,7 @@ class SafetensorsFile(Stored):
         metadata = {} if metadata is None else metadata
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
             raise self.malformed(f"{METADATA} must be an object of strings")
-        entries = {name: self._entry(name, told) for name, told in header.items()}
+        entries = {name: self._entry(name, described) for name, described in header.items()}
         # The format permits neither holes nor overlaps, in which other data could hide.
         end = LENGTH_BYTES + len(self._header)
         for name, entry in sorted(entries.items(), key=lambda each: each[1][1:]):
@@ -100,9 +100,9 @@ class SafetensorsFile(Stored):
             raise self.malformed(f"{self.size - end} bytes follow its last array")
         return metadata, entries
 
-    def _entry(self, name: str, told: Any) -> _Entry:
+    def _entry(self, name: str, described: Any) -> _Entry:
         try:
-            dtype, shape, (begin, end) = told["dtype"], told["shape"], told["data_offsets"]
+            dtype, shape, (begin, end) = described["dtype"], described["shape"], described["data_offsets"]
         except (TypeError, KeyError, ValueError) as error:
             raise self.malformed(f"array {name!r} must have dtype, shape and two data_offsets") from error
         if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -129,8 +129,8 @@ def shards_of(index: str) -> dict[str, set[str]]:
         text = os.pread(file.fd, _HEADER_BYTES_MAX + 1, 0)
     names: dict[str, set[str]] = {}
     try:
-        told: Any = json.loads(text) if len(text) <= _HEADER_BYTES_MAX else None
-        for array, name in told["weight_map"].items():
+        content: Any = json.loads(text) if len(text) <= _HEADER_BYTES_MAX else None
+        for array, name in content["weight_map"].items():
             names.setdefault(str(name), set()).add(array)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"{index} is no index of safetensors files: it has no weight_map") from error

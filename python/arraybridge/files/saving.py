@@ -56,11 +56,11 @@ def save(
     # By falling size of their elements, so that each is aligned.
     order = sorted(entries, key=lambda name: (-entries[name].bits, name))
     header: dict[str, Any] = {}
-    told = _metadata_of(arrays) if metadata is None else dict(metadata)
-    if not all(isinstance(text, str) for pair in told.items() for text in pair):
+    texts = _metadata_of(arrays) if metadata is None else dict(metadata)
+    if not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise InvalidRequest("metadata must map strings to strings")
-    if told:
-        header[METADATA] = told
+    if texts:
+        header[METADATA] = texts
     end = 0
     for name in order:
         entry = entries[name]
@@ -110,9 +110,9 @@ def _metadata_of(arrays: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(arrays, Bundle):
         return {}
     with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(arrays.metadata)
-        if isinstance(told, dict) and all(isinstance(text, str) for text in told.values()):
-            return told
+        texts = json.loads(arrays.metadata)
+        if isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values()):
+            return texts
     return {}
 
 

@@ -99,15 +99,15 @@ class NpzFile(_Zipped):
     def _read(self, stream: IO[bytes], name: str, member: _Member, writer: BundleWriter, told: Told) -> None:
         numpy: Any = ensure_module("numpy")
         whole = numpy.empty(member.shape[::-1], member.dtype.newbyteorder("=")) if member.by_columns else None
-        room = writer.bytes_of([name])[name] if whole is None else memoryview(whole.reshape(-1).view("u1"))
-        for start in range(0, len(room), _PIECE):
-            count = min(_PIECE, len(room) - start)
+        destination = writer.bytes_of([name])[name] if whole is None else memoryview(whole.reshape(-1).view("u1"))
+        for start in range(0, len(destination), _PIECE):
+            count = min(_PIECE, len(destination) - start)
             read = stream.read(count)
             if len(read) < count:
                 raise self.malformed(f"{member.file.filename} is cut off")
             if not member.dtype.isnative:
                 read = numpy.frombuffer(read, member.dtype).byteswap().view("u1").data
-            room[start : start + count] = memoryview(read)
+            destination[start : start + count] = memoryview(read)
             told(count)
         stream.read(1)  # at the end zipfile compares the checksum
         if whole is not None:

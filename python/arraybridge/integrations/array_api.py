@@ -40,8 +40,8 @@ def array_namespace(*arrays: Any) -> Any:
 
 
 def namespace_of(array: Any, api_version: str | None = None) -> Any:
-    """The namespace of a View or a Share: NumPy's, whose functions read both by the array interface; the one of
-    array-api-compat if it is installed, so that they can be combined with arrays.
+    """The namespace of a View or a Share: array_api_compat.numpy if it is installed, so that they can be combined with
+    arrays, otherwise numpy. Functions of both read them by the array interface.
 
     Raises:
         UnsupportedArray: (a TypeError) memory of a GPU.

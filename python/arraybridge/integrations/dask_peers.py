@@ -60,10 +60,10 @@ def reads(run: bytes, context: dict[str, Any] | None) -> bool:
     """
     if not context:
         return False
-    told = recipient.get()
-    if told is None:
-        told = runs.get(context.get("recipient", {}).get("address", ""), b"")
-    return told == run
+    known = recipient.get()
+    if known is None:
+        known = runs.get(context.get("recipient", {}).get("address", ""), b"")
+    return known == run
 
 
 def pulled(address: str, origin: tuple[bytes, str, int], name: str) -> Any:
@@ -76,7 +76,7 @@ def pulled(address: str, origin: tuple[bytes, str, int], name: str) -> Any:
     if not address or is_own(address):
         raise BrokerUnavailable(f"{what}, and no worker is known to have it: {WAY}", code=_UNAVAILABLE)
     try:
-        answer = _finished(lambda: _asked(address, origin))
+        answer = _finished(lambda: _requested(address, origin))
     except (TimeoutError, OSError) as error:
         raise BrokerUnavailable(f"{what}, and worker {address} does not answer ({error}): {WAY}", code=_UNAVAILABLE) from error
     if not isinstance(answer, dict):
@@ -87,7 +87,7 @@ def pulled(address: str, origin: tuple[bytes, str, int], name: str) -> Any:
     return answer["share"]
 
 
-async def _asked(address: str, origin: tuple[bytes, str, int]) -> Any:
+async def _requested(address: str, origin: tuple[bytes, str, int]) -> Any:
     distributed: Any = ensure_module("distributed")
     worker = own_worker()
     if worker is not None:

@@ -150,11 +150,11 @@ class Share(FarShare):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # Dask pickles whole an object that contains a Share: a worker's results, which it then drops. They carry what `dump`
         # would send. A client pickles arguments, which carry a reference.
-        told = peers.recipient.get()
-        carries = peers.in_worker() if told is None else self._own is not None and told != self._own.broker_id
+        recipient = peers.recipient.get()
+        carries = peers.in_worker() if recipient is None else self._own is not None and recipient != self._own.broker_id
         parts = self._parts() if carries or self._frames is not None else None
         buffers = None if parts is None else [pickle.PickleBuffer(part) if protocol >= 5 else bytes(part) for part in parts]
-        return unpickled, (self.ticket().plain, buffers, told is not None)
+        return unpickled, (self.ticket().plain, buffers, recipient is not None)
 
     def __repr__(self) -> str:
         return f"<Share of Dask: {self._arrays_text()}, {self.nbytes} bytes>"

@@ -24,7 +24,7 @@ _done: Any = ensure_module("distributed.core").Status.dont_reply
 _CLIENTS: Final = "arraybridge_clients"  # an attribute of the handler: runs by the plugin's name
 _KNOWN_SECONDS: Final = 10.0
 _KNOWN_MAX: Final = 4096
-_ASKED_SECONDS_MAX: Final = 10.0
+_REQUEST_SECONDS_MAX: Final = 10.0
 
 
 class Plugin(_distributed.WorkerPlugin):  # type: ignore[misc, unused-ignore]
@@ -65,7 +65,7 @@ async def _broker() -> dict[str, Any]:
         return {"run": _ELSEWHERE}
 
 
-class _Told:
+class _ForRun:
     """A connection whose messages are for the broker of a run."""
 
     def __init__(self, comm: Any, run: bytes) -> None:
@@ -87,7 +87,7 @@ async def _pull(comm: Any, origin: tuple[bytes, str, int]) -> Any:
     """The handler of `peers.PULL`: the Share with its bytes."""
     share = dask_share.held_here(origin)
     answer = {"status": "gone"} if share is None else {"status": "OK", "share": _distributed.protocol.to_serialize(share)}
-    await _Told(comm, _ELSEWHERE).write(answer)
+    await _ForRun(comm, _ELSEWHERE).write(answer)
     return _done
 
 
@@ -101,10 +101,10 @@ def _telling(worker: Any, clients: dict[str, bytes]) -> Callable[..., Awaitable[
     known: dict[str, tuple[float, bytes]] = {}  # by worker: when it was asked, the run of its broker
 
     async def run_of(who: str) -> bytes:
-        asked, run = known.get(who, (-math.inf, _ELSEWHERE))
-        if time.monotonic() - asked > _KNOWN_SECONDS:
+        requested_at, run = known.get(who, (-math.inf, _ELSEWHERE))
+        if time.monotonic() - requested_at > _KNOWN_SECONDS:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
-                answer = await asyncio.wait_for(getattr(worker.rpc(who), peers.BROKER)(), _ASKED_SECONDS_MAX)
+                answer = await asyncio.wait_for(getattr(worker.rpc(who), peers.BROKER)(), _REQUEST_SECONDS_MAX)
                 run = bytes(answer["run"]) if isinstance(answer, dict) else _ELSEWHERE
             if len(known) >= _KNOWN_MAX:
                 known.clear()
@@ -118,7 +118,7 @@ def _telling(worker: Any, clients: dict[str, bytes]) -> Callable[..., Awaitable[
             run = await run_of(who)
         elif who is None and len(set(clients.values())) == 1:
             run = next(iter(clients.values()))
-        return await get_data(_Told(comm, run), keys, who=who, **others)
+        return await get_data(_ForRun(comm, run), keys, who=who, **others)
 
     setattr(telling, _CLIENTS, clients)
     return telling

@@ -46,8 +46,8 @@ class _Magics:
         except (ValueError, OverflowError, OSError):  # the last two: it ends after the last date
             raise self._usage(f"{hours!r} is no number of hours: {usage}") from None
         share = self._broker.put(self._shell.user_ns[variable], name, replace=True, lifetime=lifetime)
-        told = f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}"
-        print(f"{told}, kept for {_in_words(lifetime)}, until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
+        text = f"{printable(share.name)}: {share.nbytes:,} bytes, generation {share.generation}"
+        print(f"{text}, kept for {_in_words(lifetime)}, until {until}, also without this kernel; %ab_drop {printable(share.name)} ends it")
 
     def get(self, line: str) -> None:
         """%ab_get NAME [FRAMEWORK]: gets a share into the variable of its name, as arrays of NumPy or another framework."""

@@ -56,27 +56,27 @@ class Mover:
             if ticket in self._lent:
                 self._end(ticket)
 
-    def read(self, lent: Lent, rooms: Sequence[Any]) -> None:
+    def read(self, lent: Lent, destinations: Sequence[Any]) -> None:
         """Fills arrays with what is lent, one after another of the same sizes.
 
         Raises:
             BrokerUnavailable: NIXL failed, or the other process has ended.
         """
-        size = sum(room.nbytes for room in rooms)
+        size = sum(each.nbytes for each in destinations)
         try:
-            self._read(lent, rooms, time.monotonic() + 60 + size / _SLOWEST_BYTES_S)
+            self._read(lent, destinations, time.monotonic() + 60 + size / _SLOWEST_BYTES_S)
         except Exception as error:  # NIXL's classes have no common one
             raise BrokerUnavailable(
                 f"NIXL could not move {size} bytes: {error}; call again, or unset $ARRAYBRIDGE_MOVER on all nodes", code=14
             ) from error
 
-    def _read(self, lent: Lent, rooms: Sequence[Any], deadline: float) -> None:
+    def _read(self, lent: Lent, destinations: Sequence[Any], deadline: float) -> None:
         agent, registration, peer, transfer = self._agent, None, None, None
         try:
             with self._lock:
-                registration = agent.register_memory([(*place, "") for place in _places(rooms)], "DRAM")
+                registration = agent.register_memory([(*place, "") for place in _places(destinations)], "DRAM")
                 peer = agent.add_remote_agent(lent.agent)
-                local = agent.get_xfer_descs(_places(rooms), "DRAM")
+                local = agent.get_xfer_descs(_places(destinations), "DRAM")
                 transfer = agent.initialize_xfer("READ", local, agent.deserialize_descs(lent.places), peer)
                 state = agent.transfer(transfer)
             while state == "PROC" and time.monotonic() < deadline:

@@ -37,7 +37,7 @@ _NAMESPACE: Final = "arraybridge"  # Ray's, of the node brokers
 _PATIENCE_S: Final = 5.0  # with a node broker that does not answer: a killed one is back within a second or two
 _PIECE_BYTES: Final = 32 << 20
 _PIECES_MAX: Final = 4  # of one move, in the object stores
-_ROOMS_MAX: Final = 64  # replicas that wait for room in the broker
+_PLACERS_MAX: Final = 64  # replicas that wait for room in the broker
 _CALLS_MAX: Final = 100_000  # at a time; each reading node has one of `ended`, which waits
 _AGAIN_S: Final = 5.0  # between two tries to withdraw a replica
 _lock = threading.Lock()
@@ -60,7 +60,7 @@ class NodeBroker:
         self._pulls: dict[Key, asyncio.Task[Share]] = {}
         self._ended_early: set[Key] = set()  # of shares that are being pulled
         self._followed: dict[str, asyncio.Task[None]] = {}  # by source
-        self._rooms = ThreadPoolExecutor(_ROOMS_MAX, "arraybridge-room")  # of its own: they may wait for a long time
+        self._placers = ThreadPoolExecutor(_PLACERS_MAX, "arraybridge-place")  # of its own: they may wait for a long time
         self._background: set[asyncio.Task[None]] = set()
         self._mover: Mover | None = None
         self._moved = self._sent = 0
@@ -188,8 +188,8 @@ class NodeBroker:
                 forget_node_broker(node)
             finally:
                 with contextlib.suppress(errors.RayError):  # if the source is lost, so is its list
-                    said = key_of(record), self._node, share is not None, lacking
-                    await handle.moved.options(max_task_retries=0).remote(*said)
+                    report = key_of(record), self._node, share is not None, lacking
+                    await handle.moved.options(max_task_retries=0).remote(*report)
             if share is not None and self._followed.get(source) is follow:
                 return share
             if share is not None:  # nobody would tell of its end
@@ -197,7 +197,7 @@ class NodeBroker:
 
     async def _received(self, record: Record, node: str) -> Share:
         broker, fields = broker_of(record.namespace), tuple(record)
-        writer = await asyncio.get_running_loop().run_in_executor(self._rooms, ReplicaWriter, broker, fields)
+        writer = await asyncio.get_running_loop().run_in_executor(self._placers, ReplicaWriter, broker, fields)
         if mover() == "nixl":
             await self._read_by_nixl(record, node, writer)
             return await asyncio.to_thread(writer.publish)
@@ -210,7 +210,7 @@ class NodeBroker:
         handle, ticket = node_broker(node), uuid.uuid4().hex
         lent = await handle.lend.options(max_task_retries=0).remote(tuple(record), ticket)
         try:
-            await asyncio.to_thread((await self._nixl()).read, lent, writer.rooms())
+            await asyncio.to_thread((await self._nixl()).read, lent, writer.unfilled())
         finally:
             with contextlib.suppress(ensure_module("ray.exceptions").RayError):
                 await handle.take_back.options(max_task_retries=0).remote(ticket)

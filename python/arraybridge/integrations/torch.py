@@ -74,16 +74,16 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
     check_access(bundle, access)
     target: Any = module
     weights = _tied(target, bundle.state_dict(prefix, access))
-    asked = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
-    if different := sorted(asked.keys() ^ weights.keys()):
-        where = "the module" if different[0] in asked else "the bundle"
+    expected = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
+    if different := sorted(expected.keys() ^ weights.keys()):
+        where = "the module" if different[0] in expected else "the bundle"
         raise InvalidRequest(f"module and bundle differ in {len(different)} names: only {where} has {different[0]!r}; {_SAME}")
     for name, tensor in weights.items():
-        if (tensor.shape, tensor.dtype) != (asked[name].shape, asked[name].dtype):
-            told = [f"{each.dtype}{list(each.shape)}" for each in (asked[name], tensor)]
-            what = "dtype" if tensor.shape == asked[name].shape else "shape"
-            raise InvalidRequest(f"{name!r} is {told[0]} in the module and {told[1]} in the bundle: make the module with that {what}")
-    others = [name for name, buffer in target.named_buffers() if buffer.is_meta and name not in asked]
+        if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
+            shown = [f"{each.dtype}{list(each.shape)}" for each in (expected[name], tensor)]
+            what = "dtype" if tensor.shape == expected[name].shape else "shape"
+            raise InvalidRequest(f"{name!r} is {shown[0]} in the module and {shown[1]} in the bundle: make the module with that {what}")
+    others = [name for name, buffer in target.named_buffers() if buffer.is_meta and name not in expected]
     if others:
         raise InvalidRequest(f"buffer {others[0]!r} has no values, and no state_dict has it: do not make the module on 'meta'")
     if access == "shared":

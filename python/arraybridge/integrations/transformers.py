@@ -55,10 +55,10 @@ def from_broker(
         with torch.device("meta"):
             cls = type(cls.from_config(config))
     # It may remove names from the dict.
-    model, told = cls.from_pretrained(None, config=config, state_dict=dict(weights), output_loading_info=True, **options)
-    if missing := sorted(told["missing_keys"]):
+    model, loading_info = cls.from_pretrained(None, config=config, state_dict=dict(weights), output_loading_info=True, **options)
+    if missing := sorted(loading_info["missing_keys"]):
         raise InvalidRequest(f"bundle {found.share.name!r} lacks {len(missing)} weights of {type(model).__name__}: {missing[0]!r}")
-    if wrong := sorted(str(each) for each in told["mismatched_keys"]):
+    if wrong := sorted(str(each) for each in loading_info["mismatched_keys"]):
         raise InvalidRequest(f"weights of bundle {found.share.name!r} do not fit {type(model).__name__}: {wrong[0]}")
     return model.requires_grad_(False) if access == "shared" else model
 

@@ -199,8 +199,8 @@ def _trainer_engine() -> Any:
             engine._info = init_info
             engine._broker = Broker(init_info.address, namespace=init_info.namespace)
             if engine.is_sender:
-                told = {"bundle": init_info.bundle, "address": init_info.address, "namespace": init_info.namespace}
-                client.init_weight_transfer_engine(told)
+                endpoint = {"bundle": init_info.bundle, "address": init_info.address, "namespace": init_info.namespace}
+                client.init_weight_transfer_engine(endpoint)
             return engine
 
         def send_weights(self) -> None:

@@ -243,7 +243,7 @@ ROWS = [
         "starts a new broker", 'start="private"', "do not pass an address"),
     Row("an empty namespace", errors.InvalidRequest, lambda s: Broker(namespace=""), "namespace must be", "''", "non-empty str"),
     Row("a long namespace", errors.InvalidRequest, lambda s: s.at("n" * 300).list(),
-        "the namespace has 300 bytes", "limits.name_bytes_max 255", "pass less"),
+        "the namespace has 300 bytes", "maximum 255", "pass less"),
     Row("a timeout that is a text", errors.InvalidRequest, lambda s: Broker(timeout_s="soon"),
         "timeout_s must be", "'soon'", "0 or more seconds"),
     Row("a long token", errors.InvalidRequest, lambda s: Broker(token="x" * 300), "has 300 bytes", "the token", "at most 256"),

@@ -160,9 +160,9 @@ def test_who_reads_too_slowly_is_told_how_much_it_lost():
 
 def test_watchers_are_limited():
     with tempfile.TemporaryDirectory(prefix="ab-") as directory:
-        daemon = start_daemon(directory, "--log-level", "warn", "--limit", "watchers_per_uid=1")
+        daemon = start_daemon(directory, "--log-level", "warn", "--limit", "watchers=1")
         with arraybridge.Broker(directory, start="never") as broker:
-            with broker.watch(), pytest.raises(arraybridge.OutOfMemory, match="watchers_per_uid"):
+            with broker.watch(), pytest.raises(arraybridge.OutOfMemory, match="limit watchers \\(1\\)"):
                 broker.watch()
             broker.watch().close()
             watch = broker.watch()

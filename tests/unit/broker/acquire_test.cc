@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using AcquireTest = BrokerTest;
@@ -135,4 +135,4 @@ TEST_F(AcquireTest, WithdrawTakesWhatIsThereAndNamesTheFirstThatIsNot) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -2,7 +2,7 @@
 // The verbs of administrators, on the namespaces of all users.
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -134,4 +134,4 @@ TEST_F(AdministrationTest, ListsAreOfEverybody) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using AllocateTest = BrokerTest;
@@ -24,7 +24,6 @@ TEST_F(AllocateTest, GivesAWholeArenaAndChargesItsFootprint) {
 
 TEST_F(AllocateTest, RefusesWhatCanNeverBeBeforeAnybodyWaits) {
   config_.namespace_quota_bytes = 8 * kPage;
-  config_.limits.allocation_bytes_max = 2 * kCapacity;
   const auto session = Open();
   const auto check = [&](std::string_view ns, const Device& device, uint64_t size) {
     const Status checked = broker().CheckAllocate(session, {ns, device, size});
@@ -35,7 +34,6 @@ TEST_F(AllocateTest, RefusesWhatCanNeverBeBeforeAnybodyWaits) {
   EXPECT_THAT(check("a\n", kHost, 1), FailsWith(Code::kInvalidArgument, "BAD_NAME"));
   EXPECT_THAT(check("", Device{kDeviceCuda, 0, {}}, 1), FailsWith(Code::kInvalidArgument, "UNKNOWN_DEVICE"));
   EXPECT_THAT(check("", Device{kDeviceCpu, 0, "GPU-1"}, 1), FailsWith(Code::kInvalidArgument, "UNKNOWN_DEVICE"));
-  EXPECT_THAT(check("", kHost, 2 * kCapacity + 1), FailsWith(Code::kResourceExhausted, "ALLOCATION_TOO_LARGE"));
   EXPECT_THAT(check("", kHost, kCapacity + 1), FailsWith(Code::kResourceExhausted, "DEVICE_TOO_SMALL"));
   EXPECT_THAT(check("", kHost, 8 * kPage + 1), FailsWith(Code::kResourceExhausted, "QUOTA_TOO_SMALL"));
   EXPECT_TRUE(broker().CheckAllocate(session, {"", kHost, 8 * kPage}).ok());
@@ -108,13 +106,12 @@ TEST_F(AllocateTest, HasALimitOfNamespacesAndForgetsUnusedOnes) {
 }
 
 TEST_F(AllocateTest, HasALimitOfNamespacesPerUser) {
-  config_.limits.namespaces_per_uid = 2;
   const auto session = Open();
   const auto arena = Unsealed(session, 1, "a");
-  Unsealed(session, 1, "b");
+  for (int i = 1; i < 64; ++i) Unsealed(session, 1, std::to_string(i));
   const auto third = broker().Allocate(session, {"c", kHost, 1});
   EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_NAMESPACES"));
-  EXPECT_NE(third.status().message().find("namespaces_per_uid"), std::string::npos);
+  EXPECT_NE(third.status().message().find("has 64 namespaces, its part of limits.namespaces (256)"), std::string::npos);
   Unsealed(Open(1001), 1, "c");  // another user's are not counted
   GiveBack(session, arena);
   Sweep();
@@ -122,7 +119,7 @@ TEST_F(AllocateTest, HasALimitOfNamespacesPerUser) {
 }
 
 TEST_F(AllocateTest, HasALimitOfArenasPerUserThatSurvivesItsSessions) {
-  config_.limits.arenas_per_uid = 2;
+  config_.limits.object_bytes_per_uid = 3 * object_bytes::kArena + 2 * object_bytes::kShare - 1;
   const auto session = Open();
   for (const char* ns : {"a", "b"}) {
     const auto arena = broker().Allocate(session, {ns, kHost, 1});
@@ -135,7 +132,7 @@ TEST_F(AllocateTest, HasALimitOfArenasPerUserThatSurvivesItsSessions) {
   const auto next = Open();
   const auto third = broker().Allocate(next, {"a", kHost, 1});
   EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_ARENAS"));
-  EXPECT_NE(third.status().message().find("arenas_per_uid"), std::string::npos);
+  EXPECT_NE(third.status().message().find("object_bytes_per_uid"), std::string::npos);
   Unsealed(Open(1001));
   ASSERT_TRUE(Withdraw(next, {{.name = "kept"}}, "a").ok());
   Sweep();
@@ -207,4 +204,4 @@ TEST_F(AllocateTest, ExportIsForTheMakerAndForThoseWhoLease) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

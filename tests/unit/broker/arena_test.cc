@@ -7,7 +7,7 @@
 #include "daemon/broker/objects/share.h"
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ArenaTest : public testing::Test {
@@ -71,4 +71,4 @@ TEST(ChargeTest, IsReturnedOnceHoweverItMoves) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kStepsAtOnce = 64;  // as in ended_sessions.h
@@ -289,4 +289,4 @@ TEST_F(BacklogTest, AnOrphanThatWaitsMayBeWithdrawn) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

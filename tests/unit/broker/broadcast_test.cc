@@ -8,7 +8,7 @@
 #include "proto/boundary/boot_time.h"
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr ChannelTerms kBroadcast{.mode = ChannelMode::kBroadcast};
@@ -333,4 +333,4 @@ TEST_F(BroadcastTest, AnotherUserDrainsNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

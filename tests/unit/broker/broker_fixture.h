@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/ledger/account.h"
 #include "tests/unit/broker/fake_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kCapacity = 1024 * kPage;
@@ -107,4 +108,4 @@ class BrokerTest : public testing::Test {
   std::unique_ptr<Broker> broker_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kSlots = 2;
@@ -275,4 +275,4 @@ INSTANTIATE_TEST_SUITE_P(Broadcasts, ChannelModelTest,
                                            Case{{kSender, kReceiver}, kNewest}));
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

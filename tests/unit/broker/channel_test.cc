@@ -5,7 +5,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ChannelTest : public BrokerTest {
@@ -454,4 +454,4 @@ TEST_F(ChannelTest, Limits) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include "daemon/broker/objects/claim.h"
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -125,4 +125,4 @@ TEST_F(ClaimTest, ANamespaceExistsWithItsClaims) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

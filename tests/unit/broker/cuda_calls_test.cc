@@ -17,7 +17,7 @@
 #include "tests/simulated_cuda/driver_fixture.h"
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // The Broker that the hook, a plain function, calls.
@@ -94,4 +94,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DriverCallsTest, testing::Values(HandleKind::kCu
                          [](const auto& kind) { return std::string(NameOf(kind.param)); });
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kPlenty = 1 << 20;
@@ -145,17 +145,18 @@ TEST_F(EventsTest, WhoReadsTooSlowlyIsCutAndToldHowManyItLost) {
 }
 
 TEST_F(EventsTest, WatchersAreLimitedInAllAndOfOneUser) {
-  config_.limits.watchers = 3;
-  config_.limits.watchers_per_uid = 2;
+  config_.limits.watchers = 64;
   const SessionId session = Open(1000);
   const SessionId other = Open(1001);
   const WatcherId first = Watch(session);
-  Watch(session);
+  for (int i = 1; i < 16; ++i) Watch(session);
   const auto third = broker().OpenWatch(session, {});
   EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_WATCHERS"));
-  EXPECT_THAT(third.status().message(), testing::HasSubstr("watchers_per_uid (2)"));
+  EXPECT_THAT(third.status().message(), testing::HasSubstr("has 16 open watches, its part of limits.watchers (64)"));
   Watch(other);
-  EXPECT_THAT(broker().OpenWatch(other, {}).status().message(), testing::HasSubstr("watchers (3)"));
+  config_.limits.watchers = 17;
+  EXPECT_THAT(broker().OpenWatch(other, {}).status().message(), testing::HasSubstr("limit watchers (17)"));
+  config_.limits.watchers = 64;
   EXPECT_TRUE(broker().events().Close(session, first));
   EXPECT_FALSE(broker().events().Close(session, first));
   Watch(session);
@@ -257,15 +258,16 @@ TEST_F(HistoryTest, TheLeastRecentReadersAreForgottenFirst) {
 }
 
 TEST_F(HistoryTest, WhatIsKeptIsOfItsUsersDescriptionsAndNeverRefusesAReader) {
-  config_.limits.description_bytes_per_uid = 100;
+  config_.limits.object_bytes_per_uid = object_bytes::kArena + object_bytes::kShare + 100;
   const SessionId maker = Open();
   const Handle arena = Arena(maker);
   PublishCall call = Call(arena, "frame");
   call.description = std::string(90, 'd');
   call.note = std::string(20, 'n');
-  EXPECT_THAT(broker().Publish(maker, call), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
+  EXPECT_THAT(broker().Publish(maker, call), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
   call.note.clear();
   ASSERT_TRUE(broker().Publish(maker, call).ok());
+  config_.limits.object_bytes_per_uid = config_.limits.object_bytes_per_uid + object_bytes::kLease;
   ASSERT_TRUE(Read(maker, "frame", "n").ok());
   const Inspected found = Inspect(maker, "frame");
   EXPECT_TRUE(found.readers.empty());
@@ -279,7 +281,7 @@ TEST_F(HistoryTest, WhatWasKeptIsPaidBackWithItsShare) {
   constexpr size_t kDescription = 100;
   // Readers may use half of the limit, to the byte, for one share.
   const uint64_t one = kDescription + made.size() + sizeof(Visit) + client.size() + read.size();
-  config_.limits.description_bytes_per_uid = 2 * one;
+  config_.limits.object_bytes_per_uid = 2 * (object_bytes::kArena + object_bytes::kShare + object_bytes::kLease + one);
   const SessionId maker = Open();
   const Handle arena = Arena(maker);
   for (int round = 0; round < 5; ++round) {
@@ -323,4 +325,4 @@ TEST_F(HistoryTest, WhatEachSessionWouldGetIsTold) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "daemon/memory/memory_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // Shared by all blocks of one backend. Atomic, because the thread test uses it.
 struct FakeWorld {
@@ -102,4 +102,4 @@ class FakeBackend final : public MemoryBackend {
   const uint64_t capacity_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "daemon/memory/memory_backend.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline const Device kGpu{kDeviceCuda, 0, "GPU-1"};
 inline constexpr uint64_t kPageOfGpu = 4096;
@@ -65,4 +65,4 @@ class FakeGpuBackend final : public MemoryBackend {
   const HandleKind kind_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 
 #include "daemon/memory/descriptor_store.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class FakeStore final : public DescriptorStore {
  public:
@@ -45,4 +45,4 @@ class FakeStore final : public DescriptorStore {
   std::vector<StoredDescriptor> held_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

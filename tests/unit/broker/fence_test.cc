@@ -4,7 +4,7 @@
 #include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 const std::string kEvent(64, 'e');
@@ -190,4 +190,4 @@ TEST_F(FenceTest, EventsAreForMemoryOfDevicesAndForWhoWasOfferedThem) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

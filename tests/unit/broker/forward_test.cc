@@ -3,7 +3,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ForwardTest : public BrokerTest {
@@ -144,7 +144,7 @@ TEST_F(ForwardTest, IsChargedForItsDescriptionAndNotForItsBytes) {
   const auto arena = Arena(maker);
   Publish(maker, arena, "a");
   const uint64_t charged = Now().charged_bytes;
-  config_.limits.shares_per_uid = 3;
+  config_.limits.object_bytes_per_uid = object_bytes::kArena + 3 * object_bytes::kShare + 3 * object_bytes::kLease;
   Forward(arena);
   EXPECT_EQ(Now().charged_bytes, charged);
   EXPECT_EQ(ShareBytes(maker), 256u) << "counted once";
@@ -153,11 +153,12 @@ TEST_F(ForwardTest, IsChargedForItsDescriptionAndNotForItsBytes) {
   ASSERT_TRUE(broker().Publish(session, Again(arena, "c", Of(lease))).ok());
   EXPECT_THAT(broker().Publish(session, Again(arena, "d", Of(lease))),
               FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
-  config_.limits.shares_per_uid = 9;
-  config_.limits.description_bytes_per_uid = 100;
+  config_.limits.object_bytes_per_uid = 8 << 10;
   auto call = Again(arena, "d", Of(lease));
-  call.description = std::string(101, 'd');
-  EXPECT_THAT(broker().Publish(session, call), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
+  call.description = std::string(8 << 10, 'd');
+  EXPECT_THAT(broker().Publish(session, call), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
+  call.description.clear();
+  EXPECT_TRUE(broker().Publish(session, call).ok());
 }
 
 TEST_F(ForwardTest, ReplacesItsOwnSource) {
@@ -281,4 +282,4 @@ TEST_F(ForwardTest, RefusesWhatIsNotHeldOrNotThere) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

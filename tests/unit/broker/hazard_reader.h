@@ -12,7 +12,7 @@
 #include "proto/boundary/layouts/catalogue.h"
 #include "proto/boundary/layouts/hazard.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class Reader {
  public:
@@ -57,4 +57,4 @@ class Reader {
   hazard::Page* page_ = nullptr;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

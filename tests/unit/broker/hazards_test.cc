@@ -3,7 +3,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class HazardsTest : public BrokerTest {
@@ -178,10 +178,11 @@ TEST_F(HazardsTest, ANamespaceThatGoesClosesItsCatalogue) {
 }
 
 TEST_F(HazardsTest, ACatalogueHoldsAsManyAsItMay) {
-  config_.limits.catalogue_shares = 2;
+  config_.limits.shares_per_namespace = 2;
   const auto maker = Open();
   const auto arena = Arena(maker);
   const Reader none(broker(), maker);
+  config_.limits.shares_per_namespace = 3;  // by a reload
   for (const uint64_t i : {0, 1, 2}) Publish(maker, arena, std::to_string(i), i * 256);
   const Reader reader(broker(), Open());
   EXPECT_TRUE(reader.Find("0") && reader.Find("1"));
@@ -401,4 +402,4 @@ TEST_F(HazardsTest, ASessionHasOnePageHoweverOftenItAsks) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/fake_gpu_backend.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A process that sleeps until it is killed.
 class Sleeper {
@@ -93,4 +93,4 @@ class KindsTest : public testing::Test {
   Broker broker_{config_, {&host_, &vmm_, &ipc_}};
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include "tests/unit/broker/hazard_reader.h"
 #include "tests/unit/broker/kinds_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(KindsTest, ADeviceIsServedByTheFirstKindThatTheSessionOpens) {
@@ -64,9 +64,9 @@ TEST_F(KindsTest, MemoryOfAGpuThatASessionDoesNotSeeIsNotLeasedToIt) {
   ASSERT_TRUE(inspected.ok());
   for (const OfferRow& offer : inspected->offers) offers[offer.who.session] = offer;
   EXPECT_THAT(offers[blind].why_not, testing::HasSubstr("it lies on GPU GPU-1, which this session does not see"));
-  EXPECT_FALSE(offers[blind].gpus_unsaid);
+  EXPECT_FALSE(offers[blind].gpus_unknown);
   EXPECT_EQ(offers[writer].why_not, "");
-  EXPECT_TRUE(offers[writer].gpus_unsaid);
+  EXPECT_TRUE(offers[writer].gpus_unknown);
 }
 
 TEST_F(KindsTest, OpaqueBytesComeWithEveryLeaseAndNoDescriptorDoes) {
@@ -187,4 +187,4 @@ TEST_F(KindsTest, WhatAHoldPinsIsMeasuredByItsOwnDevice) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

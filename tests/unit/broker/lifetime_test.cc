@@ -2,7 +2,7 @@
 // Lifetimes of names: until their expiry, or the end of their maker.
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::hours;
@@ -132,4 +132,4 @@ TEST_F(LifetimeTest, WhatIsInAChannelHasNoLifetimeAndGoesWithNobody) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -5,7 +5,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class LimitsTest : public BrokerTest {
@@ -75,7 +75,7 @@ TEST_F(LimitsTest, FourUsersDoNotTakeAllNamespaces) {
 }
 
 TEST_F(LimitsTest, PagesOfHolds) {
-  config_.limits.hazard_pages_per_uid = 2;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kArena + 3 * object_bytes::kHazardPage - 1;
   const auto first = Open(kAlice);
   const auto second = Open(kAlice);
   Arena(first, kPage, "m");
@@ -85,7 +85,7 @@ TEST_F(LimitsTest, PagesOfHolds) {
   EXPECT_TRUE(Browse(second, "m").ok());
   const Status third = Browse(first, "n");
   EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_HAZARD_PAGES"));
-  EXPECT_THAT(third.message(), testing::HasSubstr("hazard_pages_per_uid (2)"));
+  EXPECT_THAT(third.message(), testing::HasSubstr("limits.object_bytes_per_uid 28671"));
   const auto other = Open(kBob);
   Arena(other, kPage, "m");
   EXPECT_TRUE(Browse(other, "m").ok());
@@ -94,7 +94,7 @@ TEST_F(LimitsTest, PagesOfHolds) {
 }
 
 TEST_F(LimitsTest, ANamespaceThatGoesTakesItsPagesWithIt) {
-  config_.limits.hazard_pages_per_uid = 1;
+  config_.limits.object_bytes_per_uid = object_bytes::kArena + 2 * object_bytes::kHazardPage - 1;
   const auto session = Open(kAlice);
   const auto arena = Arena(session, kPage, "m");
   ASSERT_TRUE(Browse(session, "m").ok());
@@ -137,7 +137,7 @@ TEST_F(LimitsTest, DescriptorsOfDirectChannels) {
 
 TEST_F(LimitsTest, EndsOfChannels) {
   config_.limits.channel_ends_per_session = 2;
-  config_.limits.channel_ends_per_uid = 3;
+  config_.limits.object_bytes_per_uid = 4 * object_bytes::kChannelEnd - 1;
   const auto first = Open(kAlice);
   const auto second = Open(kAlice);
   ASSERT_TRUE(Open(first, "a", ChannelRole::kSender).ok());
@@ -148,14 +148,15 @@ TEST_F(LimitsTest, EndsOfChannels) {
   ASSERT_TRUE(Open(second, "a", ChannelRole::kReceiver).ok());
   refused = Open(second, "a", ChannelRole::kReceiver);
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_CHANNEL_ENDS"));
-  EXPECT_THAT(refused.message(), testing::HasSubstr("channel_ends_per_uid (3)"));
+  EXPECT_THAT(refused.message(),
+              testing::HasSubstr("takes 3072 bytes of the broker's own memory, and this needs 1024 more"));
   EXPECT_TRUE(Open(Open(kBob), "a", ChannelRole::kReceiver).ok());
   broker().EndSession(first);
   EXPECT_TRUE(Open(second, "a", ChannelRole::kReceiver).ok());
 }
 
 TEST_F(LimitsTest, SharesOverAllNamespaces) {
-  config_.limits.shares_per_uid = 2;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kArena + 3 * object_bytes::kShare - 1;
   const auto alice = Open(kAlice);
   const auto arena = Arena(alice, kPage, "m");
   const auto other = Arena(alice, kPage, "n");
@@ -163,7 +164,7 @@ TEST_F(LimitsTest, SharesOverAllNamespaces) {
   ASSERT_TRUE(broker().Publish(alice, Call(other, "a", 0, 256, "n")).ok());
   const auto third = broker().Publish(alice, Call(arena, "b", 256, 256, "m"));
   EXPECT_THAT(third, FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
-  EXPECT_THAT(third.status().message(), testing::HasSubstr("shares_per_uid (2)"));
+  EXPECT_THAT(third.status().message(), testing::HasSubstr("what user 1000 has takes "));
   auto instead = Call(arena, "a", 256, 256, "m");
   instead.replace = true;
   EXPECT_TRUE(broker().Publish(alice, instead).ok()) << "it replaces one share";
@@ -174,7 +175,7 @@ TEST_F(LimitsTest, SharesOverAllNamespaces) {
 }
 
 TEST_F(LimitsTest, LeasesOfAllSessions) {
-  config_.limits.leases_per_uid = 2;
+  config_.limits.object_bytes_per_uid = object_bytes::kArena + object_bytes::kShare + 3 * object_bytes::kLease - 1;
   const auto maker = Open(kAlice);
   Publish(maker, Arena(maker), "a");
   const auto reader = Open(kAlice);
@@ -182,7 +183,7 @@ TEST_F(LimitsTest, LeasesOfAllSessions) {
   Lease(reader, "a");
   const auto refused = Acquire(reader, {{.name = "a"}});
   EXPECT_THAT(refused, FailsWith(Code::kResourceExhausted, "TOO_MANY_LEASES"));
-  EXPECT_THAT(refused.status().message(), testing::HasSubstr("leases_per_uid (2)"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("object_bytes_per_uid"));
   Release(maker, lease);
   EXPECT_TRUE(Acquire(reader, {{.name = "a"}}).ok());
   broker().EndSession(reader);
@@ -190,4 +191,4 @@ TEST_F(LimitsTest, LeasesOfAllSessions) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

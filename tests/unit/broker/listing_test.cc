@@ -4,7 +4,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ListingTest : public BrokerTest {
@@ -228,4 +228,4 @@ TEST_F(ListingTest, TotalsCount) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ModelTest : public BrokerTest {
@@ -172,4 +172,4 @@ TEST_F(ModelTest, NothingIsLostAndNothingIsLeft) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

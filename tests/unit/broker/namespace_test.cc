@@ -5,7 +5,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST(NameTest, TakesPrintableTextUpToTheLimit) {
@@ -50,4 +50,4 @@ TEST(NamespaceTest, ChargesUpToItsQuotaAndSaysTheNumbers) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

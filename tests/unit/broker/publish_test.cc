@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using PublishTest = BrokerTest;
@@ -151,7 +151,9 @@ TEST_F(PublishTest, HasALimitPerNamespaceThatLeasedLeftoversFill) {
 
 // Descriptions and notes use the daemon's own memory, which no quota of bytes covers.
 TEST_F(PublishTest, HasALimitOfWhatIsSaidOfShares) {
-  config_.limits.description_bytes_per_uid = 100;
+  using object_bytes::kLease;
+  using object_bytes::kShare;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kArena + 2 * kShare + 100;
   const auto session = Open();
   const auto arena = Arena(session, 2 * kPage);
   const auto other = Arena(session, kPage, "other");
@@ -161,18 +163,18 @@ TEST_F(PublishTest, HasALimitOfWhatIsSaidOfShares) {
     call.replace = true;
     return broker().Publish(session, call);
   };
-  const auto refused = FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES");
+  const auto refused = FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES");
   ASSERT_TRUE(publish("a", 0, 60).ok());
   EXPECT_THAT(publish("b", 256, 41), refused);
   auto elsewhere = Call(other, "b", 0, 256, "other");
   elsewhere.description = std::string(41, 'd');
   EXPECT_THAT(broker().Publish(session, elsewhere), refused) << "it is a limit of the user, not of a namespace";
-  EXPECT_TRUE(publish("a", 256, 100).ok()) << "the replaced share makes room";
+  EXPECT_TRUE(publish("a", 256, kShare + 100 - kLease).ok()) << "the replaced share makes room";
   const auto lease = Lease(session, "a");
   ASSERT_TRUE(Withdraw(session, {{.name = "a"}}).ok());
   EXPECT_THAT(publish("b", 512, 1), refused) << "the replaced share is still leased";
   Release(session, lease);
-  EXPECT_TRUE(publish("b", 512, 100).ok());
+  EXPECT_TRUE(publish("b", 512, kShare + 100).ok());
   const auto stranger = Open(2000);
   EXPECT_TRUE(broker().Publish(stranger, Call(Arena(stranger), "a")).ok());
 }
@@ -190,4 +192,4 @@ TEST_F(PublishTest, TwoUidsDoNotMeet) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -2,7 +2,7 @@
 // Arenas, shares and sessions end, and their bytes return once.
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class ReclaimTest : public BrokerTest {
@@ -295,4 +295,4 @@ TEST_F(ReclaimTest, WhatLetAnArenaGoIsToldWithItsBytes) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -18,7 +18,7 @@
 #include "tests/unit/broker/broker_fixture.h"
 #include "tests/unit/broker/fake_store.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The lives of a broker. Each one has a copy of the store, so that its end takes nothing out of the store of the next
 // one.
@@ -260,4 +260,4 @@ class RecoveryDirectTest : public RecoveryChannelTest {
   UniqueFd consumer_doorbell_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 
 #include "tests/unit/broker/recovery_channel_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::ElementsAre;
@@ -309,4 +309,4 @@ TEST_F(RecoveryChannelTest, AnyOrderOfKillsLosesAndDoublesNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 
 #include "tests/unit/broker/recovery_channel_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::ElementsAre;
@@ -137,4 +137,4 @@ TEST_F(RecoveryDirectTest, AForwardOfAnEntryKeepsItsRange) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -15,7 +15,7 @@
 #include "tests/unit/broker/fake_store.h"
 #include "tests/unit/broker/hazard_reader.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::SizeIs;
@@ -438,4 +438,4 @@ TEST_F(RecoveryTest, ClaimsAreLostAndTheirHoldersRenewThemFirst) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

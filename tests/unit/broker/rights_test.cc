@@ -4,7 +4,7 @@
 
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Who = AccessEntry::Who;
@@ -192,27 +192,28 @@ TEST_F(RightsTest, EverybodyPaysForWhatHeAllocates) {
 
 TEST_F(RightsTest, DescriptionsAreTheirMakersToPayFor) {
   config_.namespaces["team"].access = {User(kWriter), User(kReader)};
-  config_.limits.description_bytes_per_uid = 10;
+  config_.limits.object_bytes_per_uid = object_bytes::kArena + 2 * object_bytes::kShare + 15;
   const SessionId one = Open(kWriter);
   const SessionId other = Open(kReader);
+  const Handle arena_of_one = Arena(one, kPage, "team");
+  const Handle arena_of_other = Arena(other, kPage, "team");
+  uint64_t offset = 0;
   const auto put = [&](SessionId session, std::string_view name, bool replace = false) {
-    const Handle arena = Arena(session, kPage, "team");
-    auto call = Call(arena, name, 0, 256, "team");
+    auto call = Call(session == one ? arena_of_one : arena_of_other, name, offset += 256, 256, "team");
     call.description = "12345678";
     call.replace = replace;
     return broker().Publish(session, std::move(call)).status();
   };
   EXPECT_TRUE(put(one, "a").ok());
-  EXPECT_THAT(put(one, "b"), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
+  EXPECT_THAT(put(one, "b"), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
   EXPECT_TRUE(put(other, "b").ok());
   // Replacing another user's share does not make room for one's own.
-  EXPECT_THAT(put(other, "a", true), FailsWith(Code::kResourceExhausted, "TOO_MANY_DESCRIPTION_BYTES"));
+  EXPECT_THAT(put(other, "a", true), FailsWith(Code::kResourceExhausted, "TOO_MANY_SHARES"));
   EXPECT_TRUE(put(one, "a", true).ok());
 }
 
 TEST_F(RightsTest, NobodysOwnNamespacesTakeTheOperatorsPlace) {
   config_.limits.namespaces = 1;
-  config_.limits.namespaces_per_uid = 1;
   const SessionId writer = Open(kWriter);
   Put(writer, "a", "own");
   EXPECT_THAT(broker().Allocate(writer, {"more", kHost, kPage}),
@@ -294,4 +295,4 @@ TEST_F(RightsTest, QuotasAreAdopted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

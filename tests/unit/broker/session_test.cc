@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using SessionTest = BrokerTest;
@@ -78,4 +78,4 @@ TEST_F(SessionTest, DevicesSayWhatTheBackendSays) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 #include "daemon/memory/host/warm_backend.h"
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr int kRounds = 200;
@@ -75,4 +75,4 @@ TEST(BrokerThreads, LoseNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -2,7 +2,7 @@
 // A ticket can be redeemed once, before its deadline, by its own session, while the session may still read the arena.
 #include "tests/unit/broker/broker_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using TicketTest = BrokerTest;
@@ -81,7 +81,7 @@ TEST_F(TicketTest, SweepDropsLateOnesAndTheEndOfTheSessionAll) {
 }
 
 TEST_F(TicketTest, HasALimitPerSession) {
-  config_.limits.tickets_per_session_max = 2;
+  config_.limits.tickets_per_session = 2;
   const auto session = Open();
   const auto arena = Arena(session);
   const ArenaId id{arena.arena};
@@ -119,4 +119,4 @@ TEST_F(TicketTest, AWritableOneIsWorthNothingAfterTheSeal) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -27,8 +27,8 @@ TEST(CarverTest, TakesTheSmallestGapThatFits) {
   const auto c = carver.Carve(512);
   const auto d = carver.Carve(256);
   ASSERT_TRUE(a && b && c && d);
-  carver.GiveBack(*a, 1024);
-  carver.GiveBack(*c, 512);
+  carver.Release(*a, 1024);
+  carver.Release(*c, 512);
   EXPECT_EQ(carver.BestGap(300), 512u);
   EXPECT_EQ(carver.Carve(512), c);
   EXPECT_EQ(carver.Carve(512), a);
@@ -64,13 +64,13 @@ TEST(CarverTest, RandomUseNeitherOverlapsNorLosesAGranule) {
     } else if (!ranges.empty()) {
       auto at = ranges.lower_bound(random() % (kGranules * 256));
       if (at == ranges.end()) at = ranges.begin();
-      carver.GiveBack(at->first, at->second);
+      carver.Release(at->first, at->second);
       for (uint64_t i = at->first / 256; i < (at->first + at->second) / 256; ++i) taken[i] = false;
       ranges.erase(at);
     }
   }
   EXPECT_FALSE(carver.empty());
-  for (const auto& [offset, bytes] : ranges) carver.GiveBack(offset, bytes);
+  for (const auto& [offset, bytes] : ranges) carver.Release(offset, bytes);
   EXPECT_TRUE(carver.empty());
   EXPECT_EQ(carver.Carve(kGranules * 256), 0u) << "all gaps have become one again";
 }

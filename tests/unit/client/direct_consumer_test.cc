@@ -14,7 +14,7 @@
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/client/mapped_direct.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class DirectConsumerTest : public ::testing::Test {
@@ -110,9 +110,9 @@ TEST_F(DirectConsumerTest, KnowsTheRangesOfWhatItTookUntilTheyAreReturned) {
   taken_.Return(5);
   EXPECT_EQ(bits(), before) << "its forwards use it";
   EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt) << "it has no arrays";
-  taken_.Leave(5);
+  taken_.ReleaseForward(5);
   EXPECT_EQ(bits(), before);
-  taken_.Leave(5);
+  taken_.ReleaseForward(5);
   EXPECT_EQ(bits(), before ^ uint64_t{1} << 5) << "nobody does any more";
   EXPECT_EQ(taken_.FindAndHold(1, 512, 256), std::nullopt);
 }
@@ -226,4 +226,4 @@ TEST_F(DirectConsumerTest, PagesOfAnotherSizeAreNoDirectChannel) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class DirectProducerTest : public ::testing::Test {
@@ -28,7 +28,7 @@ class DirectProducerTest : public ::testing::Test {
     handle.arena_size = StaticMapping::kBytes;
     auto arena = std::make_shared<WrittenArena>(handle, std::make_unique<StaticMapping>(), false);
     const auto first = session_->written().Add(std::move(arena), kBytes);
-    session_->written().DropLocal(*first.arena, first.offset);
+    session_->written().ReleaseLocal(*first.arena, first.offset);
   }
 
   WrittenArenas::Carving CarveForBroker() { return *session_->written().CarveForBroker(Device{}, kBytes); }
@@ -61,13 +61,13 @@ TEST_F(DirectProducerTest, ACopyIsNotFreedWithTheRangeThatLiesThereNow) {
 
 TEST_F(DirectProducerTest, ACopyThatIsNotSentStaysItsCallers) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(sent_.Put(CarveForBroker(), kBytes, ""), Outcome::kSent);
-  EXPECT_FALSE(sent_.MayHaveRoom());
+  EXPECT_FALSE(sent_.MayHaveFreeSlot());
   const auto copy = CarveForBroker();
   EXPECT_EQ(sent_.Put(copy, kBytes, ""), Outcome::kFull);
   Revoke();
   EXPECT_EQ(sent_.Put(copy, kBytes, ""), Outcome::kEnded);
   EXPECT_TRUE(sent_.Poll());
-  session_->written().DropForBroker(copy.arena->id, copy.offset);
+  session_->written().ReleaseForBroker(copy.arena->id, copy.offset);
   EXPECT_EQ(OffsetOfNext(), copy.offset);
 }
 
@@ -83,4 +83,4 @@ TEST_F(DirectProducerTest, ACopyThatTheBrokerHasQueuedIsTheBrokersToReturn) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

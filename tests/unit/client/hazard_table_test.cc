@@ -16,7 +16,7 @@
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "daemon/memory/shared_pages/hazard_page.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class HazardTableTest : public testing::Test {
@@ -214,4 +214,4 @@ TEST_F(HazardTableTest, ThreadsHoldWhileTheBrokerReplaces) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

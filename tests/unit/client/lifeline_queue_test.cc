@@ -21,7 +21,7 @@
 #include "daemon/memory/shared_pages/session_queue.h"
 #include "tests/unit/client/fake_broker.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::steady_clock;
@@ -461,4 +461,4 @@ TEST_F(LifelineQueueTest, AnAnswerToARequestThatWasNotMadeEndsTheConnection) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include "client/direct_channels/direct_pages.h"
 #include "daemon/memory/shared_pages/direct_channel.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // This side's pages, sealed.
 inline std::unique_ptr<DirectPages> MapDirect(DirectChannel& direct, DirectEnd side) {
@@ -19,4 +19,4 @@ inline std::unique_ptr<DirectPages> MapDirect(DirectChannel& direct, DirectEnd s
   return *std::move(pages);
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -57,13 +57,13 @@ TEST(PinnedRangeTest, GpusMayCopyFromItWhatWasHandedOut) {
   EXPECT_FALSE(pinned->Waits());
   pinned->handed_out = true;
   EXPECT_TRUE(pinned->Waits());
-  EXPECT_FALSE(pinned->EndAtOnce()) << "the sender would use it again under a copy";
+  EXPECT_FALSE(pinned->ReleaseAtOnce()) << "the sender would use it again under a copy";
   EXPECT_FALSE(left);
   const auto ordinary = made(false);
   ordinary->left_direct = &left;
   ordinary->handed_out = true;
   EXPECT_FALSE(ordinary->Waits());
-  EXPECT_TRUE(ordinary->EndAtOnce());
+  EXPECT_TRUE(ordinary->ReleaseAtOnce());
   EXPECT_TRUE(left);
 }
 

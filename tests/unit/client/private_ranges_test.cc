@@ -64,7 +64,7 @@ TEST_F(PrivateRangesTest, ACleanRangeComesBackWithItsPages) {
   auto range = Map(0);
   const std::byte* const data = range->data();
   EXPECT_EQ(Sum(*range), 512 * 7);
-  ranges_.GiveBack(std::move(range));
+  ranges_.Release(std::move(range));
   range = ranges_.Take(0, kArraySize);
   ASSERT_NE(range, nullptr);
   EXPECT_EQ(range->data(), data);
@@ -79,7 +79,7 @@ TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
     auto range = Map(256);
     static_cast<void>(Sum(*range));
     range->data()[at] = std::byte{9};
-    ranges_.GiveBack(std::move(range));
+    ranges_.Release(std::move(range));
     EXPECT_EQ(ranges_.Take(256, kArraySize), nullptr) << "written at " << at;
   }
 }
@@ -87,7 +87,7 @@ TEST_F(PrivateRangesTest, AWrittenRangeNeverComesBack) {
 TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
   auto range = Map(kPage);
   EXPECT_EQ(Sum(*range), 512 * 7);
-  ranges_.GiveBack(std::move(range));
+  ranges_.Release(std::move(range));
   std::memset(writer_ + kPage, 8, kArraySize);
   range = ranges_.Take(kPage, kArraySize);
   ASSERT_NE(range, nullptr);
@@ -95,14 +95,14 @@ TEST_F(PrivateRangesTest, AKeptRangeShowsWhatTheArenaHoldsNow) {
 }
 
 TEST_F(PrivateRangesTest, IsKnownByItsPlaceAndSize) {
-  ranges_.GiveBack(Map(0));
+  ranges_.Release(Map(0));
   EXPECT_EQ(ranges_.Take(256, kArraySize), nullptr);
   EXPECT_EQ(ranges_.Take(0, kArraySize - 1), nullptr);
   EXPECT_NE(ranges_.Take(0, kArraySize), nullptr);
 }
 
 TEST_F(PrivateRangesTest, KeepsTheLatestFew) {
-  for (uint64_t i = 0; i < 9; ++i) ranges_.GiveBack(Map(i * kPage));
+  for (uint64_t i = 0; i < 9; ++i) ranges_.Release(Map(i * kPage));
   EXPECT_EQ(ranges_.Take(0, kArraySize), nullptr);
   for (uint64_t i = 1; i < 9; ++i) EXPECT_NE(ranges_.Take(i * kPage, kArraySize), nullptr) << i;
 }
@@ -129,7 +129,7 @@ TEST_F(PrivateRangesTest, AMappingIsFoundAsLongAsItExists) {
   EXPECT_EQ(offset_of(other->data() + 5, 3), kPage + 5);
   EXPECT_EQ(offset_of(data + 5, 3), 256u + 5);
   range->data()[0] = std::byte{9};
-  ranges_.GiveBack(std::move(range));
+  ranges_.Release(std::move(range));
   EXPECT_EQ(offset_of(data, 1), std::nullopt) << "its address may be another's now";
 }
 

@@ -10,7 +10,7 @@
 
 #include "daemon/memory/shared_pages/session_queue.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr size_t kBytes = sizeof(session_queue::Page);
@@ -52,4 +52,4 @@ TEST(QueuePagesTest, AForkedChildHasNeitherPage) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "tests/unit/client/quiet_session.h"
 #include "tests/unit/client/static_mapping.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kAll = session_queue::Format::kSlots;
@@ -162,4 +162,4 @@ TEST_F(UnwaitedPublishesTest, ARangeIsTheBrokersUntilItFailed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

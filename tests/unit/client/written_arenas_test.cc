@@ -66,9 +66,9 @@ TEST_F(WrittenArenasTest, AnAddressThatWasUnmappedIsTheNextArenas) {
   EXPECT_EQ(Find(&memory_[kGranule]), inside);
   arenas_.Forget(*sealed);
   EXPECT_EQ(Find(&memory_[kGranule]), inside);
-  arenas_.DropLocal(*inside->arena, inside->offset);
+  arenas_.ReleaseLocal(*inside->arena, inside->offset);
   EXPECT_EQ(Find(memory_.data()), after);
-  arenas_.DropLocal(*after->arena, after->offset);
+  arenas_.ReleaseLocal(*after->arena, after->offset);
   EXPECT_EQ(arenas_.TakeEmpty(WrittenArenas::Instant::max()), std::vector<uint64_t>{2});
   EXPECT_EQ(Find(memory_.data()), nullptr);
   EXPECT_EQ(arenas_.Carve({}, kGranule), std::nullopt);

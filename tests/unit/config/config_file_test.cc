@@ -17,7 +17,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/config/sources.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::AllOf;
@@ -62,9 +62,9 @@ class ConfigFileTest : public testing::Test {
 };
 
 TEST_F(ConfigFileTest, EachSourceBeatsTheOneBelow) {
-  Write("[memory.host]\ncache = '1MiB'\nown_arena = '1MiB'\narena_idle = '1s'\n[limits]\nsessions = 7\nrank_max = 7\n");
+  Write("[memory.host]\ncache = '1MiB'\nown_arena = '1MiB'\narena_idle = '1s'\n[limits]\nsessions = 7\nwatchers = 7\n");
   Write("memory.host.cache = '2MiB'\nlimits.sessions = 8\nlog.level = 'warn'", "conf.d/20-b.toml");
-  Write("log.level = 'error'\nlimits.rank_max = 9", "conf.d/10-a.toml");
+  Write("log.level = 'error'\nlimits.watchers = 9", "conf.d/10-a.toml");
   Write("this is no TOML", "conf.d/README");
   ::setenv("ARRAYBRIDGED_MEMORY__HOST__OWN_ARENA", "3MiB", 1);
   ::setenv("ARRAYBRIDGED_MEMORY__HOST__ARENA_IDLE", "3s", 1);
@@ -75,7 +75,7 @@ TEST_F(ConfigFileTest, EachSourceBeatsTheOneBelow) {
   EXPECT_EQ(config.own_arena_bytes_min, 3u << 20);
   EXPECT_EQ(config.arena_idle.count(), 4000);
   EXPECT_EQ(config.limits.sessions, 8u);
-  EXPECT_EQ(config.limits.rank_max, 9u);
+  EXPECT_EQ(config.limits.watchers, 9u);
   EXPECT_EQ(config.log_level, "warn");
 }
 
@@ -142,7 +142,7 @@ TEST_F(ConfigFileTest, ErrorsOfDependentValuesNameFileLineAndColumn) {
   EXPECT_THAT(refusal("[memory.host]\ncapacity = 0\n"), StartsWith(path() + ":2:1: the machine has no host memory"));
   EXPECT_EQ(refusal("[namespace.default]\nquota = '0%'\n"), path() + ":2:1: 0% would refuse everything");
   EXPECT_THAT(refusal("[namespace.a]\nquota = 1\n[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
-              AllOf(StartsWith(path() + ":4:1: "), HasSubstr("limits.name_bytes_max 255")));
+              AllOf(StartsWith(path() + ":4:1: "), HasSubstr("maximum 255")));
   EXPECT_EQ(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
             path() + ":2:1: 2 namespaces have tables (limits.namespaces 1)");
   EXPECT_EQ(refusal("[memory]\nbackend = 'host'\ndevices = '" + std::string("cuda:") +
@@ -338,14 +338,12 @@ TEST_F(ConfigFileTest, ExamplesOfSettingsAreValid) {
 TEST_F(ConfigFileTest, ARefusalOfALimitOutOfItsRangeNamesItsOrigin) {
   Write("[limits]\nsessions = 0\n");
   EXPECT_EQ(Refusal({"--limit", "sessions=3"}), path() + ":2:1: limit sessions: must be more than 0");
-  Write("[limits]\ncatalogue_shares = 67108863\n");
-  EXPECT_EQ(Refusal(), path() + ":2:1: limit catalogue_shares: 67108863 is more than 67108862");
-  Write("[limits]\nframe_bytes_max = 4095\n");
-  EXPECT_EQ(Refusal(), path() + ":2:1: limit frame_bytes_max: 4095 is not between 4096 and 65536");
+  Write("[limits]\nframe_bytes_max = 4096\n");
+  EXPECT_EQ(Refusal(), path() + ":2:1: limits.frame_bytes_max was removed in 0.2.0: its value is fixed; leave it out");
   Write("[limits]\nticket_lifetime = '0s'\n");
   EXPECT_EQ(Refusal(), path() + ":2:1: limit ticket_lifetime: must be more than 0");
-  Write("[limits]\nsession_queues_per_uid = 0\nrequest_timeout_max = 0\n");
-  EXPECT_EQ(Good().limits.session_queues_per_uid, 0u);
+  Write("[limits]\nwatchers = 0\nrequest_timeout_max = 0\n");
+  EXPECT_EQ(Good().limits.watchers, 0u);
 }
 
 // Spellings of defaults that the table does not print.
@@ -481,8 +479,7 @@ TEST_F(ConfigFileTest, AnErrorInANamespacesTableIsNamed) {
               HasSubstr("same_uid must be the only entry"));
   EXPECT_THAT(refusal("[namespace.\"\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
   EXPECT_THAT(refusal("[namespace.\"a\\n\"]\nquota = 1\n"), HasSubstr("a namespace cannot have this name"));
-  EXPECT_THAT(refusal("[namespace." + std::string(256, 'n') + "]\nquota = 1\n"),
-              HasSubstr("limits.name_bytes_max 255"));
+  EXPECT_THAT(refusal("[namespace." + std::string(256, 'n') + "]\nquota = 1\n"), HasSubstr("maximum 255"));
   EXPECT_THAT(refusal("[limits]\nnamespaces = 1\n[namespace.a]\nquota = 1\n[namespace.b]\nquota = 1\n"),
               HasSubstr("2 namespaces have tables (limits.namespaces 1)"));
   EXPECT_THAT(refusal("[access]\nunlisted = \"maybe\"\n"), HasSubstr("'maybe' is neither own nor refused"));
@@ -526,4 +523,4 @@ TEST_F(ConfigFileTest, AReloadAdoptsNamespaces) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -157,9 +157,9 @@ TEST(ConfigTest, TheLogsRateLimitIsAtLeastOneLinePerSecond) {
 
 TEST(ConfigTest, LimitsHaveAFlagAndAVariable) {
   const Config config = Good({"--limit", "sessions=3", "--limit", "hello_timeout=20ms"},
-                             {{"ARRAYBRIDGED_LIMITS__SESSIONS", "9"}, {"ARRAYBRIDGED_LIMITS__RANK_MAX", "8"}});
+                             {{"ARRAYBRIDGED_LIMITS__SESSIONS", "9"}, {"ARRAYBRIDGED_LIMITS__WATCHERS", "8"}});
   EXPECT_EQ(config.limits.sessions, 3u);
-  EXPECT_EQ(config.limits.rank_max, 8u);
+  EXPECT_EQ(config.limits.watchers, 8u);
   EXPECT_EQ(config.limits.hello_timeout, milliseconds(20));
 }
 
@@ -271,11 +271,19 @@ TEST(ConfigTest, ErrorsNameTheLimit) {
   EXPECT_THAT(Refusal({"--limit", "leeses=1"}), HasSubstr("leeses"));
   EXPECT_THAT(Refusal({"--limit", "sessions=many"}), AllOf(HasSubstr("sessions"), HasSubstr("many")));
   EXPECT_THAT(Refusal({"--limit", "sessions=0"}), HasSubstr("sessions"));
-  EXPECT_THAT(Refusal({"--limit", "namespaces_per_uid=0"}), HasSubstr("namespaces_per_uid"));
-  EXPECT_THAT(Refusal({"--limit", "arenas_per_uid=0"}), HasSubstr("arenas_per_uid"));
-  EXPECT_THAT(Refusal({"--limit", "description_bytes_per_uid=0"}), HasSubstr("description_bytes_per_uid"));
-  EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=1MiB"}), HasSubstr("frame_bytes_max"));
-  EXPECT_THAT(Refusal({"--limit", "frame_bytes_max=100"}), HasSubstr("frame_bytes_max"));
+  EXPECT_THAT(Refusal({"--limit", "object_bytes_per_uid=0"}), HasSubstr("object_bytes_per_uid"));
+}
+
+TEST(ConfigTest, ALimitThatWasRemovedIsToldWhatBoundsItNow) {
+  const auto refusal = [](const char* limit) { return Refusal({"--limit", limit}); };
+  EXPECT_EQ(refusal("shares_per_uid=1"),
+            "--limit shares_per_uid was removed in 0.2.0: set limits.object_bytes_per_uid, which bounds it");
+  EXPECT_EQ(refusal("grpc_calls_per_uid=1"),
+            "--limit grpc_calls_per_uid was removed in 0.2.0: set limits.requests_per_uid, which bounds it");
+  EXPECT_EQ(refusal("connections_per_uid=1"),
+            "--limit connections_per_uid was removed in 0.2.0: it is twice limits.sessions_per_uid");
+  EXPECT_EQ(refusal("frame_bytes_max=4096"),
+            "--limit frame_bytes_max was removed in 0.2.0: its value is fixed; leave it out");
 }
 
 TEST(ConfigTest, ErrorsOfPlacesNameTheVariable) {
@@ -307,4 +315,4 @@ TEST(ConfigTest, HelpAndVersionNeedNoConfiguration) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

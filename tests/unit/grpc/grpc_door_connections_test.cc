@@ -10,7 +10,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 struct Pair {
@@ -68,7 +68,7 @@ TEST(GrpcDoorConnections, AnEndedConnectionHasNoPeerEvenIfItsNumberIsReused) {
 
 TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
   Limits limits;
-  limits.connections_per_uid = 2;
+  limits.sessions_per_uid = 1;
   GrpcDoorConnections connections(limits);
   std::vector<Pair> pairs(3);
   ASSERT_TRUE(connections.Admit(pairs[0].ours.get(), Of(1000)));
@@ -82,4 +82,4 @@ TEST(GrpcDoorConnections, AUidHasALimitAndEndedConnectionsDoNotCount) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

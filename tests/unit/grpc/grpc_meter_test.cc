@@ -12,7 +12,7 @@
 #include "daemon/service/grpc/grpc_sockets.h"
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Type = Http2Frame::Type;
@@ -37,8 +37,7 @@ class GrpcMeterTest : public testing::Test {
  protected:
   GrpcMeterTest() {
     limits_.grpc_streams_max = 3;
-    limits_.grpc_calls_per_uid = 5;
-    limits_.grpc_bytes_per_uid = 1000;
+    limits_.requests_per_uid = 40;       // so 5 calls, and 640 KiB
     limits_.grpc_resets_per_second = 2;  // so 4 at once
     limits_.grpc_header_bytes_max = 200;
     Begin();
@@ -86,9 +85,9 @@ TEST_F(GrpcMeterTest, AnsweredCallsCostNothing) {
 }
 
 TEST_F(GrpcMeterTest, FramesAreFoundInPiecesOfAnySize) {
-  const std::string bytes = Call(1) + FrameOf(Type::kResetStream, 0, 1, 4) + Call(3, 600) + Call(5, 600);
+  const std::string bytes = Call(1) + FrameOf(Type::kResetStream, 0, 1, 4) + Call(3, 400'000) + Call(5, 400'000);
   for (const char byte : bytes) Receive(std::string(1, byte));
-  ExpectExceeded("grpc_bytes_per_uid");
+  ExpectExceeded("requests_per_uid");
 }
 
 TEST_F(GrpcMeterTest, AConnectionHasAMaximumOfCallsEvenIfItNeverAgreed) {
@@ -103,15 +102,15 @@ TEST_F(GrpcMeterTest, AUserHasAMaximumOfCallsOverAllConnections) {
   Begin();
   EXPECT_TRUE(Receive(Call(1) + Call(3)));
   EXPECT_FALSE(Receive(Call(5)));
-  ExpectExceeded("grpc_calls_per_uid");
+  ExpectExceeded("requests_per_uid");
 }
 
 TEST_F(GrpcMeterTest, BytesOfRequestsAreChargedUntilTheirCallEnds) {
-  EXPECT_TRUE(Receive(Call(1, 900)));
+  EXPECT_TRUE(Receive(Call(1, 600'000)));
   Send(Answer(1));
-  EXPECT_TRUE(Receive(Call(3, 900, 0)));
-  EXPECT_FALSE(Receive(FrameOf(Type::kData, 0, 3, 101)));
-  ExpectExceeded("grpc_bytes_per_uid");
+  EXPECT_TRUE(Receive(Call(3, 600'000, 0)));
+  EXPECT_FALSE(Receive(FrameOf(Type::kData, 0, 3, 55'361)));
+  ExpectExceeded("requests_per_uid");
 }
 
 TEST_F(GrpcMeterTest, HeadersHaveAMaximumInHoweverManyFrames) {
@@ -205,4 +204,4 @@ TEST(GrpcSocketsTest, ASocketIsMeteredUntilItIsClosed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Decodes protobuf without a schema, so that the hand-written encoding is read by an independent decoder.
@@ -65,4 +65,4 @@ TEST(ToGrpc, TextsFitIntoATrailer) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

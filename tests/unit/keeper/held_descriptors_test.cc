@@ -16,7 +16,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Outcome = HeldDescriptors::Outcome;
@@ -139,4 +139,4 @@ TEST_F(HeldDescriptorsTest, AnotherProcessClosesWhatMaySleep) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using Time = RestartPolicy::Time;
@@ -43,4 +43,4 @@ TEST(RestartPolicyTest, WithoutAShortLifeEveryDaemonIsStartedAtOnce) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

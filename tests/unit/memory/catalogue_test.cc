@@ -17,7 +17,7 @@
 
 #include "daemon/memory/shared_pages/hazard_page.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr std::array<uint8_t, 16> kBroker{1, 2, 3};
@@ -257,4 +257,4 @@ TEST(HazardPageTest, ItsWordsAreOnlyCompared) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -12,7 +12,7 @@
 #include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using cuda::Counter;
@@ -341,4 +341,4 @@ TEST_F(CudaGpuTest, WithoutADriverTheErrorHasAReason) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

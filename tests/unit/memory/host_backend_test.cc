@@ -21,7 +21,7 @@
 #include "proto/boundary/huge_pages.h"
 #include "tests/unit/memory/host.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST(HostBackend, RefusesABlockThatDoesNotFitAndNamesTheNumbers) {
@@ -242,4 +242,4 @@ TEST(MapFile, LeavesNoMappingBeyondTheRequestedRange) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ TEST_F(MemoryBudgetTest, GarbageIsNoLimit) {
 TEST(MemoryBudgetOfThisMachine, IsThere) { EXPECT_GT(MemoryBudget(50), 0u); }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST_F(RecordFileTest, AFileOfAnotherKindIsRefused) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -16,7 +16,7 @@
 
 #include "tests/unit/memory/queue_client.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using session_queue::Format;
@@ -367,4 +367,4 @@ TEST_F(DaemonQueueTest, WhileAnotherThreadServesNoPublishIsMissed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

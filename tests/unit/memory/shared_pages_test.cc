@@ -16,7 +16,7 @@
 #include "daemon/memory/shared_pages/hazard_page.h"
 #include "daemon/memory/shared_pages/session_queue.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kBytes = 3 * 4096;
@@ -120,4 +120,4 @@ TEST(SharedPagesTest, AHazardPageIsSealedWhenItIsMapped) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -8,7 +8,7 @@
 #include "daemon/memory/host/host_backend.h"
 #include "tests/unit/memory/host.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class WarmBackendTest : public testing::Test {
@@ -108,4 +108,4 @@ TEST_F(WarmBackendTest, ARefillDoesNotMakeAnAllocationFail) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -11,7 +11,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/verbs/verbs.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The message as a verb gets it.
 template <class Wire>
@@ -143,4 +143,4 @@ class TestDoor {
   Verbs& verbs_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

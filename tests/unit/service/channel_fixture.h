@@ -10,7 +10,7 @@
 
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class VerbsChannelTest : public VerbsTest {
  protected:
@@ -60,4 +60,4 @@ class VerbsChannelTest : public VerbsTest {
   std::map<uint64_t, uint64_t> seen_;  // by end: the last notice that is not for it
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 size_t Closers() {
@@ -68,4 +68,4 @@ TEST(CloserTest, ThreadsThatSlowDescriptorsStartedEndWhenTheseAreClosed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "tests/unit/boundary/direct_entries.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A page, mapped.
 class MappedPage {
@@ -105,4 +105,4 @@ class DirectEnds {
   MappedPage control_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -10,7 +10,7 @@
 #include "tests/unit/service/channel_fixture.h"
 #include "tests/unit/service/direct_ends.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class VerbsDirectTest : public VerbsChannelTest {
  protected:
@@ -53,4 +53,4 @@ class VerbsDirectTest : public VerbsChannelTest {
   std::optional<DirectEnds> ends_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 bool KernelTellsOfReapedProcesses() {
@@ -49,4 +49,4 @@ TEST(ExitStatusTest, AKilledProcessNeverLooksLikeOneThatHasExited) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

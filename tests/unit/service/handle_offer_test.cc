@@ -8,7 +8,7 @@
 
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::ElementsAre;
@@ -117,4 +117,4 @@ TEST(HandleOffer, TheGpusThatItSeesAreNoted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -14,7 +14,7 @@
 
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 constexpr uint64_t kUsed = 48 * kMiB;  // the least that a test uses
@@ -68,4 +68,4 @@ TEST_F(HeapTrimmerTest, SharesThatAreWithdrawnInALivingArenaGiveTheirMemoryBack)
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

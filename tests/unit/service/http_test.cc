@@ -15,7 +15,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::EndsWith;
@@ -210,4 +210,4 @@ TEST(HttpAddressTest, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

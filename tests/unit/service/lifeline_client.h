@@ -14,7 +14,7 @@
 #include "daemon/service/system/listener.h"
 #include "proto/boundary/frame.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class LifelineClient {
  public:
@@ -84,4 +84,4 @@ class LifelineClient {
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -20,7 +20,7 @@
 #include "tests/unit/service/lifeline_client.h"
 #include "tests/unit/service/passed.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -330,4 +330,4 @@ TEST_F(ListenerTest, WithoutDescriptorsAPeerIsToldSoAndLaterOnesAreServed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

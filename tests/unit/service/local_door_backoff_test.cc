@@ -36,7 +36,7 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, socket, message, flags);
 }
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(LocalDoorTest, ASocketThatTakesNothingIsTriedLessAndLessOften) {
@@ -60,4 +60,4 @@ TEST_F(LocalDoorTest, ASocketThatTakesNothingIsTriedLessAndLessOften) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -17,7 +17,7 @@
 #include "daemon/service/lifeline/local_door.h"
 #include "tests/unit/service/lifeline_client.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // A process that sleeps until it is killed.
 class Mortal {
@@ -91,4 +91,4 @@ class LocalDoorTest : public ::testing::Test {
   std::optional<LocalDoor> door_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -17,7 +17,7 @@
 #include "tests/unit/memory/queue_client.h"
 #include "tests/unit/service/local_door_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::steady_clock;
@@ -327,4 +327,4 @@ TEST_F(LocalDoorQueueTest, ASessionThatReapsNothingIsNotServed) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

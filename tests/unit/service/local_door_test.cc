@@ -16,7 +16,7 @@
 #include "tests/unit/service/asked.h"
 #include "tests/unit/service/local_door_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,7 +205,7 @@ TEST_F(LocalDoorTest, AFrameAboveTheConfiguredLimitIsCut) {
   config_.limits.frame_bytes_max = 4096;
   LifelineClient client = Greeted();
   client.Send(Verb::kAcquire, std::string(4096, 'x'));
-  EXPECT_THAT(client.Receive().error().message(), HasSubstr("frame_bytes_max"));
+  EXPECT_THAT(client.Receive().error().message(), HasSubstr("the most is 4096"));
   EXPECT_TRUE(client.Receive().closed);
 }
 
@@ -271,12 +271,14 @@ TEST_F(LocalDoorTest, TheClockOfDeadlinesIsTold) {
 }
 
 TEST_F(LocalDoorTest, ConnectionsOfOneUserAreBounded) {
-  config_.limits.connections_per_uid = 2;
+  config_.limits.sessions_per_uid = 2;
   LifelineClient first = Greeted(7);
   LifelineClient second = Greeted(7);
-  LifelineClient third = Connect(7);
-  EXPECT_THAT(third.Receive().error().message(), HasSubstr("connections_per_uid"));
-  EXPECT_TRUE(third.Receive().closed);
+  const LifelineClient third = Connect(7);
+  const LifelineClient fourth = Connect(7);
+  LifelineClient fifth = Connect(7);
+  EXPECT_THAT(fifth.Receive().error().message(), HasSubstr("has 4 connections, twice limits.sessions_per_uid (2)"));
+  EXPECT_TRUE(fifth.Receive().closed);
   LifelineClient other_user = Greeted(8);
   second.Close();
   AwaitSessions(first, 2);
@@ -338,4 +340,4 @@ TEST_F(LocalDoorTest, AnswersSayThatMemoryIsWanted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

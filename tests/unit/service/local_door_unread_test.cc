@@ -9,7 +9,7 @@
 
 #include "tests/unit/service/local_door_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,7 +132,7 @@ TEST_F(HoarderTest, AnArenaThatCannotBeHandedOverIsTakenBack) {
   const auto refused = sibling.Call(Verb::kAllocate, allocate);
   ASSERT_EQ(refused.code(), Code::kResourceExhausted);
   const v1::Error why = refused.error();
-  EXPECT_THAT(why.message(), HasSubstr("limits.descriptors_in_flight_per_uid 4"));
+  EXPECT_THAT(why.message(), HasSubstr("the most is 4)"));
   EXPECT_EQ(why.reason(), "DESCRIPTORS");
   EXPECT_FALSE(refused.descriptor.valid());
   while (Stats(witness).charged_bytes() != 4096) ::usleep(100);  // the hoarder's own arena
@@ -148,7 +148,7 @@ TEST_F(HoarderTest, LeasesThatCannotBeHandedOverAreTakenBack) {
   Hoard(hoarder, witness);
   v1::AcquireRequest acquire;
   acquire.add_shares()->set_name("last");
-  EXPECT_THAT(sibling.Call(Verb::kAcquire, acquire).error().message(), HasSubstr("descriptors_in_flight_per_uid"));
+  EXPECT_THAT(sibling.Call(Verb::kAcquire, acquire).error().message(), HasSubstr("too many unread descriptors"));
   EXPECT_EQ(Stats(witness).leases(), 0u);
   ReadAll(hoarder);
   EXPECT_TRUE(sibling.Call(Verb::kAcquire, acquire).descriptor.valid())
@@ -189,4 +189,4 @@ TEST_F(HoarderTest, WhatIsUnreadCountsLongerThanItsLifeline) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

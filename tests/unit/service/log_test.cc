@@ -15,7 +15,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::AllOf;
@@ -163,4 +163,4 @@ TEST_F(JournalTest, OneThatIsNotThereChangesNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST(LogThrottleTest, LetsSoManyLinesASecondThroughAndSaysHowManyItDropped) {
@@ -27,4 +27,4 @@ TEST(LogThrottleTest, AnotherNumberHoldsFromTheNextLineOn) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -20,7 +20,7 @@
 
 #include "daemon/service/system/notify.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::ElementsAre;
@@ -262,4 +262,4 @@ TEST_F(ManagerStoreDeathTest, ANameThatNoHolderTakesIsADefectOfOurs) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

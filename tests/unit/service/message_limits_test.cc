@@ -13,7 +13,7 @@
 #include "proto/boundary/release_limit.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,11 +176,11 @@ TEST(MessageLimitsTest, SharesAreCountedAndNamed) {
   request.mutable_shares(0)->set_id(0);
   ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "an id that is not 0");
   request.mutable_shares(0)->set_name(std::string(kLimits.name_bytes_max + 1, 'n'));
-  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "name_bytes_max");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "maximum 255");
   request.mutable_shares(0)->set_name("x");
   EXPECT_TRUE(CheckShares(kLimits, FromMessage(request.shares())).ok());
   for (uint64_t i = 0; i < kLimits.names_per_request; ++i) request.add_shares()->set_name("x");
-  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "names_per_request");
+  ExpectRefused(CheckShares(kLimits, FromMessage(request.shares())), "maximum 256");
 }
 
 // The broker's lock is held for the whole release.
@@ -205,7 +205,7 @@ TEST(MessageLimitsTest, OneReleaseGivesBackSoMuch) {
 TEST(MessageLimitsTest, ListsHaveLimits) {
   v1::ListRequest list;
   list.set_name_prefix(std::string(kLimits.name_bytes_max + 1, 'n'));
-  ExpectRefused(CheckList(kLimits, list), "name_bytes_max");
+  ExpectRefused(CheckList(kLimits, list), "maximum 255");
   list.clear_name_prefix();
   list.set_page_token(std::string(2 * kLimits.name_bytes_max + 65, 't'));
   ExpectRefused(CheckList(kLimits, list), "page token");
@@ -246,4 +246,4 @@ TEST(MessageLimitsTest, AHelloNamesBothProtocolRanges) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 
 #include "proto/boundary/unique_fd.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 // Binds a service manager's socket; `name` begins with / or @.
@@ -68,4 +68,4 @@ TEST(NotifyTest, WithoutAManagerOrWithNonsenseNothingHappens) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

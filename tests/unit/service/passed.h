@@ -12,7 +12,7 @@
 
 #include "daemon/service/system/passed_sockets.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 // The caller keeps its descriptors; the PassedSockets get duplicates, from 3 on. REQUIRES: the test uses no other
 // descriptor below 3 + the number of these.
@@ -43,4 +43,4 @@ inline UniqueFd Aside(int fd) {
   return moved;
 }
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -19,7 +19,7 @@
 #include "daemon/memory/descriptor_store.h"
 #include "tests/unit/service/passed.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST(PassedSocketsTest, AnAbsurdNumberIsRefused) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

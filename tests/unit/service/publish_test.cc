@@ -9,7 +9,7 @@
 #include "daemon/service/wire/share_wire.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -154,4 +154,4 @@ TEST(PublishTest, ASpecThatIsNoneIsRefusedWhenItIsRead) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

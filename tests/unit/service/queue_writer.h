@@ -9,7 +9,7 @@
 #include "tests/unit/memory/queue_client.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 class QueueWriter {
  public:
@@ -53,4 +53,4 @@ class QueueWriter {
   std::map<uint64_t, std::pair<Code, std::string>> failed_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

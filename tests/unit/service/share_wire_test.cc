@@ -7,7 +7,7 @@
 
 #include "arraybridge/v1/broker.pb.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 LeasedShare Leased(bool everything) {
@@ -111,4 +111,4 @@ TEST(ShareWireTest, EveryFieldOfTheMessagesIsWritten) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using testing::IsEmpty;
@@ -56,4 +56,4 @@ TEST(TalliesTest, AnAllocationFailsForWantOfSomething) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::microseconds;
@@ -112,4 +112,4 @@ TEST(TrafficTest, ThreadsLoseNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -4,7 +4,7 @@
 
 #include "tests/unit/service/channel_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::milliseconds;
@@ -178,4 +178,4 @@ TEST_F(VerbsChannelTest, WhatCannotBeSentIsRefused) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

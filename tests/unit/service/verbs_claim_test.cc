@@ -8,7 +8,7 @@
 
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::AllOf;
@@ -120,4 +120,4 @@ TEST_F(VerbsClaimTest, ARequestWithoutAnAnswerClaimsNothing) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

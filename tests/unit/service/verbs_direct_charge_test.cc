@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// To whom a direct channel is charged, and until when (limits.direct_channels_per_uid).
+// To whom a direct channel is charged, and until when (limits.object_bytes_per_uid).
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,11 +7,11 @@
 
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(VerbsDirectTest, SoManyOfAUserAndNoMore) {
-  config_.limits.direct_channels_per_uid = 1;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kDirectChannel - 1;
   Build();
   v1::OpenChannelRequest request;
   request.set_name("another");
@@ -37,7 +37,7 @@ class VerbsDirectOfTwoUsersTest : public VerbsDirectTest {
   static constexpr uint32_t kReceives = 1001;
 
   void SetUp() override {
-    config_.limits.direct_channels_per_uid = 1;
+    config_.limits.object_bytes_per_uid = 2 * object_bytes::kDirectChannel - 1;
     for (const uint32_t uid : {kSends, kReceives}) {
       config_.namespaces["team"].access.push_back({AccessEntry::Who::kUser, uid, {}, Right::kWrite});
     }
@@ -108,7 +108,7 @@ TEST_F(VerbsDirectOfTwoUsersTest, ThatNobodyHasUsedIsNobodysOnceItHasEnded) {
 
 // An end has several, one after the other, and what was received on an earlier one may be read longer.
 TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
-  config_.limits.direct_channels_per_uid = 3;
+  config_.limits.object_bytes_per_uid = 4 * object_bytes::kDirectChannel - 1;
   Build();
   std::vector<std::unique_ptr<DirectEnds>> direct_channels;
   for (int round = 0; round < 2; ++round) {
@@ -146,7 +146,7 @@ TEST_F(VerbsDirectTest, TheOneThatIsNamedIsForgotten) {
 }
 
 TEST_F(VerbsDirectTest, AStandingDirectChannelIsNotForgotten) {
-  config_.limits.direct_channels_per_uid = 1;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kDirectChannel - 1;
   Build();
   v1::ReleaseRequest release;
   release.add_direct_channels(ends_->control().number);
@@ -158,4 +158,4 @@ TEST_F(VerbsDirectTest, AStandingDirectChannelIsNotForgotten) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

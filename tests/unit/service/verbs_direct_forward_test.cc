@@ -3,7 +3,7 @@
 // the range is in use.
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 class VerbsDirectForwardTest : public VerbsDirectTest {
@@ -77,7 +77,7 @@ TEST_F(VerbsDirectForwardTest, OutlivesItsReceiver) {
 
 // The sender reads the control block as long as it waits for ranges, and is charged for it.
 TEST_F(VerbsDirectForwardTest, ItsDirectChannelIsCharged) {
-  config_.limits.direct_channels_per_uid = 1;
+  config_.limits.object_bytes_per_uid = 2 * object_bytes::kDirectChannel - 1;
   Build();
   v1::OpenChannelRequest request;
   request.set_name("another");
@@ -154,4 +154,4 @@ TEST_F(VerbsDirectForwardTest, RefusesWhatWasNotSentToThisSession) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

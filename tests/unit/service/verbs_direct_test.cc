@@ -4,7 +4,7 @@
 
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(VerbsDirectTest, IsOpenOnceBothHaveMappedIt) {
@@ -120,10 +120,12 @@ TEST_F(VerbsDirectTest, WhoReceivedAndHasGoneReadsNothing) {
 
 TEST_F(VerbsDirectTest, NothingIsLostForALimitThatNobodyAskedFor) {
   config_.limits.shares_per_namespace = 1;
-  config_.limits.description_bytes_per_uid = 1;
   Build();
   for (uint64_t page = 0; page < 3; ++page) ends_->Send(arena_, page);
-  EXPECT_EQ(Send(sender_, sending_, arena_, 3)->Get().status().reason(), "TOO_MANY_DESCRIPTION_BYTES");
+  const uint64_t most = config_.limits.object_bytes_per_uid;
+  config_.limits.object_bytes_per_uid = 1;
+  EXPECT_EQ(Send(sender_, sending_, arena_, 3)->Get().status().reason(), "TOO_MANY_SHARES");
+  config_.limits.object_bytes_per_uid = most;
   EXPECT_EQ(PageOf(Leave()), 0u);
   EXPECT_EQ(PageOf(Receive(receiver_, receiving_)), 1u);
   EXPECT_EQ(Send(sender_, sending_, arena_, 3)->Get().status().reason(), "TOO_MANY_SHARES");
@@ -191,4 +193,4 @@ TEST_F(VerbsDirectTest, TheDoorbellRingsWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

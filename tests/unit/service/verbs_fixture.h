@@ -13,12 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/broker/ledger/account.h"
 #include "daemon/memory/host/host_backend.h"
 #include "daemon/service/verbs/verbs.h"
 #include "tests/unit/broker/fake_backend.h"
 #include "tests/unit/service/asked.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 
 inline constexpr uint64_t kMiB = 1 << 20;
 inline constexpr uint64_t kLong = 60000;  // milliseconds: longer than a test waits
@@ -120,4 +121,4 @@ class VerbsTest : public ::testing::Test {
   std::optional<Verbs> verbs_;
 };
 
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -2,7 +2,7 @@
 // A direct channel whose ends have written there what cannot be: nothing of it is believed.
 #include "tests/unit/service/direct_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 TEST_F(VerbsDirectTest, AHeadThatCannotBeIsBelievedInNothing) {
@@ -97,4 +97,4 @@ TEST_F(VerbsDirectTest, AnEntryLongerThanAnEntryIsNone) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

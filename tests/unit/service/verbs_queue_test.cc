@@ -10,7 +10,7 @@
 #include "tests/unit/service/queue_writer.h"
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::ElementsAre;
@@ -203,7 +203,7 @@ TEST_F(VerbsQueueTest, ASessionHasOneQueue) {
 }
 
 TEST_F(VerbsQueueTest, AUserHasSoManyQueues) {
-  config_.limits.session_queues_per_uid = 2;
+  config_.limits.object_bytes_per_uid = 3 * object_bytes::kQueue - 1;
   const QueueWriter one(verbs(), Open());
   const Caller ends = Open();
   const QueueWriter other(verbs(), ends);
@@ -321,4 +321,4 @@ TEST_F(VerbsQueueTest, ManyThreadsFindWhatWasSubmitted) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

@@ -13,7 +13,7 @@
 #include "tests/unit/broker/fake_gpu_backend.h"
 #include "tests/unit/service/verbs_fixture.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using ::testing::HasSubstr;
@@ -56,14 +56,14 @@ TEST_F(VerbsWaitingTest, NobodyWaitsLongerThanTheLimit) {
 }
 
 TEST_F(VerbsWaitingTest, QueuedRequestsAreBounded) {
-  config_.limits.queued_requests_per_session = 2;
+  config_.limits.requests_per_session = 2;
   const Caller caller = Open();
   auto first = StartAcquire(caller, {"a"}, 60'000);
   auto second = StartAcquire(caller, {"b"}, 60'000);
   const auto third = StartAcquire(caller, {"c"}, 60'000)->Get();
-  EXPECT_THAT(third.status().message(), HasSubstr("queued_requests_per_session"));
+  EXPECT_THAT(third.status().message(), HasSubstr("has 2 requests waiting, the most is 2"));
   const auto fourth = StartAllocate(caller, kMiB)->Get();
-  EXPECT_THAT(fourth.status().message(), HasSubstr("queued_requests_per_session"));
+  EXPECT_THAT(fourth.status().message(), HasSubstr("has 2 requests waiting, the most is 2"));
   verbs().Cancel(first->waiter);
   EXPECT_TRUE(StartAllocate(caller, kMiB)->Get().ok());
 }
@@ -346,4 +346,4 @@ TEST_F(VerbsWaitingTest, ASealThatTakesItsTimeIsNobodyElsesWait) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

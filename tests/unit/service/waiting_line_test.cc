@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::hours;
@@ -204,19 +204,19 @@ TEST_F(WaitingLineTest, ItDropsTheWaiterOfWhoWasCancelled) {
 
 TEST_F(WaitingLineTest, TheLimitOfQueuedRequestsNamesItself) {
   Limits limits;
-  limits.queued_requests_per_session = 2;
+  limits.requests_per_session = 2;
   WaitingLine line(limits);
   ASSERT_TRUE(line.WaitForMemory(7, "n", ForMemory(kAlice, "1", 1)).ok());
   ASSERT_TRUE(line.WaitForMemory(7, "n", ForMemory(kAlice, "2", 1)).ok());
   const auto third = line.WaitForMemory(7, "n", ForMemory(kAlice, "3", 1));
   ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
-  EXPECT_NE(third.status().message().find("queued_requests_per_session"), std::string::npos);
+  EXPECT_NE(third.status().message().find("has 2 requests waiting, the most is 2"), std::string::npos);
   EXPECT_TRUE(line.WaitForMemory(7, "n", ForMemory(kBob, "other", 1)).ok());
 }
 
 TEST_F(WaitingLineTest, WhatOneUserMayHaveWaitingIsLimitedOverItsSessions) {
   Limits limits;
-  limits.queued_requests_per_uid = 2;
+  limits.requests_per_uid = 2;
   WaitingLine line(limits);
   const auto of = [&](SessionId session, uint32_t uid) {
     Waiter waiter = ForMemory(session, "", 1);
@@ -229,7 +229,7 @@ TEST_F(WaitingLineTest, WhatOneUserMayHaveWaitingIsLimitedOverItsSessions) {
   const auto third = of(SessionId{3}, 7);
   ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(third.status().reason(), "QUEUED_REQUESTS");
-  EXPECT_NE(third.status().message().find("queued_requests_per_uid"), std::string::npos);
+  EXPECT_NE(third.status().message().find("limits.requests_per_uid 2"), std::string::npos);
   EXPECT_TRUE(of(SessionId{4}, 8).ok()) << "another user";
   line.Cancel(*first);
   EXPECT_TRUE(of(SessionId{3}, 7).ok()) << "its place is free again";
@@ -237,7 +237,7 @@ TEST_F(WaitingLineTest, WhatOneUserMayHaveWaitingIsLimitedOverItsSessions) {
 
 TEST_F(WaitingLineTest, TheBytesOfRequestsThatWaitAreTheirUsers) {
   Limits limits;
-  limits.queued_bytes_per_uid = 128 << 10;
+  limits.requests_per_uid = 32;  // 4 KiB each
   WaitingLine line(limits);
   const std::string name(240, 'n');
   const std::vector<std::string_view> names(64, name);
@@ -252,7 +252,7 @@ TEST_F(WaitingLineTest, TheBytesOfRequestsThatWaitAreTheirUsers) {
   const auto third = of(SessionId{3}, 7);
   ASSERT_EQ(third.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(third.status().reason(), "QUEUED_BYTES");
-  EXPECT_NE(third.status().message().find("queued_bytes_per_uid"), std::string::npos);
+  EXPECT_NE(third.status().message().find("limits.requests_per_uid 32"), std::string::npos);
   EXPECT_TRUE(of(SessionId{4}, 8).ok()) << "another user";
   line.DropSession(kAlice);
   EXPECT_TRUE(of(SessionId{3}, 7).ok()) << "the end of a session gives its bytes back";
@@ -463,4 +463,4 @@ TEST_F(WaitingLineTest, DrainingExpiresEverybodyOnce) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

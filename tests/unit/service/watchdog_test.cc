@@ -12,7 +12,7 @@
 
 #include "daemon/service/reclaim/worker.h"
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::microseconds;
@@ -69,4 +69,4 @@ TEST(WatchdogTest, IsWantedByTheManagerAlone) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

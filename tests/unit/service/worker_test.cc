@@ -6,7 +6,7 @@
 #include <future>
 #include <vector>
 
-namespace arraybridge {
+namespace arraybridge::daemon {
 namespace {
 
 using std::chrono::hours;
@@ -74,4 +74,4 @@ TEST(WorkerTest, WaitIdleWaitsForWhatWasPostedBefore) {
 }
 
 }  // namespace
-}  // namespace arraybridge
+}  // namespace arraybridge::daemon

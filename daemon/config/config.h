@@ -48,6 +48,7 @@ struct Limits {
   uint64_t channel_ends_per_session = 512;
   uint64_t requests_per_session = 64;  // that wait
   uint64_t tickets_per_session = 1024;
+  uint64_t claims_per_session = 64;
   uint64_t name_bytes_max = 255;
   uint64_t names_per_request = 256;
   uint64_t arrays_per_share_max = 1024;

@@ -28,6 +28,7 @@ inline constexpr uint64_t kEntriesOfDirectChannel = 5;
 // bounds a user's sum, descriptions, notes and histories included.
 namespace object_bytes {
 inline constexpr uint64_t kLease = 256;
+inline constexpr uint64_t kClaim = 1 << 10;
 inline constexpr uint64_t kShare = 1 << 10;
 inline constexpr uint64_t kArena = 2 << 10;
 inline constexpr uint64_t kChannelEnd = 1 << 10;
@@ -51,6 +52,7 @@ struct Account {
   uint64_t leases = 0;  // of its sessions, including ended ones that are not cleared yet
   uint64_t shares = 0;  // made by its sessions, with and without a name
   uint64_t description_bytes = 0;
+  uint64_t claims = 0;
   uint64_t channel_ends = 0;
   uint64_t hazard_pages = 0;
   uint64_t unmapped_hazard_pages = 0;  // of these; the daemon keeps a descriptor of each
@@ -66,10 +68,10 @@ struct Account {
   uint64_t object_bytes() const {
     return leases * object_bytes::kLease + shares * object_bytes::kShare + description_bytes +
            memory->charges() * object_bytes::kArena + channel_ends * object_bytes::kChannelEnd +
-           hazard_pages * object_bytes::kHazardPage + queues * object_bytes::kQueue;
+           hazard_pages * object_bytes::kHazardPage + queues * object_bytes::kQueue + claims * object_bytes::kClaim;
   }
   bool unused() const {
-    return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && channel_ends == 0 &&
+    return sessions == 0 && leases == 0 && shares == 0 && description_bytes == 0 && claims == 0 && channel_ends == 0 &&
            hazard_pages == 0 && queues == 0 && catalogues == 0 && leased.empty() && memory->used() == 0 &&
            looks->is_full();
   }

@@ -11,9 +11,6 @@
 
 namespace arraybridge::daemon {
 
-// A claim has a few hundred bytes and two names.
-inline constexpr size_t kClaimsPerSession = 64;
-
 struct Claim {
   uint64_t number = 0;  // one of the shares' generations
   SessionId session{};

@@ -32,6 +32,7 @@ Result<uint64_t> Broker::ClaimName(SessionId session, std::string_view ns, const
       Claim{state.shares.NextGeneration(), session, owner.uid(), owner.name(), std::string(key.name), expires});
   owner.claims.emplace(claim->name, claim);
   found->claims.emplace(claim->number, claim);
+  ++found->account->claims;
   return claim->number;
 }
 
@@ -44,10 +45,9 @@ Status Broker::State::CheckClaim(const Session& session, std::string_view name, 
   };
   const auto now = Clock::now();
   if (!again && now < renewals_until) return claimed("a session may renew its claim, because the daemon was replaced");
-  if (session.claims.size() >= kClaimsPerSession) {
-    return ResourceExhausted("the session holds ", kClaimsPerSession, " claims, the most it may: release some")
-        .Because("TOO_MANY_CLAIMS");
-  }
+  const uint64_t most = config.limits.claims_per_session;
+  if (session.claims.size() >= most) return AtLimit("TOO_MANY_CLAIMS", "claims_per_session", most);
+  AB_RETURN_IF_ERROR(accounts.CheckObjects(session, "TOO_MANY_CLAIMS", object_bytes::kClaim));
   if (other == nullptr || other->expires <= now) return Ok();
   const Session& holder = *sessions.Find(other->session);
   if (holder.peer.uid != session.peer.uid) return claimed("another user has claimed its name");
@@ -68,6 +68,7 @@ std::shared_ptr<const Claim> Broker::State::EndClaim(Session& session, Namespace
   std::shared_ptr<const Claim> ended = std::move(found->second);
   ns.claims.erase(found);
   session.claims.erase(ended->number);
+  --session.account->claims;
   return ended;
 }
 

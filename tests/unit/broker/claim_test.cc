@@ -108,13 +108,19 @@ TEST_F(ClaimTest, ASessionHoldsABoundedNumber) {
     const std::string name = std::to_string(number);
     return Claim(greedy, 0, {}, {.name = name});
   };
-  for (size_t i = 0; i < kClaimsPerSession; ++i) ASSERT_TRUE(claim(i).ok()) << i;
-  EXPECT_THAT(claim(kClaimsPerSession), FailsWith(Code::kResourceExhausted, "TOO_MANY_CLAIMS"));
-  EXPECT_TRUE(Claim(Open()).ok()) << "of one session";
+  config_.limits.claims_per_session = 2;
+  const auto too_many = FailsWith(Code::kResourceExhausted, "TOO_MANY_CLAIMS");
+  ASSERT_TRUE(claim(0).ok() && claim(1).ok());
+  EXPECT_THAT(claim(2), too_many);
+  config_.limits.object_bytes_per_uid = 3 * object_bytes::kClaim - 1;
+  const SessionId other = Open();
+  EXPECT_THAT(Claim(other), too_many) << "of one user";
+  broker().EndSession(greedy);
+  EXPECT_TRUE(Claim(other).ok());
 }
 
 TEST_F(ClaimTest, ANamespaceExistsWithItsClaims) {
-  config_.limits.namespaces_per_uid = 1;
+  config_.limits.namespaces = 1;
   const SessionId session = Open();
   const uint64_t claim = *Claim(session, 0, {}, {.name = "m"}, "one");
   const auto full = FailsWith(Code::kResourceExhausted, "TOO_MANY_NAMESPACES");

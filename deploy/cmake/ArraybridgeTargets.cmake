@@ -42,6 +42,20 @@ function(ab_room name)
   ab_flags(${name})
 endfunction()
 
+# ab_structs(<path> <namespace> <protos>...): <path>.h and <path>.cc below generated/, with structs of the messages.
+function(ab_structs path namespace)
+  find_package(Python 3.9 REQUIRED COMPONENTS Interpreter)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/generated/${folder}/${path})
+  get_filename_component(folder ${output} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE protos)
+  set(generate ${PROJECT_SOURCE_DIR}/proto/wire/generate.py)
+  add_custom_command(OUTPUT ${output}.h ${output}.cc
+    COMMAND ${Python_EXECUTABLE} ${generate} ${namespace} ${output}.h ${output}.cc ${protos}
+    DEPENDS ${generate} ${protos} VERBATIM)
+endfunction()
+
 # ab_program_of_debian(<program> <component>): links the program's objects a second time, for the Debian packages: with
 # the system's zlib, which Debian updates. Only cpack uses it.
 function(ab_program_of_debian program component)

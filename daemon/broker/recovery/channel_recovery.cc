@@ -1,51 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/broker/recovery/channel_recovery.h"
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "daemon/broker/ledger/times.h"
 #include "daemon/broker/objects/kept_ranges.h"
 
 namespace arraybridge::daemon {
 namespace {
 
-// `times`: when the ends of the notices ended; earlier daemons wrote none.
-Channel::Past PastOf(const record::Channel& its, std::string_view notices, std::string_view times) {
-  const auto has = [&](record::ChannelFlag flag) { return (its.flags & flag) != 0; };
+std::vector<Notice> NoticesOf(const std::vector<record::Notice>& records) {
+  std::vector<Notice> notices;
+  for (const record::Notice& each : records) {
+    auto client = std::make_shared<const std::string>(each.client);
+    notices.push_back({each.number, each.after, EndedHow(each.how), each.stream, each.process_id, std::move(client),
+                       each.shares, each.missing, TimeOf(each.at)});
+  }
+  return notices;
+}
+
+Channel::Past PastOf(const record::Channel& its) {
   Channel::Past past;
-  past.terms = {.capacity = its.capacity, .mode = ChannelMode(its.mode)};
-  // Earlier daemons wrote no flag for a stated term.
-  if (has(record::kDropOldest) || has(record::kStatesOnSlow)) past.terms.drop_oldest = has(record::kDropOldest);
-  if (its.replay != 0 || has(record::kStatesReplay)) past.terms.replay = its.replay;
+  past.terms = {its.capacity, ChannelMode(its.mode), its.drop_oldest, its.replay};
   past.stream = its.stream;
   past.sent = its.sent;
   past.taken = its.taken;
   past.notified_receiver = its.notified_receiver;
   past.closed = ChannelEndId{its.closed};
   past.received = its.received;
-  past.had_receivers = has(record::kHadReceivers);
-  past.begun = has(record::kBegun);
-  past.drained = has(record::kDrained);
-  past.missing = has(record::kMissing);
-  std::vector<Notice> to_receivers;
-  std::vector<Notice> to_senders;
-  while (notices.size() >= sizeof(record::Notice)) {
-    Reading<record::Notice> each(notices);
-    Notice notice{each->number,     each->after, EndedHow(each->how), each->stream,
-                  each->process_id, {},          each->shares,        each->missing != 0};
-    notice.client = std::make_shared<const std::string>(each.Text(each->client_bytes));
-    if (int64_t at = 0; times.size() >= sizeof at) {
-      std::memcpy(&at, times.data(), sizeof at);
-      times.remove_prefix(sizeof at);
-      notice.at = TimeOf(at);
-    }
-    (each->to_senders != 0 ? to_senders : to_receivers).push_back(std::move(notice));
-    notices = each.rest();
-  }
-  past.to_receivers.Restore(std::move(to_receivers), its.last_to_receivers);
-  past.to_senders.Restore(std::move(to_senders), its.last_to_senders);
+  past.had_receivers = its.had_receivers;
+  past.begun = its.begun;
+  past.drained = its.drained;
+  past.missing = its.missing;
+  past.to_receivers.Restore(NoticesOf(its.to_receivers), its.last_to_receivers);
+  past.to_senders.Restore(NoticesOf(its.to_senders), its.last_to_senders);
   return past;
 }
 
@@ -53,11 +44,11 @@ Channel::Past PastOf(const record::Channel& its, std::string_view notices, std::
 
 Broker::ChannelRecovery::ChannelRecovery(Records& records, StoredFiles& files) : records_(records), files_(files) {
   for (const Records::Entry& entry : records_.Of(record::kChannelEnd)) {
-    sessions_.insert(Reading<record::ChannelEnd>(entry.content)->session);
+    sessions_.insert(entry.Read<record::ChannelEnd>().session);
   }
   for (const Records::Entry& entry : records_.Of(record::kDirectChannel)) {
-    const Reading<record::DirectChannel> its(entry.content);
-    sessions_.insert({its->sender, its->receiver});
+    const auto its = entry.Read<record::DirectChannel>();
+    sessions_.insert({its.sender, its.receiver});
   }
 }
 
@@ -66,31 +57,31 @@ void Broker::ChannelRecovery::DirectChannels(State& state) {
 }
 
 void Broker::ChannelRecovery::RestoreDirect(State& state, const Records::Entry& entry) {
-  Reading<record::DirectChannel> its(entry.content);
-  const std::string name = StoredName(kStoredDirectChannel, its->number);
+  const auto its = entry.Read<record::DirectChannel>();
+  const std::string name = StoredName(kStoredDirectChannel, its.id);
   std::vector<UniqueFd> files;
   for (size_t i = 0; i < DirectChannel::kStored; ++i) {
     if (UniqueFd file = files_.Take(name); file.valid()) files.push_back(std::move(file));
   }
-  auto adopted = DirectChannel::Adopt(its->capacity, its->number, TimeOf(its->born), std::move(files));
+  auto adopted = DirectChannel::Adopt(its.capacity, its.id, TimeOf(its.born), std::move(files));
   if (!adopted.ok()) return state.journal.Erase(entry.place);
   const std::shared_ptr<DirectChannel> pages = *std::move(adopted);
   pages->stored = state.journal.Has(name);
   auto direct = std::make_shared<DirectChannelRecord>();
-  direct->channel = ChannelId{its->channel};
-  direct->ns = its.Text(its->ns_bytes);
-  direct->sender = SessionId{its->sender};
-  direct->sending = ChannelEndId{its->sending};
-  direct->receiver = SessionId{its->receiver};
-  direct->receiving = ChannelEndId{its->receiving};
-  direct->sender_uid = its->sender_uid;
-  direct->receiver_uid = its->receiver_uid;
+  direct->channel = ChannelId{its.channel};
+  direct->ns = its.ns;
+  direct->sender = SessionId{its.sender};
+  direct->sending = ChannelEndId{its.sending};
+  direct->receiver = SessionId{its.receiver};
+  direct->receiving = ChannelEndId{its.receiving};
+  direct->sender_uid = its.sender_uid;
+  direct->receiver_uid = its.receiver_uid;
   direct->pages = pages;
   direct->open = pages->opened();
   direct->kept = std::make_shared<KeptRanges>(pages);
   direct->record = entry.place;
   state.direct_channels.Add(direct);
-  direct_.emplace(its->number, std::move(direct));
+  direct_.emplace(its.id, std::move(direct));
 }
 
 void Broker::ChannelRecovery::Channels(State& state) {
@@ -99,45 +90,42 @@ void Broker::ChannelRecovery::Channels(State& state) {
 }
 
 void Broker::ChannelRecovery::RestoreChannel(State& state, const Records::Entry& entry) {
-  Reading<record::Channel> its(entry.content);
-  const std::string ns = its.Text(its->ns_bytes);
-  std::string name = its.Text(its->name_bytes);
-  const auto owner = state.namespaces.FindOrMake({its->ns_uid, ns}, its->ns_uid);
+  const auto its = entry.Read<record::Channel>();
+  std::string name(its.name);
+  const auto owner = state.namespaces.FindOrMake({its.ns_uid, its.ns}, its.ns_uid);
   if (!owner.ok() || Channels::FindIn(**owner, name) != nullptr) return state.journal.Erase(entry.place);
-  Channel& channel = state.channels.Restore(ChannelId{its->id}, **owner, std::move(name));
+  Channel& channel = state.channels.Restore(ChannelId{its.id}, **owner, std::move(name));
   channel.record = entry.place;
-  if (its->lingers_until != 0) channel.lingers_until = TimeOf(its->lingers_until);
-  const std::string notices = its.Text(its->notices_bytes);
-  channel.Restore(PastOf(*its, notices, its.rest()), its->dropped);
+  channel.lingers_until = TimeIfAny(its.lingers_until);
+  channel.Restore(PastOf(its), its.dropped);
 }
 
 // An end that is in the record of its channel as closed was being closed.
 void Broker::ChannelRecovery::RestoreEnd(State& state, const Records::Entry& entry) {
-  const Reading<record::ChannelEnd> its(entry.content);
-  Channel* const channel = state.channels.Find(ChannelId{its->channel});
-  Session* const session = state.sessions.Find(SessionId{its->session});
-  if (channel == nullptr || session == nullptr || channel->past().closed == ChannelEndId{its->id}) {
+  const auto its = entry.Read<record::ChannelEnd>();
+  Channel* const channel = state.channels.Find(ChannelId{its.channel});
+  Session* const session = state.sessions.Find(SessionId{its.session});
+  if (channel == nullptr || session == nullptr || channel->past().closed == ChannelEndId{its.id}) {
     return state.journal.Erase(entry.place);
   }
-  const ChannelRole role{static_cast<uint8_t>(its->role)};
-  ChannelEnd end{.channel = channel, .role = role, .shares = its->shares};
-  Channel::Member member{SessionId{its->session}, ChannelEndId{its->id}, role};
+  const ChannelRole role{static_cast<uint8_t>(its.role)};
+  ChannelEnd end{.channel = channel, .role = role, .shares = its.shares};
+  Channel::Member member{SessionId{its.session}, ChannelEndId{its.id}, role};
   end.record = entry.place;
-  end.request = its->request;
-  end.seen = its->seen;
-  end.counted = its->counted;
+  end.request = its.request;
+  end.seen = its.seen;
+  end.counted = its.counted;
   if (role == ChannelRole::kSender) {
-    end.sends = its.Rest<record::Sender>().requests;
+    std::copy_n(its.sends.begin(), std::min(its.sends.size(), end.sends.size()), end.sends.begin());
     if (end.counted != 0) channel->RestoreSent(end.counted);
   } else {
-    const auto more = its.Rest<record::Receiver>();
-    end.received = more.received;
-    member.passed = more.passed;
-    member.dropped = more.dropped;
-    member.late = more.late;
+    end.received = its.received;
+    member.passed = its.passed;
+    member.dropped = its.dropped;
+    member.late = its.late;
   }
   state.channels.RestoreEnd(*session, member, end);
-  ends_.emplace(its->id, &session->ends.at(member.end));
+  ends_.emplace(its.id, &session->ends.at(member.end));
 }
 
 std::shared_ptr<KeptRanges> Broker::ChannelRecovery::RangesOf(uint64_t direct_channel) const {
@@ -145,16 +133,15 @@ std::shared_ptr<KeptRanges> Broker::ChannelRecovery::RangesOf(uint64_t direct_ch
   return found == direct_.end() ? std::make_shared<KeptRanges>() : found->second->kept;
 }
 
-void Broker::ChannelRecovery::NoteSent(State& state, const record::Sent& sent, uint64_t request, bool queued,
-                                       Share* share) {
-  Channel* const channel = state.channels.Find(ChannelId{sent.channel});
+void Broker::ChannelRecovery::NoteSent(State& state, const record::Share& its, Share* share) {
+  Channel* const channel = state.channels.Find(ChannelId{its.channel});
   if (channel == nullptr) return;
-  channel->RestoreSent(sent.sequence);
-  if (const auto end = ends_.find(sent.sending); end != ends_.end() && sent.sequence > end->second->counted) {
-    end->second->NoteSent(sent.sequence, request);
+  channel->RestoreSent(its.sequence);
+  if (const auto end = ends_.find(its.sending); end != ends_.end() && its.sequence > end->second->counted) {
+    end->second->NoteSent(its.sequence, its.request);
   }
-  if (!queued || sent.sequence <= channel->past().taken) return;
-  if (share != nullptr) waiting_[sent.channel].emplace(sent.sequence, share);
+  if (!its.queued || its.sequence <= channel->past().taken) return;
+  if (share != nullptr) waiting_[its.channel].emplace(its.sequence, share);
   if (share == nullptr) channel->MissSome();
 }
 
@@ -201,7 +188,7 @@ void Broker::ChannelRecovery::FillQueue(State& state, Channel& channel) {
   // The counts that were derived from shares and leases outlive them from now on.
   state.journal.Put(channel);
   for (const Channel::Member& member : channel.members()) {
-    state.journal.Put(member.end, *ends_.at(Number(member.end)));
+    state.journal.Put(*ends_.at(Number(member.end)), member.end);
   }
 }
 

@@ -32,9 +32,8 @@ class Broker::ChannelRecovery {
   void Channels(State& state) AB_REQUIRES(state.mutex);
   // Of an entry of a direct channel; never null.
   std::shared_ptr<KeptRanges> RangesOf(uint64_t direct_channel) const;
-  // A share that was sent into a channel. Null: it is lost. `queued`: as its record says.
-  void NoteSent(State& state, const record::Sent& sent, uint64_t request, bool queued, Share* share)
-      AB_REQUIRES(state.mutex);
+  // A share that was sent into a channel. Null: it is lost.
+  void NoteSent(State& state, const record::Share& its, Share* share) AB_REQUIRES(state.mutex);
   // The lease of such a share. Null: its session is gone.
   void NoteReceived(State& state, Session* session, LeaseId lease, ChannelEndId receiver, Share& share)
       AB_REQUIRES(state.mutex);

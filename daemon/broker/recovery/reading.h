@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -15,43 +13,10 @@
 #include <vector>
 
 #include "daemon/broker/ledger/records.h"
-#include "daemon/broker/objects/calls.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 
 namespace arraybridge::daemon {
-
-// A record's fixed part and the texts behind it.
-template <class Fixed>
-class Reading {
- public:
-  explicit Reading(std::string_view content) {
-    std::memcpy(&fixed_, content.data(), std::min(content.size(), sizeof fixed_));
-    content.remove_prefix(std::min(content.size(), sizeof fixed_));
-    rest_ = content;
-  }
-  const Fixed& operator*() const { return fixed_; }
-  const Fixed* operator->() const { return &fixed_; }
-  std::string Text(size_t bytes) {
-    std::string text(rest_.substr(0, bytes));
-    rest_.remove_prefix(std::min(rest_.size(), bytes));
-    return text;
-  }
-  // The part that follows the texts; zeros if there is none.
-  template <class More>
-  More Rest() const {
-    More more{};
-    std::memcpy(&more, rest_.data(), std::min(rest_.size(), sizeof more));
-    return more;
-  }
-  std::string_view rest() const { return rest_; }
-
- private:
-  Fixed fixed_{};
-  std::string_view rest_;
-};
-
-inline Clock::time_point TimeOf(int64_t ns) { return Clock::time_point(std::chrono::nanoseconds(ns)); }
 
 // The newest record of each object, by kind and in the order of the objects' numbers.
 class Records {
@@ -61,15 +26,26 @@ class Records {
     uint64_t sequence = 0;
     std::string_view content;  // in the journal's file, until a record takes its place after its end
     uint32_t place = 0;
+
+    // The texts of the message are views of the content. A record that is whole can be read; of another, the fields
+    // after the damage are absent.
+    template <class Message>
+    Message Read() const {
+      Message message;
+      wire::Fault fault;
+      wire::Reader in(content, &fault);
+      static_cast<void>(record::Read(in, message));
+      return message;
+    }
   };
   using Table = std::vector<Entry>;
 
   void Add(const RecordFile::Record& record) {
-    uint64_t id = 0;
-    std::memcpy(&id, record.content.data(), std::min(sizeof id, record.content.size()));
-    const bool is_unique =
-        record.kind == record::kQuota || record.kind == record::kReturned || record.kind == record::kTicket;
-    of_kind_.at(record.kind).push_back({is_unique ? record.place : id, record.sequence, record.content, record.place});
+    uint64_t id = record.place;
+    wire::Fault fault;
+    wire::Reader in(record.content, &fault);
+    if (in.Next() && in.tag() == wire::Tag(1, wire::Type::kFixed64)) in.GetFixed64(id);
+    of_kind_.at(record.kind).push_back({id, record.sequence, record.content, record.place});
   }
   // Drops older records of the same object and returns their places. REQUIRES: called once, between Add and Of.
   std::vector<uint32_t> Sort() {

@@ -32,8 +32,8 @@ Recovered Broker::Recovery::Run(const std::vector<LiveClient>& clients) {
 
 void Broker::Recovery::Quotas() {
   for (const Records::Entry& entry : Of(record::kQuota)) {
-    Reading<record::Quota> quota(entry.content);
-    state_.namespaces.RestoreQuota(quota->ns_uid, quota.Text(quota->ns_bytes), quota->bytes, entry.place);
+    const auto quota = entry.Read<record::Quota>();
+    state_.namespaces.RestoreQuota(quota.ns_uid, std::string(quota.ns), quota.bytes, entry.place);
   }
 }
 
@@ -41,18 +41,17 @@ void Broker::Recovery::Arenas() {
   for (const Records::Entry& entry : Of(record::kArena)) {
     const Status restored = RestoreArena(entry);
     if (restored.ok()) continue;
-    Reading<record::Arena> its(entry.content);
-    arenas_lost_.emplace(entry.id, LostArena{its->ns_uid, its.Text(its->ns_bytes), restored.message()});
+    const auto its = entry.Read<record::Arena>();
+    arenas_lost_.emplace(entry.id, LostArena{its.ns_uid, std::string(its.ns), restored.message()});
     journal().Erase(entry.place);
   }
 }
 
 Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
-  Reading<record::Arena> its(entry.content);
-  const std::string ns = its.Text(its->ns_bytes);
-  const Device device{its->device_kind, its->device_id, its.Text(its->uuid_bytes)};
-  const auto kind = static_cast<HandleKind>(its->kind);
-  const std::string name = StoredName(kStoredArena, its->id);
+  const auto its = entry.Read<record::Arena>();
+  const Device device{its.device_kind, its.device_id, std::string(its.device_uuid)};
+  const auto kind = static_cast<HandleKind>(its.kind);
+  const std::string name = StoredName(kStoredArena, its.id);
   UniqueFd file = files_.Take(name);
   MemoryBackend* backend = nullptr;
   for (MemoryBackend* const each : state_.backends.all()) {
@@ -61,22 +60,22 @@ Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
   }
   if (backend == nullptr) return FailedPrecondition("its device is not served any more");
   if (!file.valid()) return FailedPrecondition(NameOf(kind), " memory ends with the daemon that allocated it");
-  auto block = backend->Adopt(device, its->size, std::move(file));
+  auto block = backend->Adopt(device, its.size, std::move(file));
   if (!block.ok()) return block.status();
-  const auto owner = state_.namespaces.FindOrMake({its->ns_uid, ns}, its->maker_uid);
+  const auto owner = state_.namespaces.FindOrMake({its.ns_uid, its.ns}, its.maker_uid);
   if (!owner.ok()) return owner.status();
-  Session* const maker = state_.sessions.Find(SessionId{its->maker});
-  auto arena = std::make_unique<Arena>(ArenaId{its->id}, its->generation, *owner, maker,
-                                       (*owner)->ChargeAgain(its->size, state_.accounts.Of(its->maker_uid)->memory),
+  Session* const maker = state_.sessions.Find(SessionId{its.maker});
+  auto arena = std::make_unique<Arena>(ArenaId{its.id}, its.generation, *owner, maker,
+                                       (*owner)->ChargeAgain(its.size, state_.accounts.Of(its.maker_uid)->memory),
                                        *std::move(block), device, kind);
-  if (its->writable == 0) arena->writer = nullptr;
+  if (!its.writable) arena->writer = nullptr;
   arena->immutability = arena->block()->sealed();
-  if (!arena->immutability && its->sealed != 0) arena->immutability = Immutability(its->sealed - 1);
-  arena->maker_uid = its->maker_uid;
-  arena->request = its->request;
+  if (!arena->immutability && its.sealed) arena->immutability = Immutability(*its.sealed);
+  arena->maker_uid = its.maker_uid;
+  arena->request = its.request;
   arena->record = entry.place;
   arena->stored = journal().Has(name);
-  recovered_.bytes += its->size;
+  recovered_.bytes += its.size;
   state_.arenas.Restore(maker, std::move(arena));
   return Ok();
 }

@@ -2,62 +2,44 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "daemon/broker/ledger/times.h"
 #include "daemon/broker/recovery/recovery.h"
 
 namespace arraybridge::daemon {
-namespace {
-
-// The lines of a text, each of which ends with a '\n'.
-std::vector<std::string> LinesOf(std::string_view text) {
-  std::vector<std::string> lines;
-  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
-
-}  // namespace
-
 void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
   std::unordered_map<uint64_t, const LiveClient*> live;
   for (const LiveClient& client : clients) live.emplace(Number(client.session), &client);
   for (const Records::Entry& entry : Of(record::kSession)) {
-    Reading<record::Session> its(entry.content);
+    const auto its = entry.Read<record::Session>();
     const auto client = live.find(entry.id);
-    const bool lives = client != live.end() && client->second->peer.uid == its->uid;
-    its.Text(size_t{its->client_bytes} + its->refused_bytes + its->events_bytes + its->secret_bytes + its->gpus_bytes);
-    const Door door{static_cast<uint8_t>(its.Rest<record::ByDoor>().door)};
-    const bool awaited = door == Door::kGrpc;  // a client over TCP, which 0.1 had, cannot come back
-    its = Reading<record::Session>(entry.content);
+    const bool lives = client != live.end() && client->second->peer.uid == its.uid;
+    const Door door{static_cast<uint8_t>(its.door)};
+    const bool awaited = door == Door::kGrpc;
     if (!lives && !awaited && !channels_.Needs(entry.id)) {
       journal().Erase(entry.place);
       continue;
     }
     auto session = std::make_unique<Session>();
     session->id = SessionId{entry.id};
-    session->token = its->token;
+    std::copy_n(its.token.begin(), std::min(its.token.size(), session->token.size()), session->token.begin());
     if (lives) session->peer = client->second->peer;
-    session->peer.uid = its->uid;
-    if (!lives) session->peer.gid = its->gid;
-    session->peer.process_id = its->process_id;
+    session->peer.uid = its.uid;
+    if (!lives) session->peer.gid = its.gid;
+    session->peer.process_id = its.process_id;
     session->peer.door = door;
     session->awaited = awaited;
-    session->peer.client = its.Text(its->client_bytes);
-    session->peer.refused = its.Text(its->refused_bytes);
-    session->peer.events = its.Text(its->events_bytes);
-    session->peer.token = its.Text(its->secret_bytes);
-    session->peer.gpus = LinesOf(its.Text(its->gpus_bytes));
+    session->peer.client = its.client;
+    session->peer.refused = its.refused;
+    session->peer.events = its.events;
+    session->peer.token = its.secret;
+    session->peer.gpus.assign(its.gpus.begin(), its.gpus.end());
     session->peer.kinds.clear();
-    for (const HandleKind kind : {HandleKind::kMemfd, HandleKind::kCudaVmm, HandleKind::kCudaIpc}) {
-      if ((its->kinds >> static_cast<unsigned>(kind) & 1) != 0) session->peer.kinds.push_back(kind);
-    }
+    for (const uint32_t kind : its.kinds) session->peer.kinds.push_back(HandleKind(kind));
     session->client = std::make_shared<const std::string>(session->peer.client);
-    session->born = TimeOf(its->born);
+    session->born = TimeOf(its.born);
     session->record = entry.place;
     session->account = state_.accounts.Of(session->peer.uid);
     state_.sessions.Restore(std::move(session));
@@ -67,10 +49,10 @@ void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
 
 void Broker::Recovery::HazardPages() {
   for (const Records::Entry& entry : Of(record::kHazardPage)) {
-    Reading<record::Page> its(entry.content);
+    const auto its = entry.Read<record::Page>();
     const std::string name = StoredName(kStoredHazardPage, entry.id);
-    Namespace* const ns = state_.namespaces.Find({its->ns_uid, its.Text(its->ns_bytes)});
-    Session* const session = state_.sessions.Find(SessionId{its->session});
+    Namespace* const ns = state_.namespaces.Find({its.ns_uid.value_or(0), its.ns});
+    Session* const session = state_.sessions.Find(SessionId{its.session});
     auto adopted = HazardPage::Adopt(files_.Take(name));
     const bool wanted = adopted.ok() && ns != nullptr && session != nullptr && ns->hazards.catalogue != nullptr &&
                         ns->hazards.PageOf(*session) == nullptr;
@@ -86,17 +68,17 @@ void Broker::Recovery::HazardPages() {
 
 void Broker::Recovery::Leases() {
   for (const Records::Entry& entry : Of(record::kLease)) {
-    const Reading<record::Lease> its(entry.content);
-    Session* const session = state_.sessions.Find(SessionId{its->session});
-    Share* const share = FindShare(its->share);
-    const ChannelEndId receiver{its.Rest<record::Received>().receiver};
+    const auto its = entry.Read<record::Lease>();
+    Session* const session = state_.sessions.Find(SessionId{its.session});
+    Share* const share = FindShare(its.share);
+    const ChannelEndId receiver{its.receiver};
     if (share == nullptr || (session == nullptr && receiver == ChannelEndId{})) {
       journal().Erase(entry.place);
       continue;
     }
     if (receiver != ChannelEndId{}) channels_.NoteReceived(state_, session, LeaseId{entry.id}, receiver, *share);
     if (session != nullptr) {
-      state_.leases.Restore(*session, *share, LeaseId{entry.id}, {entry.place, its->request, receiver});
+      state_.leases.Restore(*session, *share, LeaseId{entry.id}, {entry.place, its.request, receiver});
     } else {
       received_.push_back(entry.place);
     }
@@ -107,34 +89,35 @@ void Broker::Recovery::Leases() {
 void Broker::Recovery::Tickets() {
   const Clock::time_point awaited_until = Clock::now() + state_.config.orphan_grace.get();
   for (const Records::Entry& entry : Of(record::kTicket)) {
-    const Reading<record::Ticket> its(entry.content);
-    Session* const session = state_.sessions.Find(SessionId{its->session});
+    const auto its = entry.Read<record::Ticket>();
+    Session* const session = state_.sessions.Find(SessionId{its.session});
     if (session == nullptr) {
       journal().Erase(entry.place);
       continue;
     }
-    session->tickets.Add({its->token, ArenaId{its->arena}, Access(its->access),
-                          std::max(TimeOf(its->deadline), awaited_until), entry.place});
+    Ticket ticket{
+        {}, ArenaId{its.arena}, Access(its.access), std::max(TimeOf(its.deadline), awaited_until), entry.place};
+    std::copy_n(its.token.begin(), std::min(its.token.size(), ticket.token.size()), ticket.token.begin());
+    session->tickets.Add(ticket);
   }
 }
 
 void Broker::Recovery::Queues() {
   for (const Records::Entry& entry : Of(record::kQueue)) {
-    Reading<record::Page> its(entry.content);
+    const auto its = entry.Read<record::Page>();
     const std::string name = StoredName(kStoredQueue, entry.id);
-    Session* const session = state_.sessions.Find(SessionId{its->session});
+    Session* const session = state_.sessions.Find(SessionId{its.session});
     UniqueFd requests = files_.Take(name);
     UniqueFd completions = files_.Take(name);
     // Holders return the entries of one name in any order. Only the completions are the daemon's to write.
     const bool swapped = (::fcntl(requests.get(), F_GETFL) & O_ACCMODE) != O_RDONLY;
     if (swapped) std::swap(requests, completions);
-    auto adopted = SessionQueue::Adopt(its->session, std::move(requests), std::move(completions));
+    auto adopted = SessionQueue::Adopt(its.session, std::move(requests), std::move(completions));
     if (session == nullptr || session->queue != nullptr || !adopted.ok()) {
       journal().Erase(entry.place);
       continue;
     }
-    OpenQueue open{session->id, std::nullopt, its.Text(its->ns_bytes), *std::move(adopted)};
-    if (its->has_owner != 0) open.owner = its->ns_uid;
+    OpenQueue open{session->id, its.ns_uid, std::string(its.ns), *std::move(adopted)};
     open.queue->stored = journal().Has(name);
     session->queue_record = entry.place;
     state_.sessions.AddQueue(*session, std::move(open));
@@ -143,15 +126,15 @@ void Broker::Recovery::Queues() {
 
 void Broker::Recovery::ReturnedRanges() {
   for (const Records::Entry& entry : Of(record::kReturned)) {
-    const Reading<record::Returned> its(entry.content);
-    Session* const session = state_.sessions.Find(SessionId{its->session});
-    const Arena* const arena = session == nullptr ? nullptr : state_.arenas.FindWritable(*session, ArenaId{its->arena});
+    const auto its = entry.Read<record::Returned>();
+    Session* const session = state_.sessions.Find(SessionId{its.session});
+    const Arena* const arena = session == nullptr ? nullptr : state_.arenas.FindWritable(*session, ArenaId{its.arena});
     // The previous daemon may have been killed between the records of the range and of its share.
-    if (arena == nullptr || !arena->CheckRange(its->offset, its->size).ok()) {
+    if (arena == nullptr || !arena->CheckRange(its.offset, its.size).ok()) {
       journal().Erase(entry.place);
       continue;
     }
-    session->returned.push_back({ArenaId{its->arena}, its->offset, its->size, entry.place});
+    session->returned.push_back({ArenaId{its.arena}, its.offset, its.size, entry.place});
   }
 }
 

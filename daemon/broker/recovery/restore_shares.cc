@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/broker/ledger/times.h"
 #include "daemon/broker/recovery/recovery.h"
 
 namespace arraybridge::daemon {
@@ -16,21 +17,17 @@ void Broker::Recovery::Shares() {
   shares_.reserve(Of(record::kShare).size());
   std::unordered_map<Namespace*, size_t> named;  // at most
   for (const Records::Entry& entry : Of(record::kShare)) {
-    const Reading<record::Share> its(entry.content);
-    const Arena* const arena = state_.arenas.Find(ArenaId{its->arena});
-    if (arena != nullptr && (its->flags & record::kWithdrawn) == 0) ++named[arena->ns()];
+    const auto its = entry.Read<record::Share>();
+    const Arena* const arena = state_.arenas.Find(ArenaId{its.arena});
+    if (arena != nullptr && !its.withdrawn) ++named[arena->ns()];
   }
   for (const auto& [ns, count] : named) ns->ReserveNames(count);
   for (const Records::Entry& entry : Of(record::kShare)) {
     const Status restored = RestoreShare(entry);
     if (restored.ok()) continue;
-    Reading<record::Share> its(entry.content);
-    const bool queued = (its->flags & record::kQueued) != 0;
-    const bool wanted = (its->flags & record::kWithdrawn) == 0 || queued;
-    const std::string name = its.Text(its->name_bytes);
-    its.Text(size_t{its->description_bytes} + its->note_bytes + its->client_bytes);
-    channels_.NoteSent(state_, its.Rest<record::Sent>(), its->request, queued, nullptr);
-    if (wanted) Lose(ArenaId{its->arena}, name, restored.message());
+    const auto its = entry.Read<record::Share>();
+    channels_.NoteSent(state_, its, nullptr);
+    if (!its.withdrawn || its.queued) Lose(ArenaId{its.arena}, std::string(its.name), restored.message());
     journal().Erase(entry.place);
   }
 }
@@ -55,59 +52,56 @@ Broker::Recovery::LostArena Broker::Recovery::WhyLost(uint64_t arena) const {
 }
 
 Status Broker::Recovery::RestoreShare(const Records::Entry& entry) {
-  Reading<record::Share> its(entry.content);
-  const auto has = [&](record::ShareFlag flag) { return (its->flags & flag) != 0; };
-  Arena* const arena = state_.arenas.Find(ArenaId{its->arena});
-  if (arena == nullptr) return FailedPrecondition(WhyLost(its->arena).why);
-  if (has(record::kPending)) return FailedPrecondition("its maker had not reported the completion of its event");
-  Share* const root = its->root == 0 ? nullptr : FindShare(its->root);
-  if (its->root != 0 && root == nullptr) return FailedPrecondition("the share that it forwarded is lost");
-  const bool forwards = its->root != 0 || has(record::kKept);
-  AB_RETURN_IF_ERROR(forwards ? arena->CheckInside(its->offset, its->size) : arena->CheckRange(its->offset, its->size));
+  const auto its = entry.Read<record::Share>();
+  Arena* const arena = state_.arenas.Find(ArenaId{its.arena});
+  if (arena == nullptr) return FailedPrecondition(WhyLost(its.arena).why);
+  if (its.pending) return FailedPrecondition("its maker had not reported the completion of its event");
+  Share* const root = its.root == 0 ? nullptr : FindShare(its.root);
+  if (its.root != 0 && root == nullptr) return FailedPrecondition("the share that it forwarded is lost");
+  const bool forwards = its.root != 0 || its.kept;
+  AB_RETURN_IF_ERROR(forwards ? arena->CheckInside(its.offset, its.size) : arena->CheckRange(its.offset, its.size));
 
   auto facts = std::make_shared<ShareFacts>();
-  facts->id = ShareId{its->id};
+  facts->id = ShareId{its.id};
   facts->ns = arena->ns()->name();
-  facts->generation = its->generation;
-  facts->name = its.Text(its->name_bytes);
-  facts->description = its.Text(its->description_bytes);
-  facts->unnamed = has(record::kUnnamed);
+  facts->generation = its.generation;
+  facts->name = its.name;
+  facts->description = its.description;
+  facts->unnamed = its.unnamed;
   auto share = std::make_unique<Share>();
-  share->note = its.Text(its->note_bytes);
-  std::string client = its.Text(its->client_bytes);
-  if (client_ == nullptr || *client_ != client) client_ = std::make_shared<const std::string>(std::move(client));
+  share->note = its.note;
+  if (client_ == nullptr || *client_ != its.maker_client)
+    client_ = std::make_shared<const std::string>(its.maker_client);
   share->maker_client = client_;
-  const auto sent = its.Rest<record::Sent>();
-  if (sent.channel != 0) {
+  if (its.channel != 0) {
     facts->sent = std::make_unique<const SentFacts>(
-        SentFacts{sent.sequence, sent.stream, sent.time_ns, its->maker_process_id, share->maker_client});
-    share->channel = ChannelId{sent.channel};
-    share->sent_by = ChannelEndId{sent.sending};
+        SentFacts{its.sequence, its.stream, its.time_ns, its.maker_process_id, share->maker_client});
+    share->channel = ChannelId{its.channel};
+    share->sent_by = ChannelEndId{its.sending};
   }
   share->facts = std::move(facts);
   share->ns = arena->ns();
   share->arena = arena;
-  share->offset = its->offset;
-  share->size = its->size;
-  share->maker = SessionId{its->maker};
-  share->maker_uid = its->maker_uid;
-  share->maker_process_id = its->maker_process_id;
-  share->request = its->request;
+  share->offset = its.offset;
+  share->size = its.size;
+  share->maker = SessionId{its.maker};
+  share->maker_uid = its.maker_uid;
+  share->maker_process_id = its.maker_process_id;
+  share->request = its.request;
   share->record = entry.place;
-  share->born = TimeOf(its->born);
-  if (its->expires != 0) share->expires = TimeOf(its->expires);
-  if (its->orphan_until != 0) share->orphan_until = TimeOf(its->orphan_until);
-  share->withdrawn = has(record::kWithdrawn);
+  share->born = TimeOf(its.born);
+  share->expires = TimeIfAny(its.expires);
+  share->orphan_until = TimeIfAny(its.orphan_until);
+  share->withdrawn = its.withdrawn;
   Account& account = *state_.accounts.Of(share->maker_uid);
   ++account.shares;
   account.description_bytes += DescriptionBytes(*share);
   if (!forwards) {
     arena->Carve(share->offset, share.get());
-  } else if (its->root != 0) {
+  } else if (its.root != 0) {
     Forwards::Restore(state_.sessions.Find(share->maker), *share, *root);
   } else {
-    Forwards::RestoreKept(state_.sessions.Find(share->maker), *share, channels_.RangesOf(sent.direct_channel),
-                          sent.bit);
+    Forwards::RestoreKept(state_.sessions.Find(share->maker), *share, channels_.RangesOf(its.direct_channel), its.bit);
   }
   Namespace& ns = *arena->ns();
   if (!share->withdrawn) {
@@ -119,12 +113,12 @@ Status Broker::Recovery::RestoreShare(const Records::Entry& entry) {
     state_.shares.TakeNameOf(*ns.FindByName(share->facts->name));
     added = ns.TryAdd(share);
   }
-  shares_.emplace_back(its->id, added);
-  if (sent.channel != 0) channels_.NoteSent(state_, sent, its->request, has(record::kQueued), added);
+  shares_.emplace_back(its.id, added);
+  if (its.channel != 0) channels_.NoteSent(state_, its, added);
   Session* const maker = state_.sessions.Find(added->maker);
-  if (maker != nullptr && its->request != 0) {
+  if (maker != nullptr && its.request != 0) {
     const Immutability sealed = arena->immutability.value_or(Immutability::kByContract);
-    maker->published.push_back({its->request, added->facts, sealed});
+    maker->published.push_back({its.request, added->facts, sealed});
   }
   if (!added->withdrawn) state_.shares.Limit(*added);
   return Ok();
@@ -134,9 +128,9 @@ Status Broker::Recovery::RestoreShare(const Records::Entry& entry) {
 // one by a call.
 void Broker::Recovery::Catalogues() {
   for (const Records::Entry& entry : Of(record::kCatalogue)) {
-    Reading<record::Page> its(entry.content);
+    const auto its = entry.Read<record::Page>();
     const std::string name = StoredName(kStoredCatalogue, entry.id);
-    Namespace* const ns = state_.namespaces.Find({its->ns_uid, its.Text(its->ns_bytes)});
+    Namespace* const ns = state_.namespaces.Find({its.ns_uid.value_or(0), its.ns});
     auto adopted = Catalogue::Adopt(files_.Take(name));
     if (!adopted.ok()) {
       journal().Erase(entry.place);
@@ -152,7 +146,7 @@ void Broker::Recovery::Catalogues() {
     }
     ns->hazards.catalogue = catalogue;
     ns->hazards.catalogue_record = entry.place;
-    ++state_.accounts.Of(its->ns_uid)->catalogues;
+    ++state_.accounts.Of(ns->uid())->catalogues;
     catalogue->stored = journal().Has(name);
     catalogue->ForEachUsed([&](const Catalogue::Used& used) {
       Share* const share = FindShare(used.share);

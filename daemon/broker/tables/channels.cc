@@ -42,7 +42,7 @@ ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role
   end.seen = channel.Open({.session = session.id, .end = id, .role = role});
   if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
   journal_.Put(channel);
-  journal_.Put(id, end);
+  journal_.Put(end, id);
   session.ends.emplace(id, end);
   ++session.account->channel_ends;
   return id;

@@ -1,37 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Journal is what the next daemon needs if this one is killed now: a record of each arena, share, session, lease
-// and page, and the descriptors of their memory in the DescriptorStore. The tables of the broker call it with each
-// change; there is no other way to save state. Recovery reads it.
+// and page (records.proto), and the descriptors of their memory in the DescriptorStore. The tables of the broker call
+// it with each change; there is no other way to save state. Recovery reads it.
 //
 // Without a DescriptorStore nothing is written.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "daemon/broker/ledger/counter.h"
-#include "daemon/broker/ledger/ids.h"
-#include "daemon/broker/ledger/records.h"
+#include "daemon/broker/objects/record_of.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::daemon {
 
-class Arena;
-class Channel;
-class Namespace;
-struct ChannelEnd;
-struct DirectChannelRecord;
-struct RangeOfArena;
-struct Session;
-struct Share;
-struct Ticket;
+namespace record {
+
+enum Kind : uint8_t {
+  kArena = 1,
+  kShare,
+  kSession,
+  kLease,
+  kCatalogue,
+  kHazardPage,
+  kQueue,
+  kQuota,
+  kReturned,
+  kChannel,
+  kChannelEnd,
+  kDirectChannel,
+  kTicket
+};
+
+// The kind of the one record that an object has.
+template <class Record>
+inline constexpr Kind kKindOf{};
+template <>
+inline constexpr Kind kKindOf<Arena> = kArena;
+template <>
+inline constexpr Kind kKindOf<Share> = kShare;
+template <>
+inline constexpr Kind kKindOf<Session> = kSession;
+template <>
+inline constexpr Kind kKindOf<Channel> = kChannel;
+template <>
+inline constexpr Kind kKindOf<ChannelEnd> = kChannelEnd;
+template <>
+inline constexpr Kind kKindOf<DirectChannel> = kDirectChannel;
+
+// The words of the journal.
+enum Word : size_t {
+  kLives,  // daemons that have used this journal
+  kBegan,  // the start of the first one, wall clock in seconds
+  kBrokerIdLow,
+  kBrokerIdHigh,
+  kLastShare,
+  kLastGeneration,
+  kLastArena,
+  kLastSession,
+  kLastLease,
+  kLastChannel,
+  kLastChannelEnd,
+  kLastDirectChannel,
+  kLastPage,    // numbers in the names of stored pages
+  kLostShares,  // of all lives
+};
+
+}  // namespace record
 
 // Not thread-safe: the broker's lock guards it, except Store and keeps.
 class Journal {
@@ -48,29 +90,23 @@ class Journal {
   // stores.
   Status CheckRoom(uint64_t bytes = 0);
 
-  void Put(Arena& arena);
-  void Erase(Arena& arena);
-  void Put(Share& share);
-  void Erase(Share& share);
-  void Put(Session& session);
-  void Erase(Session& session);
-  // `receiver`: the end of a channel that received the share, or 0.
-  Place PutLease(LeaseId lease, const Session& session, const Share& share, uint64_t request,
-                 ChannelEndId receiver = {});
-  void Put(Channel& channel);
-  void Erase(Channel& channel);
-  // REQUIRES: the end is a member of its channel.
-  void Put(ChannelEndId id, ChannelEnd& end);
-  void Put(DirectChannelRecord& direct);
-  void Erase(DirectChannelRecord& direct);
-  // A range that its writer may carve again once it knows of it.
-  Place PutReturned(const Session& session, const RangeOfArena& range);
+  // Writes the record of an object anew, as RecordOf(object, with...) says.
+  template <class Object, class... With>
+  void Put(Object& object, const With&... with) {
+    if (!keeps()) return;
+    const auto its = RecordOf(object, with...);
+    object.record = Write(object.record, record::kKindOf<std::remove_const_t<decltype(its)>>, its);
+  }
+  template <class Object>
+  void Erase(Object& object) {
+    Erase(std::exchange(object.record, 0));
+  }
+  // Writes a record whose place the caller keeps; 0 if nothing is written.
+  template <class Message>
+  Place Add(record::Kind kind, const Message& message) {
+    return keeps() ? Write(0, kind, message) : 0;
+  }
   void Erase(Place record);
-  // `page`: from NextPage.
-  Place PutPage(record::Kind kind, uint64_t page, const Session* session, const Namespace& ns);
-  Place PutQueue(uint64_t page, SessionId session, const std::optional<uint32_t>& owner, std::string_view ns);
-  Place PutTicket(SessionId session, const Ticket& ticket);
-  Place PutQuota(uint32_t uid, std::string_view ns, uint64_t bytes);
 
   uint64_t NextPage() { return pages_.Next(); }
   uint64_t& word(record::Word which) { return file_->word(which); }
@@ -85,9 +121,17 @@ class Journal {
   StoreGuard Has(std::string name) const { return {*store_, std::move(name)}; }
 
  private:
+  template <class Message>
+  Place Write(Place place, record::Kind kind, const Message& message) {
+    content_.clear();
+    wire::AppendBackwards(&content_, [&](auto& out) { record::Write(out, message); });
+    return file_->Replace(place, kind, content_);
+  }
+
   std::unique_ptr<RecordFile> file_;
   DescriptorStore* store_ = nullptr;
   Counter pages_;
+  std::string content_;  // of the last record
 };
 
 // The names of stored descriptors.

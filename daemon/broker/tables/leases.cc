@@ -92,7 +92,11 @@ LeasedShare Leases::Grant(Session& session, Share& share, uint64_t request, Chan
   const LeaseId id{ids.Next()};
   Add(session, share, id);
   if (journal_.keeps()) {
-    const auto record = journal_.PutLease(id, session, share, request, receiver);
+    const auto record = journal_.Add(record::kLease, record::Lease{.id = Number(id),
+                                                                   .session = Number(session.id),
+                                                                   .share = Number(share.facts->id),
+                                                                   .request = request,
+                                                                   .receiver = Number(receiver)});
     session.lease_records.emplace(id, Session::RecordedLease{record, request, receiver});
   }
   LeasedShare leased{id,

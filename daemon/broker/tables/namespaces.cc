@@ -89,7 +89,8 @@ Result<NamespaceQuota> Namespaces::SetQuota(const NamespaceKey& key, std::option
   }
   if (bytes) AB_RETURN_IF_ERROR(journal_.CheckRoom(key.name.size()));
   if (const auto before = set_quotas_.extract(its); !before.empty()) journal_.Erase(before.mapped().record);
-  if (bytes) set_quotas_[its] = {*bytes, journal_.PutQuota(key.uid, key.name, *bytes)};
+  const record::Quota quota{.bytes = bytes.value_or(0), .ns_uid = key.uid, .ns = key.name};
+  if (bytes) set_quotas_[its] = {*bytes, journal_.Add(record::kQuota, quota)};
   if (Namespace* const found = Find(key); found != nullptr) found->ChangeQuota(QuotaBytes(key));
   return QuotaAt(key);
 }

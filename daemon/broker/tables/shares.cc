@@ -147,7 +147,7 @@ void Shares::ReturnRange(const Share& share) {
   if (arena.writer != nullptr && arena.writer->returned.size() < config_.limits.shares_per_namespace) {
     std::deque<RangeOfArena>& returned = arena.writer->returned;
     returned.push_back({arena.id(), share.offset, share.size});
-    returned.back().record = journal_.PutReturned(*arena.writer, returned.back());
+    returned.back().record = journal_.Add(record::kReturned, RecordOf(returned.back(), arena.writer->id));
   }
 }
 

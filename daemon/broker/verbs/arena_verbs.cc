@@ -220,7 +220,7 @@ void Broker::KeepReturned(SessionId session, std::span<const RangeOfArena> range
     // The session may have given the arena back since then; its ranges are not carved again.
     if (state.arenas.FindWritable(*found, range.arena) == nullptr) continue;
     found->returned.push_back(range);
-    found->returned.back().record = state.journal.PutReturned(*found, range);
+    found->returned.back().record = state.journal.Add(record::kReturned, RecordOf(range, session));
   }
 }
 

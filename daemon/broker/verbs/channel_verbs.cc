@@ -161,7 +161,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
       // In a queue it stays for another receiver; a broadcast does not wait for this one.
       if (!channel.broadcasts()) return cannot;
       channel.Miss(id);
-      state.journal.Put(id, found->ends.at(id));
+      state.journal.Put(found->ends.at(id), id);
       state.channels.LetPass(channel);
       return cannot;
     }
@@ -170,7 +170,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     share.unnoted = share.unnoted || share.queued == 0;
     ChannelEnd& its = found->ends.at(id);
     its.NoteReceived(acquired.shares.back().lease);
-    state.journal.Put(id, its);
+    state.journal.Put(its, id);
     state.channels.LetPass(channel);
     ++state.shares.acquires_total;
     state.events.Emit(EventKind::kAcquire, found, share, {});
@@ -200,11 +200,11 @@ Channel* Broker::State::PutBack(Session& session, const Received& undelivered) {
   if (end != session.ends.end()) {
     --end->second.received;
     --end->second.shares;
-    if (channel->broadcasts()) journal.Put(end->first, end->second);
+    if (channel->broadcasts()) journal.Put(end->second, end->first);
   }
   events.EmitRelease(session, undelivered.lease);
   leases.End(session, undelivered.lease);
-  if (end != session.ends.end() && !channel->broadcasts()) journal.Put(end->first, end->second);
+  if (end != session.ends.end() && !channel->broadcasts()) journal.Put(end->second, end->first);
   return channel;
 }
 

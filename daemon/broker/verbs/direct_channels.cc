@@ -163,7 +163,7 @@ void Broker::DirectChannelEnded(const DirectChannelRecord& direct, bool complete
     const auto open = its == nullptr ? std::map<ChannelEndId, ChannelEnd>::iterator{} : its->ends.find(end);
     if (its == nullptr || open == its->ends.end()) continue;
     open->second.shares += taken;
-    state.journal.Put(end, open->second);
+    state.journal.Put(open->second, end);
   }
   state.journal.Put(*found);
   const std::shared_ptr<DirectChannelRecord> its = std::exchange(found->direct, nullptr);

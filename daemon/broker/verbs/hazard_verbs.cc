@@ -33,7 +33,8 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         if (fresh != nullptr) {
           ++state.accounts.Of(key->uid)->catalogues;
-          owner->hazards.catalogue_record = state.journal.PutPage(record::kCatalogue, number, nullptr, *owner);
+          owner->hazards.catalogue_record = state.journal.Add(
+              record::kCatalogue, record::Page{.id = number, .ns_uid = key->uid, .ns = owner->name()});
         } else {
           number = state.journal.NextPage();
         }
@@ -75,8 +76,8 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
       if (page == nullptr && fresh != nullptr) {
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         page = std::exchange(fresh, nullptr);
-        const auto record = state.journal.PutPage(record::kHazardPage, number, found, *owner);
-        state.hazards.AddPage(*owner, *found, page, record);
+        const record::Page its{.id = number, .session = Number(session), .ns_uid = key->uid, .ns = owner->name()};
+        state.hazards.AddPage(*owner, *found, page, state.journal.Add(record::kHazardPage, its));
       }
       if (page == nullptr) number = state.journal.NextPage();
     }

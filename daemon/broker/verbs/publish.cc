@@ -208,7 +208,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
     state.journal.Put(*added);
     ChannelEnd& end = found->ends.at(call.channel);
     end.NoteSent(added->facts->sent->sequence, call.request);
-    state.journal.Put(call.channel, end);
+    state.journal.Put(end, call.channel);
   }
   const bool by_call = channel != nullptr && channel->direct != nullptr && channel->direct->open && !call.from_direct;
   if (by_call) channel->direct->pages->AddCall();

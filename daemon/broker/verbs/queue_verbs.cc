@@ -41,7 +41,8 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
     AB_RETURN_IF_ERROR(state.accounts.CheckObjects(*found, "TOO_MANY_QUEUES", object_bytes::kQueue));
     OpenQueue open{session, std::nullopt, std::string(name), queue};
     if (const auto key = state.rights.KeyOf(found->peer, name, Right::kWrite); key.ok()) open.owner = key->uid;
-    found->queue_record = state.journal.PutQueue(number, session, open.owner, name);
+    const record::Page its{.id = number, .session = Number(session), .ns_uid = open.owner, .ns = name};
+    found->queue_record = state.journal.Add(record::kQueue, its);
     state.sessions.AddQueue(*found, std::move(open));
   }
   return exported;

@@ -147,6 +147,8 @@ std::vector<ChannelId> Broker::EndSession(SessionId session, std::vector<std::sh
   for (const auto& [id, end] : std::exchange(ended.ends, {})) {
     state.channels.Close(ended, id, end, EndedHow::kDied, ended.ended);
   }
+  for (const Ticket& ticket : ended.tickets.all()) state.journal.Erase(ticket.record);
+  state.journal.Erase(std::exchange(ended.queue_record, 0));
   state.journal.Erase(ended);  // the next daemon closes ends whose session is there and whose client is gone
   state.stopping ? state.ended_sessions.AddUncleared(std::move(removed)) : state.ended_sessions.Add(std::move(removed));
   state.events.EmitSession(EventKind::kSessionEnd, ended);

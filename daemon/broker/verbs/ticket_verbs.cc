@@ -23,7 +23,7 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
     return AtLimit("TOO_MANY_TICKETS", "tickets_per_session", limits.tickets_per_session);
   }
   AB_RETURN_IF_ERROR(state.journal.CheckRoom());
-  ticket.record = state.journal.PutTicket(session, ticket);
+  ticket.record = state.journal.Add(record::kTicket, RecordOf(ticket, session));
   found->tickets.Add(ticket);
   return ticket.token;
 }

@@ -202,24 +202,17 @@ RecordFile::Place RecordFile::Take(unsigned of_class) {
   return static_cast<Place>(slot);
 }
 
-RecordFile::Place RecordFile::Put(uint8_t kind, std::initializer_list<std::string_view> parts) {
-  uint64_t bytes = 0;
-  for (const std::string_view part : parts) bytes += part.size();
-  const uint64_t slots = (bytes + sizeof(Head) + kSlotBytes - 1) / kSlotBytes;
+RecordFile::Place RecordFile::Put(uint8_t kind, std::string_view content) {
+  const uint64_t slots = (content.size() + sizeof(Head) + kSlotBytes - 1) / kSlotBytes;
   const auto of_class = static_cast<unsigned>(std::bit_width(slots - 1));
   if (of_class >= kClasses) return 0;
   const Place place = Take(of_class);
   if (place == 0) return 0;
   Head& head = this->head(place);
-  auto* const content = reinterpret_cast<char*>(&head + 1);
-  char* to = content;
-  for (const std::string_view part : parts) {
-    if (!part.empty()) std::memcpy(to, part.data(), part.size());
-    to += part.size();
-  }
+  if (!content.empty()) std::memcpy(&head + 1, content.data(), content.size());
   head.sequence = ++header().sequence;
-  head.bytes = bytes;
-  head.sum = Sum({content, bytes}, head.sequence);
+  head.bytes = content.size();
+  head.sum = Sum(content, head.sequence);
   Store(head.state, StateOf(place, of_class, kind), kRelease);
   ++records_;
   return place;
@@ -235,8 +228,8 @@ void RecordFile::Erase(Place place) {
   --records_;
 }
 
-RecordFile::Place RecordFile::Replace(Place place, uint8_t kind, std::initializer_list<std::string_view> parts) {
-  const Place fresh = Put(kind, parts);
+RecordFile::Place RecordFile::Replace(Place place, uint8_t kind, std::string_view content) {
+  const Place fresh = Put(kind, content);
   if (fresh == 0) return place;
   Erase(place);
   return fresh;

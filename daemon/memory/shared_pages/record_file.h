@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -24,9 +23,8 @@ namespace arraybridge::daemon {
 // Not thread-safe.
 class RecordFile {
  public:
-  static constexpr uint32_t kMajor = 1;  // a daemon of another major version cannot read the file
-  static constexpr uint32_t kMinor =
-      1;  // a higher minor version has more kinds, and more fields at the end of contents
+  static constexpr uint32_t kMajor = 2;  // a daemon of another major version cannot read the file
+  static constexpr uint32_t kMinor = 0;  // a higher minor version has more kinds of records
   static constexpr uint64_t kSlotBytes = 64;
   static constexpr uint64_t kSlotsMax = uint64_t{1} << 28;
   static constexpr size_t kWords = 32;
@@ -61,11 +59,11 @@ class RecordFile {
   uint64_t Scan(const std::function<void(const Record&)>& visit);
   // Reserves memory for a few records that have so many bytes of text in total. False: there is none.
   bool Reserve(uint64_t bytes);
-  // Writes the parts as one content. Returns 0 if there is no memory, which Reserve prevents. `kind` > 0.
-  Place Put(uint8_t kind, std::initializer_list<std::string_view> parts);
+  // Returns 0 if there is no memory, which Reserve prevents. `kind` > 0.
+  Place Put(uint8_t kind, std::string_view content);
   void Erase(Place place);
   // Puts the record anew, and then erases the old one. Returns the old place if there is no memory.
-  Place Replace(Place place, uint8_t kind, std::initializer_list<std::string_view> parts);
+  Place Replace(Place place, uint8_t kind, std::string_view content);
 
   uint64_t records() const { return records_; }
 

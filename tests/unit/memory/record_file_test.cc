@@ -46,9 +46,9 @@ class RecordFileTest : public testing::Test {
 
 TEST_F(RecordFileTest, RecordsAndWordsStay) {
   file().word(3) = 42;
-  const auto gone = file().Put(1, {"gone"});
-  file().Put(1, {"one", ", two"});
-  file().Put(2, {std::string(5000, 'x')});
+  const auto gone = file().Put(1, "gone");
+  file().Put(1, "one, two");
+  file().Put(2, std::string(5000, 'x'));
   file().Erase(gone);
   EXPECT_THAT(Next(), ElementsAre(Pair("one, two", 1), Pair(std::string(5000, 'x'), 1)));
   EXPECT_EQ(file().word(3), 42u);
@@ -57,24 +57,24 @@ TEST_F(RecordFileTest, RecordsAndWordsStay) {
 }
 
 TEST_F(RecordFileTest, SlotsAreUsedAgain) {
-  for (int i = 0; i < 1000; ++i) file().Erase(file().Put(1, {std::string(static_cast<size_t>(i % 300), 'x')}));
-  const auto first = file().Put(1, {"a"});
+  for (int i = 0; i < 1000; ++i) file().Erase(file().Put(1, std::string(static_cast<size_t>(i % 300), 'x')));
+  const auto first = file().Put(1, "a");
   Next();
   file().Erase(first);
-  EXPECT_EQ(file().Put(1, {"b"}), first);
+  EXPECT_EQ(file().Put(1, "b"), first);
   EXPECT_THAT(Next(), ElementsAre(Pair("b", 1)));
 }
 
 TEST_F(RecordFileTest, AReplacedRecordIsTheLaterOne) {
-  const auto place = file().Replace(file().Put(1, {"old"}), 1, {"new"});
+  const auto place = file().Replace(file().Put(1, "old"), 1, "new");
   EXPECT_NE(place, 0u);
   EXPECT_THAT(Next(), ElementsAre(Pair("new", 1)));
 }
 
 TEST_F(RecordFileTest, ADamagedRecordIsLostAndNoOther) {
-  file().Put(1, {"before"});
-  const auto place = file().Put(1, {std::string(300, 'm')});
-  file().Put(1, {"behind"});
+  file().Put(1, "before");
+  const auto place = file().Put(1, std::string(300, 'm'));
+  file().Put(1, "behind");
   const uint64_t begin = uint64_t{place} * RecordFile::kSlotBytes;
   for (const uint64_t byte :
        {uint64_t{1}, uint64_t{7}, uint64_t{9}, uint64_t{17}, uint64_t{25}, uint64_t{40}, uint64_t{200}}) {
@@ -85,12 +85,12 @@ TEST_F(RecordFileTest, ADamagedRecordIsLostAndNoOther) {
     EXPECT_EQ(found.size(), 2u) << "byte " << byte << " was read as right";
     EXPECT_EQ(damaged_, 1u) << byte;
     // It is whole again, at whatever place.
-    file().Put(1, {std::string(300, 'm')});
+    file().Put(1, std::string(300, 'm'));
     ASSERT_EQ(Next().size(), 3u);
     for (const auto& [content, at] : std::map(places_)) {
       if (content.size() == 300) file().Erase(at);
     }
-    ASSERT_EQ(file().Put(1, {std::string(300, 'm')}) != 0, true);
+    ASSERT_EQ(file().Put(1, std::string(300, 'm')) != 0, true);
     ASSERT_EQ(Next().size(), 3u);
     if (places_.at(std::string(300, 'm')) != place) return;  // the slot of a lost head is not used again
   }
@@ -98,11 +98,11 @@ TEST_F(RecordFileTest, ADamagedRecordIsLostAndNoOther) {
 
 TEST_F(RecordFileTest, BytesThatLookLikeAHeadAreNone) {
   // A client's text that contains a copy of a real head, at the place of a head.
-  file().Put(1, {"model"});
+  file().Put(1, "model");
   std::string head(RecordFile::kSlotBytes, '\0');
   ASSERT_EQ(::pread(file().file(), head.data(), head.size(), 64 * RecordFile::kSlotBytes),
             static_cast<ssize_t>(head.size()));
-  const auto place = file().Put(1, {std::string(32, ' '), head, head, head});
+  const auto place = file().Put(1, std::string(32, ' ') + head + head + head);
   Flip(uint64_t{place} * RecordFile::kSlotBytes, 5);  // its own head is damaged: the scan looks for the next one
   EXPECT_THAT(Next(), ElementsAre(Pair("model", 1)));
 }

@@ -78,13 +78,6 @@ class Broker::Core : public ForkParticipant {
   // Acquires all shares or none, in as many requests as needed.
   Result<std::vector<Acquired>> Acquire(std::span<const ShareRef> refs, const AcquireOptions& options, Deadline until);
   Result<uint64_t> Withdraw(const std::string& request, std::span<const ShareRef> refs);
-  // The answer to this verb, and the session that got it. The request is sent again on a new connection if it was not
-  // sent. `late` takes an answer that comes after the caller has given up.
-  template <class Message>
-  using Late = void (*)(Session&, const Message&);
-  template <class Message>
-  Result<std::pair<Message, std::shared_ptr<Session>>> Ask(Verb verb, const std::string& request, Deadline deadline,
-                                                           Late<Message> late, std::span<const ShareRef> refs = {});
   // Makes room for the arrays on `device`, which another process may have named.
   Result<Placement> Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options);
 
@@ -392,8 +385,8 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
   const auto late = [](Session& session, const wire::OpenChannelResponse& opened) {
     Channel::End::AbandonById(session, opened.channel, std::nullopt);
   };
-  auto opened =
-      core_->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(message), core_->Timeout(), late);
+  auto opened = core_->connection()->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(message),
+                                                                    core_->Timeout(), late);
   if (!opened.ok()) return opened.status();
   return Channel(std::make_shared<Channel::End>(opened->second, core_->options(), name, role, opened->first));
 }
@@ -412,18 +405,17 @@ Result<uint64_t> Broker::Claim(const std::string& name, uint64_t newer_than, mil
     static_cast<void>(session.lifeline().Post(Verb::kClaim, wire::Encode(release)));
   };
   const Deadline deadline = std::max(core_->Timeout(), DeadlineAfter(wait) + kAnswerGrace);
-  auto claimed = core_->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), deadline, late);
+  auto claimed = core_->connection()->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), deadline, late);
   if (!claimed.ok()) return claimed.status();
   return claimed->first.claim;
 }
 
 Status Broker::ReleaseClaim(uint64_t claim) {
   const wire::ClaimRequest request{.claim = claim, .release = true};
-  const auto late = [](Session&, const wire::ClaimResponse&) {};
-  return core_->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), core_->Timeout(), late).status();
+  return core_->connection()->Call(Verb::kClaim, wire::Encode(request), core_->Timeout()).status();
 }
 
-Result<std::shared_ptr<Session>> Broker::ConnectedSession() { return core_->connection()->Connected(core_->Timeout()); }
+std::shared_ptr<Connection> Broker::connection() { return core_->connection(); }
 
 void Broker::Note(const Share& share, std::string_view note) {
   const auto connection = core_->known_connection();
@@ -439,35 +431,13 @@ Result<Outcome> Broker::OutcomeOf(const Status& failed, milliseconds timeout) {
   return core_->connection()->OutcomeOf(failed, DeadlineAfter(timeout));
 }
 
-template <class Message>
-Result<std::pair<Message, std::shared_ptr<Session>>> Broker::Core::Ask(Verb verb, const std::string& request,
-                                                                       Deadline deadline, Late<Message> late,
-                                                                       std::span<const ShareRef> refs) {
-  for (bool again = true;; again = false) {
-    auto session = connection()->Connected(deadline);
-    if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckLife(**session, refs));
-    const auto handler = [late, weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
-      const auto self = weak.lock();
-      if (!self || !answer.ok()) return;
-      const auto message = codec::Read<Message>(answer->payload);
-      if (message.ok()) late(*self, *message);
-    };
-    auto answer = (*session)->Call(verb, request, deadline, handler);
-    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
-    if (!answer.ok()) return answer.status();
-    auto message = codec::Read<Message>(answer->payload);
-    if (!message.ok()) return message.status();
-    return std::pair(*std::move(message), *std::move(session));
-  }
-}
-
 // Returns the number of shares.
 Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<const ShareRef> refs) {
   const auto late = [](Session& session, const wire::WithdrawResponse& withdrawn) {
     session.written().Return(withdrawn.returned);
   };
-  auto withdrawn = Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, refs);
+  const auto check = [&](const Session& session) { return CheckLife(session, refs); };
+  auto withdrawn = connection()->Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, check);
   if (!withdrawn.ok()) return withdrawn.status();
   late(*withdrawn->second, withdrawn->first);
   return uint64_t{withdrawn->first.withdrawn};

@@ -5,12 +5,15 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include <arraybridge/broker.h>
 
 #include "client/memory/mapper_table.h"
 #include "client/process/reclaimer.h"
 #include "client/session/session.h"
+#include "client/wire/codec.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
@@ -31,6 +34,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Sends a request that any session can serve. Retries once on a new session if the broker cannot have seen it.
   // `broker_id`, if given, receives the id of the broker that answered.
   Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
+  // As Call: the answer, and the session that got it. `late` takes an answer that comes after the caller has given up.
+  // `check`: whether this session may get the request.
+  template <class Message, class Late, class Check = Status (*)(const Session&)>
+  Result<std::pair<Message, std::shared_ptr<Session>>> Ask(
+      Verb verb, const std::string& request, Deadline deadline, Late late,
+      Check check = [](const Session&) { return Ok(); }) {
+    for (bool again = true;; again = false) {
+      auto session = Connected(deadline);
+      if (!session.ok()) return session.status();
+      AB_RETURN_IF_ERROR(check(**session));
+      const auto handler = [late, weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+        const auto self = weak.lock();
+        if (!self || !answer.ok()) return;
+        if (const auto message = codec::Read<Message>(answer->payload); message.ok()) late(*self, *message);
+      };
+      auto answer = (*session)->Call(verb, request, deadline, handler);
+      if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
+      if (!answer.ok()) return answer.status();
+      auto message = codec::Read<Message>(answer->payload);
+      if (!message.ok()) return message.status();
+      return std::pair(*std::move(message), *std::move(session));
+    }
+  }
   // The errors of unwaited publishes that have not been reported yet.
   Status TakeDeferredErrors() { return shared_.deferred_errors->Take(); }
   Status AfterDeferredErrors(std::string_view share, const Status& why) {

@@ -4,9 +4,11 @@
 #include "client/watch/watch.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "client/process/fork_guard.h"
+#include "client/session/connection.h"
 #include "client/wire/codec.h"
 #include "proto/boundary/share_limits.h"
 
@@ -23,29 +25,10 @@ constexpr milliseconds kWatchSliceBehind{20};
 }  // namespace
 
 std::string_view NameOf(EventKind kind) {
-  switch (kind) {
-    case EventKind::kUnknown:
-      break;
-    case EventKind::kAllocate:
-      return "allocate";
-    case EventKind::kPublish:
-      return "publish";
-    case EventKind::kAcquire:
-      return "acquire";
-    case EventKind::kRelease:
-      return "release";
-    case EventKind::kWithdraw:
-      return "withdraw";
-    case EventKind::kSessionBegin:
-      return "session_begin";
-    case EventKind::kSessionEnd:
-      return "session_end";
-    case EventKind::kRefusal:
-      return "refusal";
-    case EventKind::kQuota:
-      return "quota";
-  }
-  return "unknown";
+  // In the order of their numbers.
+  constexpr std::array<std::string_view, 10> kNames{"unknown",  "allocate",      "publish",     "acquire", "release",
+                                                    "withdraw", "session_begin", "session_end", "refusal", "quota"};
+  return kNames[kind <= EventKind::kQuota ? static_cast<size_t>(kind) : 0];
 }
 
 Watch::Feed::Feed(std::shared_ptr<Session> session, const Broker::Options& options, uint64_t id)
@@ -168,26 +151,15 @@ Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a prefix", options.name_prefix));
   wire::WatchRequest message{.namespace_ = this->options().ns, .name_prefix = options.name_prefix};
   for (const EventKind kind : options.kinds) message.kinds.push_back(static_cast<wire::EventKind>(kind));
-  const std::string request = wire::Encode(message);
-  auto session = ConnectedSession();
-  for (bool again = true; session.ok(); again = false) {
-    // Closes a watch whose caller has given up. Otherwise its buffer would fill up and the broker would cut it.
-    const auto handler = [weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
-      const auto self = weak.lock();
-      const auto opened = answer.ok() ? codec::DecodeWatch(answer->payload) : answer.status();
-      if (self && opened.ok()) arraybridge::Watch::Feed::CloseById(*self, *opened, std::nullopt);
-    };
-    auto answer = (*session)->Call(Verb::kWatch, request, steady_clock::now() + this->options().timeout, handler);
-    if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) {
-      session = ConnectedSession();
-      continue;
-    }
-    if (!answer.ok()) return answer.status();
-    const auto opened = codec::DecodeWatch(answer->payload);
-    if (!opened.ok()) return opened.status();
-    return Watch(std::make_shared<Watch::Feed>(*session, this->options(), *opened));
-  }
-  return session.status();
+  // Otherwise the buffer of a watch whose caller has given up would fill up, and the broker would cut it.
+  const auto late = [](Session& session, const wire::WatchResponse& opened) {
+    arraybridge::Watch::Feed::CloseById(session, opened.watch, std::nullopt);
+  };
+  const Deadline deadline = steady_clock::now() + this->options().timeout;
+  auto opened = connection()->Ask<wire::WatchResponse>(Verb::kWatch, wire::Encode(message), deadline, late);
+  if (!opened.ok()) return opened.status();
+  if (opened->first.watch == 0) return codec::Malformed("watch");
+  return Watch(std::make_shared<Watch::Feed>(opened->second, this->options(), opened->first.watch));
 }
 
 }  // namespace arraybridge

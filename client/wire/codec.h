@@ -151,8 +151,6 @@ Result<Grants> DecodeGrants(std::string_view message);
 Result<DescribedShare> DecodeShare(std::string_view message);
 // Decodes a publisher's description of a share. It has no handle.
 Result<DescribedShare> DecodeDescription(std::string_view message);
-// The id of an opened watch, and the events of a watch.
-Result<uint64_t> DecodeWatch(std::string_view message);
 Result<std::vector<Event>> DecodeEvents(std::string_view message);
 Result<Listed> DecodeListed(std::string_view message);
 Result<Stats> DecodeStats(std::string_view message);

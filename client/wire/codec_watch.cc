@@ -30,13 +30,6 @@ Event EventOf(const wire::Event& message) {
 
 }  // namespace
 
-Result<uint64_t> DecodeWatch(std::string_view message) {
-  return Read<wire::WatchResponse>(message, [](const auto& reply) -> Result<uint64_t> {
-    if (reply.watch == 0) return Malformed("watch");
-    return reply.watch;
-  });
-}
-
 Result<std::vector<Event>> DecodeEvents(std::string_view message) {
   return Read<wire::WatchResponse>(message, [](const auto& reply) -> Result<std::vector<Event>> {
     std::vector<Event> events;

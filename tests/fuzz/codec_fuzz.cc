@@ -58,7 +58,7 @@ void Decode(uint8_t message, std::string_view bytes) {
       return;
     }
     case 10:
-      (void)codec::DecodeWatch(bytes);
+      (void)codec::Read<wire::WatchResponse>(bytes);
       return (void)codec::DecodeEvents(bytes);
     default: {
       Input input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

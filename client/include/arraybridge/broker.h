@@ -28,7 +28,7 @@
 
 namespace arraybridge {
 
-class Session;
+class Connection;
 
 struct ServerInfo {
   std::string version;
@@ -276,7 +276,7 @@ class Broker {
 
  private:
   class Core;
-  Result<std::shared_ptr<Session>> ConnectedSession();
+  std::shared_ptr<Connection> connection();
   std::shared_ptr<Core> core_;
 };
 

@@ -14,12 +14,22 @@
 #include <utility>
 
 #include "daemon/broker/ledger/counter.h"
-#include "daemon/broker/objects/record_of.h"
+#include "daemon/broker/ledger/ids.h"
+#include "daemon/broker/ledger/records.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::daemon {
+
+class Arena;
+class Channel;
+struct ChannelEnd;
+struct DirectChannelRecord;
+struct RangeOfArena;
+struct Session;
+struct Share;
+struct Ticket;
 
 namespace record {
 
@@ -74,6 +84,18 @@ enum Word : size_t {
 };
 
 }  // namespace record
+
+// The records of objects. Texts are views of the object's.
+record::Arena RecordOf(const Arena& arena);
+record::Share RecordOf(const Share& share);
+record::Session RecordOf(const Session& session);
+// A range that its writer may carve again once it knows of it.
+record::Returned RecordOf(const RangeOfArena& range, SessionId session);
+record::Ticket RecordOf(const Ticket& ticket, SessionId session);
+record::Channel RecordOf(const Channel& channel);
+// REQUIRES: the end is a member of its channel.
+record::ChannelEnd RecordOf(const ChannelEnd& end, ChannelEndId id);
+record::DirectChannel RecordOf(const DirectChannelRecord& direct);
 
 // Not thread-safe: the broker's lock guards it, except Store and keeps.
 class Journal {

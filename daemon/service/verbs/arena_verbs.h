@@ -6,32 +6,19 @@
 #include <functional>
 #include <string_view>
 
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
-#include "daemon/service/verbs/handover.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe.
-class ArenaVerbs {
+class ArenaVerbs : VerbParts {
  public:
   // All arguments outlive it. `allocated` runs after each allocation and must not block.
-  ArenaVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line, Reclaimer& reclaimer,
-             Handover& handover, ChannelVerbs& channels, std::function<void()> allocated)
-      : config_(config),
-        broker_(broker),
-        admission_(admission),
-        line_(line),
-        reclaimer_(reclaimer),
-        handover_(handover),
-        channels_(channels),
-        allocated_(std::move(allocated)) {}
+  ArenaVerbs(const VerbParts& parts, ChannelVerbs& channels, std::function<void()> allocated)
+      : VerbParts(parts), channels_(channels), allocated_(std::move(allocated)) {}
 
   // `bytes`: those of the request.
   Served Allocate(const Caller& caller, const wire::AllocateRequest& request, std::string_view bytes,
@@ -49,12 +36,6 @@ class ArenaVerbs {
   class Pending;  // an Allocate that is not answered yet
   Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const wire::BrowseRequest& request);
 
-  const Config& config_;
-  Broker& broker_;
-  const Admission& admission_;
-  WaitingLine& line_;
-  Reclaimer& reclaimer_;
-  Handover& handover_;
   ChannelVerbs& channels_;
   const std::function<void()> allocated_;
 };

@@ -5,32 +5,18 @@
 #include <memory>
 #include <string_view>
 
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/telemetry/service_counts.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
-#include "daemon/service/verbs/handover.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe.
-class ChannelVerbs {
+class ChannelVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  ChannelVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
-               Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts)
-      : config_(config),
-        broker_(broker),
-        admission_(admission),
-        line_(line),
-        reclaimer_(reclaimer),
-        handover_(handover),
-        counts_(counts) {}
+  explicit ChannelVerbs(const VerbParts& parts) : VerbParts(parts) {}
 
   Result<Answer> OpenChannel(const Caller& caller, const wire::OpenChannelRequest& request);
   Result<Answer> CloseChannel(const Caller& caller, const wire::CloseChannelRequest& request);
@@ -54,14 +40,6 @@ class ChannelVerbs {
   bool PublishEntry(const DirectChannelRecord& of, const direct_channel::Entry& entry, uint64_t number);
   void LogSlow(SessionId session, ChannelEndId end) const;
   Result<PublishedShare> PublishInto(const Caller& caller, const PublishCall& call);
-
-  const Config& config_;
-  Broker& broker_;
-  const Admission& admission_;
-  WaitingLine& line_;
-  Reclaimer& reclaimer_;
-  Handover& handover_;
-  ServiceCounts& counts_;
 };
 
 }  // namespace arraybridge::daemon

@@ -5,14 +5,9 @@
 #include <string>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/telemetry/service_counts.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/publish_verbs.h"
-#include "daemon/service/wire/handle_offer.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "daemon/service/wire/life.h"
 #include "proto/boundary/result.h"
 
@@ -25,20 +20,11 @@ struct NoGpu {
 };
 
 // Thread-safe.
-class ListVerbs {
+class ListVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  ListVerbs(const Config& config, Broker& broker, const RunsAt& here, NoGpu no_gpu, Life life,
-            const Admission& admission, const WaitingLine& line, PublishVerbs& publishes, const ServiceCounts& counts)
-      : config_(config),
-        broker_(broker),
-        here_(here),
-        no_gpu_(std::move(no_gpu)),
-        life_(std::move(life)),
-        admission_(admission),
-        line_(line),
-        publishes_(publishes),
-        counts_(counts) {}
+  ListVerbs(const VerbParts& parts, NoGpu no_gpu, Life life, PublishVerbs& publishes)
+      : VerbParts(parts), no_gpu_(std::move(no_gpu)), life_(std::move(life)), publishes_(publishes) {}
 
   v1::GetServerInfoResponse GetServerInfo() const;
   Result<Answer> AnswerServerInfo(const Caller&, const wire::GetServerInfoRequest&) {
@@ -58,15 +44,9 @@ class ListVerbs {
  private:
   Result<v1::ListResponse> ListPage(SessionId session, bool everybody, const v1::ListRequest& request) const;
 
-  const Config& config_;
-  Broker& broker_;
-  const RunsAt& here_;
   const NoGpu no_gpu_;
   const Life life_;
-  const Admission& admission_;
-  const WaitingLine& line_;
   PublishVerbs& publishes_;
-  const ServiceCounts& counts_;
   const Clock::time_point started_ = Clock::now();
 };
 

@@ -28,19 +28,6 @@ Status CheckUnwaited(const wire::PublishRequest& request) {
 
 }  // namespace
 
-PublishVerbs::PublishVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
-                           Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts, SessionCuts& cuts)
-    : config_(config),
-      broker_(broker),
-      admission_(admission),
-      line_(line),
-      reclaimer_(reclaimer),
-      handover_(handover),
-      counts_(counts),
-      cuts_(cuts),
-      to_seal_(config.limits),
-      sealer_("ab-seal") {}
-
 void PublishVerbs::Stop() {
   sealer_.Stop();
   to_seal_.Stop();

@@ -9,28 +9,20 @@
 #include <optional>
 #include <string_view>
 
-#include "daemon/broker/broker.h"
 #include "daemon/broker/objects/open_queue.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/session_cuts.h"
-#include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/reclaim/worker.h"
-#include "daemon/service/telemetry/service_counts.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
-#include "daemon/service/verbs/handover.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe. It has one thread for seals that may sleep.
-class PublishVerbs {
+class PublishVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  PublishVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line,
-               Reclaimer& reclaimer, Handover& handover, ServiceCounts& counts, SessionCuts& cuts);
+  explicit PublishVerbs(const VerbParts& parts) : VerbParts(parts), to_seal_(config_.limits), sealer_("ab-seal") {}
 
   Result<Answer> Publish(const Caller& caller, const wire::PublishRequest& request);
   // For a request with `sealed`: the kernel may sleep during the seal. The request has no place in the line and cannot
@@ -61,14 +53,6 @@ class PublishVerbs {
   // The common part of all publishes.
   Result<PublishedShare> Record(SessionId session, const wire::PublishRequest& request, uint64_t number);
 
-  const Config& config_;
-  Broker& broker_;
-  const Admission& admission_;
-  WaitingLine& line_;
-  Reclaimer& reclaimer_;
-  Handover& handover_;
-  ServiceCounts& counts_;
-  SessionCuts& cuts_;
   std::atomic<bool> seal_posted_{false};
   WaitingLine to_seal_;  // one request per user in turn
   // last: its tasks use all of the above. Its own thread, so that the slow thread does not wait for seals

@@ -8,39 +8,20 @@
 #include <vector>
 
 #include "arraybridge/v1/broker.pb.h"
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/session_cuts.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/telemetry/service_counts.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/list_verbs.h"
 #include "daemon/service/verbs/publish_verbs.h"
-#include "daemon/service/wire/handle_offer.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe.
-class SessionVerbs {
+class SessionVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  SessionVerbs(const Config& config, Broker& broker, const RunsAt& here, const Admission& admission, WaitingLine& line,
-               Reclaimer& reclaimer, PublishVerbs& publishes, ChannelVerbs& channels, const ListVerbs& lists,
-               ServiceCounts& counts, SessionCuts& cuts)
-      : config_(config),
-        broker_(broker),
-        here_(here),
-        admission_(admission),
-        line_(line),
-        reclaimer_(reclaimer),
-        publishes_(publishes),
-        channels_(channels),
-        lists_(lists),
-        counts_(counts),
-        cuts_(cuts) {}
+  SessionVerbs(const VerbParts& parts, PublishVerbs& publishes, ChannelVerbs& channels, const ListVerbs& lists)
+      : VerbParts(parts), publishes_(publishes), channels_(channels), lists_(lists) {}
 
   // FAILED_PRECONDITION: the protocol ranges do not overlap; the message names both.
   Result<v1::OpenSessionResponse> OpenSession(const wire::OpenSessionRequest& request, Peer peer);
@@ -84,17 +65,9 @@ class SessionVerbs {
   void CountClosed(SessionId session, const Peer& peer, int signal);
   Result<v1::OpenSessionResponse> AnswerOf(const Result<OpenedSession>& opened) const;
 
-  const Config& config_;
-  Broker& broker_;
-  const RunsAt& here_;
-  const Admission& admission_;
-  WaitingLine& line_;
-  Reclaimer& reclaimer_;
   PublishVerbs& publishes_;
   ChannelVerbs& channels_;
   const ListVerbs& lists_;
-  ServiceCounts& counts_;
-  SessionCuts& cuts_;
   std::atomic<uint64_t> unexplained_{0};  // ended sessions whose process is looked at once more
 };
 

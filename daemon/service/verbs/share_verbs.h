@@ -9,36 +9,21 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
-#include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/publish_verbs.h"
-#include "daemon/service/wire/handle_offer.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe.
-class ShareVerbs {
+class ShareVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  ShareVerbs(const Config& config, Broker& broker, const RunsAt& here, const Admission& admission, WaitingLine& line,
-             Reclaimer& reclaimer, Handover& handover, PublishVerbs& publishes, ChannelVerbs& channels)
-      : config_(config),
-        broker_(broker),
-        here_(here),
-        admission_(admission),
-        line_(line),
-        reclaimer_(reclaimer),
-        handover_(handover),
-        publishes_(publishes),
-        channels_(channels) {}
+  ShareVerbs(const VerbParts& parts, PublishVerbs& publishes, ChannelVerbs& channels)
+      : VerbParts(parts), publishes_(publishes), channels_(channels) {}
 
   // `bytes`: those of the request.
   Served Acquire(const Caller& caller, const wire::AcquireRequest& request, std::string_view bytes, const Later& later);
@@ -68,13 +53,6 @@ class ShareVerbs {
   Status EndFences(const Caller& caller, const wire::ReleaseRequest& request, std::vector<uint64_t>* awaited);
   Status OfferAnew(const Caller& caller, const wire::ClientCapabilities& capabilities);
 
-  const Config& config_;
-  Broker& broker_;
-  const RunsAt& here_;
-  const Admission& admission_;
-  WaitingLine& line_;
-  Reclaimer& reclaimer_;
-  Handover& handover_;
   PublishVerbs& publishes_;
   ChannelVerbs& channels_;
 };

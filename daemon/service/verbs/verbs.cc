@@ -43,13 +43,14 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       counts_(broker),
       reclaimer_(broker, line_, cuts_),
       handover_(config, broker, line_, reclaimer_),
-      publishes(config, broker, admission_, line_, reclaimer_, handover_, counts_, cuts_),
-      shares(config, broker, here_, admission_, line_, reclaimer_, handover_, publishes, channels),
-      channels(config, broker, admission_, line_, reclaimer_, handover_, counts_),
-      arenas(config, broker, admission_, line_, reclaimer_, handover_, channels, std::move(allocated)),
-      lists(config, broker, here_, std::move(no_gpu), std::move(life), admission_, line_, publishes, counts_),
-      watches(config, broker, admission_, line_),
-      sessions(config, broker, here_, admission_, line_, reclaimer_, publishes, channels, lists, counts_, cuts_) {}
+      parts_{config, broker, here_, admission_, line_, reclaimer_, handover_, counts_, cuts_},
+      publishes(parts_),
+      shares(parts_, publishes, channels),
+      channels(parts_),
+      arenas(parts_, channels, std::move(allocated)),
+      lists(parts_, std::move(no_gpu), std::move(life), publishes),
+      watches(parts_),
+      sessions(parts_, publishes, channels, lists) {}
 
 Result<Served> Verbs::Serve(const Caller& caller, Verb verb, std::string_view bytes, const Later& later) {
   switch (verb) {

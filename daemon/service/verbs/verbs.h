@@ -6,23 +6,15 @@
 #include <functional>
 #include <string_view>
 
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/reclaimer.h"
-#include "daemon/service/reclaim/session_cuts.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/telemetry/service_counts.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/arena_verbs.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
-#include "daemon/service/verbs/handover.h"
 #include "daemon/service/verbs/list_verbs.h"
 #include "daemon/service/verbs/publish_verbs.h"
 #include "daemon/service/verbs/session_verbs.h"
 #include "daemon/service/verbs/share_verbs.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "daemon/service/verbs/watch_verbs.h"
-#include "daemon/service/wire/handle_offer.h"
 #include "proto/boundary/frame.h"
 
 namespace arraybridge::daemon {
@@ -71,6 +63,7 @@ class Verbs {
   ServiceCounts counts_;
   Reclaimer reclaimer_;
   Handover handover_;
+  const VerbParts parts_;
 
  public:
   PublishVerbs publishes;

@@ -29,8 +29,7 @@ Answer Opened(WatcherId watcher) { return AnswerOf(wire::WatchResponse{.watch = 
 
 }  // namespace
 
-WatchVerbs::WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line)
-    : config_(config), broker_(broker), admission_(admission), line_(line), news_([this] { SpreadNews(); }) {}
+WatchVerbs::WatchVerbs(const VerbParts& parts) : VerbParts(parts), news_([this] { SpreadNews(); }) {}
 
 void WatchVerbs::Stop() {
   broker_.events().Stop();

@@ -8,21 +8,18 @@
 #include <string_view>
 #include <thread>
 
-#include "daemon/broker/broker.h"
-#include "daemon/config/config.h"
-#include "daemon/service/reclaim/waiting_line.h"
-#include "daemon/service/verbs/admission.h"
 #include "daemon/service/verbs/caller.h"
+#include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
 namespace arraybridge::daemon {
 
 // Thread-safe. It has one thread, which waits for events.
-class WatchVerbs {
+class WatchVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  WatchVerbs(const Config& config, Broker& broker, const Admission& admission, WaitingLine& line);
+  explicit WatchVerbs(const VerbParts& parts);
 
   // Opens a watch, or answers with the events of an open one, and waits for them. `bytes`: those of the request.
   Served Watch(const Caller& caller, const wire::WatchRequest& request, std::string_view bytes, const Later& later);
@@ -37,10 +34,6 @@ class WatchVerbs {
   Result<Answer> OpenOrClose(const Caller& caller, const wire::WatchRequest& request);
   void SpreadNews();
 
-  const Config& config_;
-  Broker& broker_;
-  const Admission& admission_;
-  WaitingLine& line_;
   std::thread news_;  // last: it uses all of the above
 };
 

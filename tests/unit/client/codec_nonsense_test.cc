@@ -44,7 +44,7 @@ TEST(CodecNonsenseTest, TruncatedAndChangedAnswersAreErrorsAtWorst) {
       [](auto bytes) { return codec::DecodeListed(bytes).ok(); },
       [](auto bytes) { return codec::DecodeStats(bytes).ok(); },
       [](auto bytes) { return codec::DecodeError(5, bytes).ok(); },
-      [](auto bytes) { return codec::DecodeWatch(bytes).ok(); },
+      [](auto bytes) { return codec::Read<wire::WatchResponse>(bytes).ok(); },
       [](auto bytes) { return codec::DecodeEvents(bytes).ok(); },
       [](auto bytes) { return codec::Read<wire::WithdrawResponse>(bytes).ok(); }};
   size_t refused = 0;

@@ -141,12 +141,11 @@ const Broker::Options& Broker::options() const { return core_->options(); }
 
 Result<Placement> Broker::Core::Allocate(const Device& device, std::vector<View> arrays, const PlaceOptions& options) {
   const auto at = connection();
-  const auto local = at->mappers().Local(device);
-  if (!local.ok()) return local.status();
+  AB_ASSIGN_OR_RETURN(const auto local, at->mappers().Local(device));
   const auto timeout = std::min(options_.timeout, options.timeout.value_or(options_.timeout));
   // Before memory is allocated for it.
   if (options.pinned) AB_RETURN_IF_ERROR(CudaDevices::OfThisProcess(options_.cuda_driver).status());
-  return arraybridge::Allocate(*at, options_.ns, *local, std::move(arrays), {options.own, options.pinned},
+  return arraybridge::Allocate(*at, options_.ns, local, std::move(arrays), {options.own, options.pinned},
                                options.publish, {options_.timeout, timeout});
 }
 
@@ -193,9 +192,8 @@ Result<Placement> Broker::Place(std::span<const View> sources, const PlaceOption
     const auto* const at = static_cast<const std::byte*>(placement->described()[i].data);
     if (at == nullptr) continue;
     const auto offset = static_cast<uint64_t>(at - arena.data());
-    const auto queued = arena.mapping().QueueCopyFrom(sources[i], offset);
-    if (!queued.ok()) return queued.status();
-    if (*queued) placement->range()->queued.push_back({*sources[i].stream, sources[i].owner});
+    AB_ASSIGN_OR_RETURN(const auto queued, arena.mapping().QueueCopyFrom(sources[i], offset));
+    if (queued) placement->range()->queued.push_back({*sources[i].stream, sources[i].owner});
   }
   return placement;
 }
@@ -209,17 +207,16 @@ Result<Share> Broker::Publish(const Placement& placement, const PublishOptions& 
     if (options.name.empty()) return InvalidArgument("an unwaited publish needs a name");
     AB_RETURN_IF_ERROR(connection->TakeDeferredErrors());
   }
-  auto session = connection->Connected(deadline);
-  if (!session.ok()) return session.status();
-  if (!placement.forward() && placement.range()->releases.get() != &(*session)->releases()) {
+  AB_ASSIGN_OR_RETURN(auto session, connection->Connected(deadline));
+  if (!placement.forward() && placement.range()->releases.get() != &session->releases()) {
     return Unavailable("the memory of this placement ended with an earlier connection; place it again")
         .Because("PLACEMENT_LOST");
   }
   const auto publish = placement.forward() ? PublishForward : PublishPlacement;
-  auto published = publish(**session, core_->options().ns, placement, options, deadline, {});
+  auto published = publish(*session, core_->options().ns, placement, options, deadline, {});
   if (published.ok() || options.wait) return published;
   // The queue delivered the unwaited publishes first, so their errors are reported first.
-  (*session)->unwaited().Confirm();
+  session->unwaited().Confirm();
   return connection->AfterDeferredErrors(options.name, published.status());
 }
 
@@ -314,11 +311,10 @@ Result<std::vector<Acquired>> Broker::AcquireMany(std::span<const ShareRef> refs
     found.push_back(core_->TryAcquire(ref, options.mode));
     if (!found.back()) missing.push_back(ref);
   }
-  auto granted = core_->Acquire(missing, options, until);
-  if (!granted.ok()) return granted.status();
+  AB_ASSIGN_OR_RETURN(auto granted, core_->Acquire(missing, options, until));
   std::vector<Acquired> all;
   all.reserve(refs.size());
-  auto next = granted->begin();
+  auto next = granted.begin();
   for (std::optional<Acquired>& held : found) all.push_back(held ? *std::move(held) : std::move(*next++));
   return all;
 }
@@ -329,10 +325,9 @@ Result<std::vector<Acquired>> Broker::Core::Acquire(std::span<const ShareRef> re
   std::vector<Acquired> all;
   all.reserve(refs.size());
   while (!refs.empty()) {
-    auto some = AcquireSome(refs, options, until);
-    if (!some.ok()) return some.status();
-    std::ranges::move(*some, std::back_inserter(all));
-    refs = refs.subspan(some->size());
+    AB_ASSIGN_OR_RETURN(auto some, AcquireSome(refs, options, until));
+    std::ranges::move(some, std::back_inserter(all));
+    refs = refs.subspan(some.size());
   }
   return all;
 }
@@ -345,10 +340,9 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
   const Deadline answer_due = options.wait.count() > 0 ? until + kAnswerGrace : until;
   const Deadline deadline = std::max(steady_clock::now() + options_.timeout, answer_due);
   for (bool again = true, drops = true;;) {
-    auto session = from->Connected(deadline);
-    if (!session.ok()) return session.status();
-    AB_RETURN_IF_ERROR(CheckLife(**session, refs));
-    const codec::Limits& limits = (*session)->server().limits;
+    AB_ASSIGN_OR_RETURN(auto session, from->Connected(deadline));
+    AB_RETURN_IF_ERROR(CheckLife(*session, refs));
+    const codec::Limits& limits = session->server().limits;
     const auto some = limits.names_per_request_max == 0
                           ? refs
                           : refs.first(std::min<size_t>(refs.size(), limits.names_per_request_max));
@@ -359,14 +353,14 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
     if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
     const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout), deadline};
     auto acquired =
-        arraybridge::Acquire(**session, options_.ns, some, options.mode, waits, (*session)->NoteFor(options.note));
+        arraybridge::Acquire(*session, options_.ns, some, options.mode, waits, session->NoteFor(options.note));
     if (acquired.ok()) return acquired;
     const Status& why = acquired.status();
     const bool not_sent = again && why.reason() == Lifeline::kNotSent;
     const bool not_there = why.code() == Code::kDeadlineExceeded || why.code() == Code::kNotFound;
     // The broker may not know yet what this process has dropped.
     const bool pinned = why.reason() == "PINNED_BYTES" && std::exchange(drops, false);
-    if (pinned && from->reclaimer().Collect(deadline)) static_cast<void>((*session)->releases().Sync({}, deadline));
+    if (pinned && from->reclaimer().Collect(deadline)) static_cast<void>(session->releases().Sync({}, deadline));
     if (not_sent) again = false;
     if (!not_sent && !pinned && (!not_there || steady_clock::now() >= until)) return acquired;
   }
@@ -385,10 +379,9 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
   const auto late = [](Session& session, const wire::OpenChannelResponse& opened) {
     Channel::End::AbandonById(session, opened.channel, std::nullopt);
   };
-  auto opened = core_->connection()->Ask<wire::OpenChannelResponse>(Verb::kOpenChannel, wire::Encode(message),
-                                                                    core_->Timeout(), late);
-  if (!opened.ok()) return opened.status();
-  return Channel(std::make_shared<Channel::End>(opened->second, core_->options(), name, role, opened->first));
+  AB_ASSIGN_OR_RETURN(auto opened, core_->connection()->Ask<wire::OpenChannelResponse>(
+                                       Verb::kOpenChannel, wire::Encode(message), core_->Timeout(), late));
+  return Channel(std::make_shared<Channel::End>(opened.second, core_->options(), name, role, opened.first));
 }
 
 Result<uint64_t> Broker::Claim(const std::string& name, uint64_t newer_than, milliseconds wait, milliseconds lifetime,
@@ -405,9 +398,9 @@ Result<uint64_t> Broker::Claim(const std::string& name, uint64_t newer_than, mil
     static_cast<void>(session.lifeline().Post(Verb::kClaim, wire::Encode(release)));
   };
   const Deadline deadline = std::max(core_->Timeout(), DeadlineAfter(wait) + kAnswerGrace);
-  auto claimed = core_->connection()->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), deadline, late);
-  if (!claimed.ok()) return claimed.status();
-  return claimed->first.claim;
+  AB_ASSIGN_OR_RETURN(
+      auto claimed, core_->connection()->Ask<wire::ClaimResponse>(Verb::kClaim, wire::Encode(request), deadline, late));
+  return claimed.first.claim;
 }
 
 Status Broker::ReleaseClaim(uint64_t claim) {
@@ -437,10 +430,10 @@ Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<co
     session.written().Return(withdrawn.returned);
   };
   const auto check = [&](const Session& session) { return CheckLife(session, refs); };
-  auto withdrawn = connection()->Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, check);
-  if (!withdrawn.ok()) return withdrawn.status();
-  late(*withdrawn->second, withdrawn->first);
-  return uint64_t{withdrawn->first.withdrawn};
+  AB_ASSIGN_OR_RETURN(auto withdrawn,
+                      connection()->Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, check));
+  late(withdrawn->second, withdrawn.first);
+  return uint64_t{withdrawn.first.withdrawn};
 }
 
 Status Broker::Withdraw(const ShareRef& ref) {
@@ -465,13 +458,11 @@ Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
     const std::string request = wire::Encode(
         wire::ListRequest{.namespace_ = core_->options().ns, .name_prefix = name_prefix, .page_token = token});
     std::string broker_id;
-    auto answer = connection->Call(Verb::kList, request, deadline, &broker_id);
-    if (!answer.ok()) return answer.status();
-    auto page = codec::DecodeListed(answer->payload);
-    if (!page.ok()) return page.status();
-    if (page->next_page_token == token && !token.empty()) return Internal("the broker listed the same page twice");
-    token = std::move(page->next_page_token);
-    for (ListedShare& listed : page->shares) {
+    AB_ASSIGN_OR_RETURN(auto answer, connection->Call(Verb::kList, request, deadline, &broker_id));
+    AB_ASSIGN_OR_RETURN(auto page, codec::DecodeListed(answer.payload));
+    if (page.next_page_token == token && !token.empty()) return Internal("the broker listed the same page twice");
+    token = std::move(page.next_page_token);
+    for (ListedShare& listed : page.shares) {
       listed.share.broker_id = broker_id;
       all.push_back(std::move(listed));
     }
@@ -488,9 +479,8 @@ Result<Stats> Broker::GetStats() {
 Result<ServerInfo> Broker::GetServerInfo() {
   auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
   if (!answer.ok()) return answer.status();
-  const auto reply = codec::Read<wire::GetServerInfoResponse>(answer->payload);
-  if (!reply.ok()) return reply.status();
-  return codec::ServerOf(*reply).info;
+  AB_ASSIGN_OR_RETURN(const auto reply, codec::Read<wire::GetServerInfoResponse>(answer->payload));
+  return codec::ServerOfreply.info;
 }
 
 Status Broker::Flush() {

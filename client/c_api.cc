@@ -141,9 +141,8 @@ std::vector<int64_t> Numbers(const int64_t* numbers, int32_t count) {
 }
 
 Result<View> ViewOf(const ab_view* given) {
-  const auto known = Known(given, kViewBytesMin, "view");
-  if (!known.ok()) return known.status();
-  const ab_view* const source = &*known;
+  AB_ASSIGN_OR_RETURN(const auto known, Known(given, kViewBytesMin, "view"));
+  const ab_view* const source = &known;
   AB_RETURN_IF_ERROR(CheckShape(*source));
   if (source->device_type != arraybridge::kDeviceCpu) {
     return InvalidArgument("device type ", source->device_type, ": the C API takes host memory only (",
@@ -162,9 +161,9 @@ Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   if (known->ns != nullptr) options.ns = known->ns;
   if (known->client != nullptr) options.client = known->client;
   if (known->timeout_ms > 0) options.timeout = std::chrono::milliseconds(known->timeout_ms);
-  auto token = known->token != nullptr ? Result<std::string>(known->token) : arraybridge::FindToken();
-  if (!token.ok()) return token.status();
-  options.token = *std::move(token);
+  AB_ASSIGN_OR_RETURN(auto token,
+                      known->token != nullptr ? Result<std::string>(known->token) : arraybridge::FindToken());
+  options.token = std::move(token);
   return options;
 }
 
@@ -200,9 +199,8 @@ Result<std::vector<View>> ViewsOf(const ab_content& content) {
   if (content.array != nullptr) return content.array->views;
   std::vector<View> views;
   AB_RETURN_IF_ERROR(ForEach(content.views, content.count, "content.views", [&](const ab_view* given) -> Status {
-    auto view = ViewOf(given);
-    if (!view.ok()) return view.status();
-    views.push_back(*std::move(view));
+    AB_ASSIGN_OR_RETURN(auto view, ViewOf(given));
+    views.push_back(std::move(view));
     return Ok();
   }));
   if (views.empty()) return InvalidArgument("content has no arrays");
@@ -217,12 +215,12 @@ struct Described {
 
 Result<Described> DescriptionOf(const ab_content& content) {
   const bool is_bundle = content.array != nullptr && content.array->bundle && content.structure_bytes == 0;
-  auto structure = BytesOf(content.structure, content.structure_bytes, kFrameBytesMax, "content.structure");
-  if (!structure.ok()) return structure.status();
-  auto metadata = BytesOf(content.metadata, content.metadata_bytes, kFrameBytesMax, "content.metadata");
-  if (!metadata.ok()) return metadata.status();
-  if (is_bundle) *structure = arraybridge::Bundle::kStructure;
-  return Described{*std::move(structure), *std::move(metadata)};
+  AB_ASSIGN_OR_RETURN(auto structure,
+                      BytesOf(content.structure, content.structure_bytes, kFrameBytesMax, "content.structure"));
+  AB_ASSIGN_OR_RETURN(auto metadata,
+                      BytesOf(content.metadata, content.metadata_bytes, kFrameBytesMax, "content.metadata"));
+  if (is_bundle) structure = arraybridge::Bundle::kStructure;
+  return Described{std::move(structure), std::move(metadata)};
 }
 
 Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, int64_t wait_ms) {
@@ -255,27 +253,24 @@ Status CheckBundle(const ab_array* bundle) {
 Result<const arraybridge::Bundle::Array*> EntryOf(const ab_array& of, uint64_t index) {
   const auto known = of.entries.find(index);
   if (known != of.entries.end()) return &known->second;
-  auto entry = of.bundle->At(index);
-  if (!entry.ok()) return entry.status();
-  return &of.entries.emplace(index, *std::move(entry)).first->second;
+  AB_ASSIGN_OR_RETURN(auto entry, of.bundle->At(index));
+  return &of.entries.emplace(index, std::move(entry)).first->second;
 }
 
 // Of C's struct.
 Result<arraybridge::BundleArray> Wanted(const ab_entry* given) {
-  const auto known = Known(given, kEntryBytesMin, "entry");
-  if (!known.ok()) return known.status();
-  AB_RETURN_IF_ERROR(CheckGiven(known->name, "name"));
-  const auto view = Known(known->view, kViewBytesMin, "entry.view");
-  if (!view.ok()) return view.status();
-  AB_RETURN_IF_ERROR(CheckShape(*view));
-  if (known->kind < AB_PARAMETER || known->kind > AB_OTHER) {
-    return InvalidArgument("kind ", known->kind, " is none: there are AB_PARAMETER (0) to AB_OTHER (2)");
+  AB_ASSIGN_OR_RETURN(const auto known, Known(given, kEntryBytesMin, "entry"));
+  AB_RETURN_IF_ERROR(CheckGiven(known.name, "name"));
+  AB_ASSIGN_OR_RETURN(const auto view, Known(known.view, kViewBytesMin, "entry.view"));
+  AB_RETURN_IF_ERROR(CheckShape(view));
+  if (known.kind < AB_PARAMETER || known.kind > AB_OTHER) {
+    return InvalidArgument("kind ", known.kind, " is none: there are AB_PARAMETER (0) to AB_OTHER (2)");
   }
-  return arraybridge::BundleArray{known->name,
-                                  {view->type_code, view->type_bits, view->type_lanes},
-                                  Numbers(view->shape, view->rank),
-                                  static_cast<arraybridge::ArrayKind>(known->kind),
-                                  known->tied_to == nullptr ? "" : known->tied_to};
+  return arraybridge::BundleArray{known.name,
+                                  {view.type_code, view.type_bits, view.type_lanes},
+                                  Numbers(view.shape, view.rank),
+                                  static_cast<arraybridge::ArrayKind>(known.kind),
+                                  known.tied_to == nullptr ? "" : known.tied_to};
 }
 
 }  // namespace
@@ -286,9 +281,8 @@ const char* ab_reason() { return Reason().c_str(); }
 ab_code ab_connect(const ab_options* options, ab_broker** broker) {
   return Guarded([&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(broker, "broker"));
-    auto read = OptionsOf(options);
-    if (!read.ok()) return read.status();
-    *broker = std::unique_ptr<ab_broker>(new ab_broker{arraybridge::Broker(*std::move(read))}).release();
+    AB_ASSIGN_OR_RETURN(auto read, OptionsOf(options));
+    *broker = std::unique_ptr<ab_broker>(new ab_broker{arraybridge::Broker(std::move(read))}).release();
     return Ok();
   });
 }
@@ -298,18 +292,16 @@ void ab_disconnect(ab_broker* broker) { std::unique_ptr<ab_broker>(broker).reset
 ab_code ab_put(ab_broker* broker, const char* name, const ab_view* source, int replace) {
   return With(broker, "broker", [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
-    const auto view = ViewOf(source);
-    if (!view.ok()) return view.status();
-    return broker->broker.Put({&*view, 1}, {.name = name, .replace = replace != 0}).status();
+    AB_ASSIGN_OR_RETURN(const auto view, ViewOf(source));
+    return broker->broker.Put({&view, 1}, {.name = name, .replace = replace != 0}).status();
   });
 }
 
 ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
   return With(broker, "broker", [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
-    const auto known = Known(given, kViewBytesMin, "view");
-    if (!known.ok()) return known.status();
-    const ab_view* const wanted = &*known;
+    AB_ASSIGN_OR_RETURN(const auto known, Known(given, kViewBytesMin, "view"));
+    const ab_view* const wanted = &known;
     AB_RETURN_IF_ERROR(CheckShape(*wanted));
     arraybridge::ArraySpec spec;
     spec.type = {wanted->type_code, wanted->type_bits, wanted->type_lanes};
@@ -339,9 +331,8 @@ ab_code ab_publish(ab_broker* broker, const ab_array* array, const char* name, i
 ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** array) {
   return With(broker, "broker", [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(array, "array"));
-    auto acquired = AcquireNamed(*broker, name, wait_ms);
-    if (!acquired.ok()) return acquired.status();
-    *array = ArrayOf(*std::move(acquired));
+    AB_ASSIGN_OR_RETURN(auto acquired, AcquireNamed(*broker, name, wait_ms));
+    *array = ArrayOf(std::move(acquired));
     return Ok();
   });
 }
@@ -349,16 +340,14 @@ ab_code ab_get(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** 
 ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* content, int replace) {
   return With(broker, "broker", [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
-    const auto known = Known(content, kContentBytesMin, "content");
-    if (!known.ok()) return known.status();
-    auto description = DescriptionOf(*known);
-    if (!description.ok()) return description.status();
+    AB_ASSIGN_OR_RETURN(const auto known, Known(content, kContentBytesMin, "content"));
+    AB_ASSIGN_OR_RETURN(auto description, DescriptionOf(known));
     const arraybridge::Broker::PublishOptions options{.name = name,
                                                       .replace = replace != 0,
-                                                      .structure = std::move(description->structure),
-                                                      .metadata = std::move(description->metadata)};
-    if (IsBorn(*known)) return broker->broker.Publish(*known->array->placement, options).status();
-    const auto views = ViewsOf(*known);
+                                                      .structure = std::move(description.structure),
+                                                      .metadata = std::move(description.metadata)};
+    if (IsBorn(known)) return broker->broker.Publish(known->array->placement, options).status();
+    const auto views = ViewsOf(known);
     return views.ok() ? broker->broker.Put(*views, options).status() : views.status();
   });
 }
@@ -397,23 +386,19 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
     AB_RETURN_IF_ERROR(CheckGiven(bundle, "bundle"));
     std::vector<arraybridge::BundleArray> wanted;
     AB_RETURN_IF_ERROR(ForEach(entries, count, "entries", [&](const ab_entry* given) -> Status {
-      auto one = Wanted(given);
-      if (!one.ok()) return one.status();
-      wanted.push_back(*std::move(one));
+      AB_ASSIGN_OR_RETURN(auto one, Wanted(given));
+      wanted.push_back(std::move(one));
       return Ok();
     }));
     auto made = std::make_unique<ab_array>();
-    auto given = BytesOf(fingerprint, fingerprint_bytes, std::numeric_limits<uint32_t>::max(), "fingerprint");
-    if (!given.ok()) return given.status();
-    made->fingerprint = *std::move(given);
-    const auto plan = arraybridge::BundlePlan::For(wanted, made->fingerprint);
-    if (!plan.ok()) return plan.status();
-    auto placed = broker->broker.Empty(plan->specs());
-    if (!placed.ok()) return placed.status();
-    auto written = plan->WriteTo(*placed);
-    if (!written.ok()) return written.status();
-    made->bundle = *std::move(written);
-    made->placement = *std::move(placed);
+    AB_ASSIGN_OR_RETURN(auto given,
+                        BytesOf(fingerprint, fingerprint_bytes, std::numeric_limits<uint32_t>::max(), "fingerprint"));
+    made->fingerprint = std::move(given);
+    AB_ASSIGN_OR_RETURN(const auto plan, arraybridge::BundlePlan::For(wanted, made->fingerprint));
+    AB_ASSIGN_OR_RETURN(auto placed, broker->broker.Empty(plan.specs()));
+    AB_ASSIGN_OR_RETURN(auto written, plan.WriteTo(placed));
+    made->bundle = std::move(written);
+    made->placement = std::move(placed);
     *bundle = made.release();
     return Ok();
   });
@@ -422,13 +407,11 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
 ab_code ab_open_bundle(ab_broker* broker, const char* name, int64_t wait_ms, ab_array** bundle) {
   return With(broker, "broker", [&]() -> Status {
     AB_RETURN_IF_ERROR(CheckGiven(bundle, "bundle"));
-    auto acquired = AcquireNamed(*broker, name, wait_ms);
-    if (!acquired.ok()) return acquired.status();
-    auto read = arraybridge::Bundle::Of(acquired->views);
-    if (!read.ok()) return read.status();
-    std::unique_ptr<ab_array> made(ArrayOf(*std::move(acquired)));
-    made->fingerprint = read->fingerprint();
-    made->bundle = *std::move(read);
+    AB_ASSIGN_OR_RETURN(auto acquired, AcquireNamed(*broker, name, wait_ms));
+    AB_ASSIGN_OR_RETURN(auto read, arraybridge::Bundle::Of(acquired.views));
+    std::unique_ptr<ab_array> made(ArrayOf(std::move(acquired)));
+    made->fingerprint = read.fingerprint();
+    made->bundle = std::move(read);
     *bundle = made.release();
     return Ok();
   });
@@ -451,16 +434,14 @@ ab_code ab_entry_of(const ab_array* bundle, size_t index, ab_entry* entry) {
     AB_RETURN_IF_ERROR(CheckGiven(entry, "entry"));
     const size_t size = entry->size;
     AB_RETURN_IF_ERROR(CheckSize(size, kEntryBytesMin, "entry"));
-    const auto found = EntryOf(*bundle, index);
-    if (!found.ok()) return found.status();
+    AB_ASSIGN_OR_RETURN(const auto found, EntryOf(*bundle, index));
     const char* tied_to = nullptr;
-    if ((*found)->tie != index) {
-      const auto owner = EntryOf(*bundle, (*found)->tie);
-      if (!owner.ok()) return owner.status();
-      tied_to = (*owner)->name.c_str();
+    if (found->tie != index) {
+      AB_ASSIGN_OR_RETURN(const auto owner, EntryOf(*bundle, found->tie));
+      tied_to = owner->name.c_str();
     }
     std::memset(entry, 0, size);  // clears fields of a newer header, which are unknown here
-    *entry = {size, (*found)->name.c_str(), static_cast<int32_t>((*found)->kind), tied_to, nullptr};
+    *entry = {size, found->name.c_str(), static_cast<int32_t>(found->kind), tied_to, nullptr};
     return Ok();
   });
 }
@@ -483,28 +464,25 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
     arraybridge::ChannelOptions opening{known->capacity, static_cast<arraybridge::ChannelMode>(known->mode)};
     if (known->drop_oldest != 0) opening.on_slow = known->drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
     if (known->replay != 0) opening.replay = known->replay;
-    auto opened = broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), opening);
-    if (!opened.ok()) return opened.status();
+    AB_ASSIGN_OR_RETURN(auto opened,
+                        broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), opening));
     const auto death = known->wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
-    *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, *std::move(opened), death}).release();
+    *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, std::move(opened), death}).release();
     return Ok();
   });
 }
 
 ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_ms) {
   return With(channel, "channel", [&]() -> Status {
-    const auto known = Known(content, kContentBytesMin, "content");
-    if (!known.ok()) return known.status();
-    auto description = DescriptionOf(*known);
-    if (!description.ok()) return description.status();
-    arraybridge::Channel::SendOptions options{.structure = std::move(description->structure),
-                                              .metadata = std::move(description->metadata),
+    AB_ASSIGN_OR_RETURN(const auto known, Known(content, kContentBytesMin, "content"));
+    AB_ASSIGN_OR_RETURN(auto description, DescriptionOf(known));
+    arraybridge::Channel::SendOptions options{.structure = std::move(description.structure),
+                                              .metadata = std::move(description.metadata),
                                               .timeout = TimeoutOf(timeout_ms),
                                               .on_peer_death = channel->on_peer_death};
-    if (IsBorn(*known)) return channel->channel.Send(*known->array->placement, options);
-    const auto views = ViewsOf(*known);
-    if (!views.ok()) return views.status();
-    return channel->broker.Send(channel->channel, *views, std::move(options)).status();
+    if (IsBorn(known)) return channel->channel.Send(known->array->placement, options);
+    AB_ASSIGN_OR_RETURN(const auto views, ViewsOf(known));
+    return channel->broker.Send(channel->channel, views, std::move(options)).status();
   });
 }
 
@@ -538,9 +516,9 @@ ab_code ab_view_of(const ab_array* array, size_t index, ab_view* view) {
     if (index >= ab_count(array)) {
       return InvalidArgument("index ", index, ": there are ", ab_count(array), " arrays");
     }
-    const auto entry = array->bundle ? EntryOf(*array, index) : Result<const arraybridge::Bundle::Array*>(nullptr);
-    if (!entry.ok()) return entry.status();
-    const View& of = array->bundle ? (*entry)->view : array->views[index];
+    AB_ASSIGN_OR_RETURN(const auto entry,
+                        array->bundle ? EntryOf(*array, index) : Result<const arraybridge::Bundle::Array*>(nullptr));
+    const View& of = array->bundle ? entry->view : array->views[index];
     std::memset(view, 0, size);  // clears fields of a newer header, which are unknown here
     *view = {size,
              of.data,
@@ -573,9 +551,9 @@ ab_code ab_outcome(ab_broker* broker, int64_t timeout_ms, int32_t* done) {
     AB_RETURN_IF_ERROR(CheckGiven(done, "done"));
     const Status failed = TimedOut();
     if (failed.ok()) return InvalidArgument("no call of this thread has timed out");
-    const auto outcome = broker->broker.OutcomeOf(failed, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 0)));
-    if (!outcome.ok()) return outcome.status();
-    *done = outcome->status.ok() ? 1 : 0;
+    AB_ASSIGN_OR_RETURN(const auto outcome,
+                        broker->broker.OutcomeOf(failed, std::chrono::milliseconds(std::max<int64_t>(timeout_ms, 0))));
+    *done = outcome.status.ok() ? 1 : 0;
     return Ok();
   });
 }

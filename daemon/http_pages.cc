@@ -45,10 +45,9 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
   const bool has_managers = sockets.of_manager.valid();
   UniqueFd own = TakeFitting(std::move(sockets.own), has_managers ? std::string() : config.http_listen, store);
   if (!has_managers && config.http_listen.empty()) return std::unique_ptr<Http>();
-  auto socket = has_managers  ? Result<UniqueFd>(std::move(sockets.of_manager))
-                : own.valid() ? Result<UniqueFd>(std::move(own))
-                              : Listen(config.http_listen, store);
-  if (!socket.ok()) return socket.status();
+  AB_ASSIGN_OR_RETURN(auto socket, has_managers  ? Result<UniqueFd>(std::move(sockets.of_manager))
+                                   : own.valid() ? Result<UniqueFd>(std::move(own))
+                                                 : Listen(config.http_listen, store));
   Http::Pages pages = {.metrics = [&metrics] { return metrics.Text(); },
                        .status = [&] { return StatusPage(config, broker, verbs); },
                        .is_ready = [&verbs] { return !verbs.draining(); },
@@ -58,7 +57,7 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
                              const auto file = StatusFile(path);
                              return file ? file : StatusJson(path, query, config, verbs.lists);
                            }};
-  auto http = Http::Adopt(*std::move(socket), std::move(pages), config.limits);
+  auto http = Http::Adopt(std::move(socket), std::move(pages), config.limits);
   if (http.ok()) log::Info("metrics and status at http port {}", (*http)->port());
   return http;
 }

@@ -115,11 +115,9 @@ Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
     const auto handler = [this, reported = FencesOf(message)](const Result<Answer>& answer) {
       if (answer.ok()) HandleReply(reported, answer->payload);
     };
-    auto answer = lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler);
-    if (!answer.ok()) return answer.status();
-    const auto released = codec::Read<wire::ReleaseResponse>(answer->payload);
-    if (!released.ok()) return released.status();
-    HandleReply(message, answer->payload);
+    AB_ASSIGN_OR_RETURN(auto answer, lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler));
+    AB_ASSIGN_OR_RETURN(const auto released, codec::Read<wire::ReleaseResponse>(answer.payload));
+    HandleReply(message, answer.payload);
   } while (!release.empty());
   return Ok();
 }

@@ -52,9 +52,8 @@ constexpr NamedType kTypes[] = {
 Result<uint64_t> ArraySpec::elements() const { return layout::Elements(shape); }
 
 Result<uint64_t> ArraySpec::compact_bytes() const {
-  const auto count = elements();
-  if (!count.ok()) return count.status();
-  return layout::CompactBytes(*count, type);
+  AB_ASSIGN_OR_RETURN(const auto count, elements());
+  return layout::CompactBytes(count, type);
 }
 
 bool ArraySpec::compact() const {
@@ -62,30 +61,27 @@ bool ArraySpec::compact() const {
 }
 
 Status ArraySpec::CheckInside(uint64_t bytes) const {
-  const auto count = elements();
-  if (!count.ok()) return count.status();
-  const auto needed = layout::CompactBytes(*count, type);
-  if (!needed.ok()) return needed.status();
+  AB_ASSIGN_OR_RETURN(const auto count, elements());
+  AB_ASSIGN_OR_RETURN(const auto needed, layout::CompactBytes(count, type));
   if (!strides.empty() && strides.size() != shape.size())
     return InvalidArgument(strides.size(), " strides for ", shape.size(), " dimensions");
   if (offset > bytes) return InvalidArgument("offset ", offset, " lies outside ", bytes, " bytes");
-  if (*count == 0) return Ok();
+  if (count == 0) return Ok();
   const uint64_t available = bytes - offset;
   if (compact()) {
-    if (*needed > available) return InvalidArgument(*needed, " bytes at offset ", offset, " exceed ", bytes, " bytes");
+    if (needed > available) return InvalidArgument(needed, " bytes at offset ", offset, " exceed ", bytes, " bytes");
     return Ok();
   }
   const uint64_t width = uint64_t{type.bits} * type.lanes;
   if (width % 8 != 0) return InvalidArgument("elements of ", width, " bits must be compact");
-  const auto extent = layout::ExtentOf(shape, strides);
-  if (!extent.ok()) return extent.status();
+  AB_ASSIGN_OR_RETURN(const auto extent, layout::ExtentOf(shape, strides));
   // -lowest and highest + 1 cannot overflow as unsigned numbers. Dividing instead of multiplying avoids overflow in the
   // comparison.
   const uint64_t item = width / 8;
-  if (0 - static_cast<uint64_t>(extent->lowest) > offset / item)
-    return InvalidArgument("strides reach ", extent->lowest, " elements below the start, offset is ", offset, " bytes");
-  if (static_cast<uint64_t>(extent->highest) + 1 > available / item)
-    return InvalidArgument("strides reach element ", extent->highest, " at offset ", offset, " of ", bytes, " bytes");
+  if (0 - static_cast<uint64_t>(extent.lowest) > offset / item)
+    return InvalidArgument("strides reach ", extent.lowest, " elements below the start, offset is ", offset, " bytes");
+  if (static_cast<uint64_t>(extent.highest) + 1 > available / item)
+    return InvalidArgument("strides reach element ", extent.highest, " at offset ", offset, " of ", bytes, " bytes");
   return Ok();
 }
 

@@ -88,8 +88,7 @@ Result<Device> Normalised(DLDevice device) {
 
 // Checks a tensor and converts it to a View without an owner.
 Result<View> Read(const DLTensor& tensor, bool read_only) {
-  auto device = Normalised(tensor.device);
-  if (!device.ok()) return device.status();
+  AB_ASSIGN_OR_RETURN(auto device, Normalised(tensor.device));
   if (tensor.ndim < 0 || static_cast<size_t>(tensor.ndim) > layout::kRankMax)
     return InvalidArgument("rank ", tensor.ndim, " is not within 0 and ", layout::kRankMax);
   if (tensor.ndim > 0 && tensor.shape == nullptr) return InvalidArgument("rank ", tensor.ndim, " without a shape");
@@ -104,7 +103,7 @@ Result<View> Read(const DLTensor& tensor, bool read_only) {
     data = reinterpret_cast<void*>(first);
   }
   return Describe(data, {tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, std::move(shape),
-                  std::move(strides), *std::move(device), read_only, nullptr);
+                  std::move(strides), std::move(device), read_only, nullptr);
 }
 
 // Owns the tensor itself, not only the object that exported it, because a producer may have exported a temporary.
@@ -205,14 +204,12 @@ Result<View> ImportLegacy(DLManagedTensor* tensor) {
 Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std::vector<int64_t> strides,
                       Device device, bool read_only, std::shared_ptr<const void> owner) {
   AB_RETURN_IF_ERROR(layout::CheckType(type));
-  const auto elements = layout::Elements(shape);
-  if (!elements.ok()) return elements.status();
-  const auto bytes = layout::CompactBytes(*elements, type);
-  if (!bytes.ok()) return bytes.status();
+  AB_ASSIGN_OR_RETURN(const auto elements, layout::Elements(shape));
+  AB_ASSIGN_OR_RETURN(const auto bytes, layout::CompactBytes(elements, type));
   if (!strides.empty() && strides.size() != shape.size())
     return InvalidArgument(strides.size(), " strides for ", shape.size(), " dimensions");
-  if (*elements == 0) data = nullptr;
-  if (*elements > 0 && data == nullptr) return InvalidArgument("data is NULL for ", *elements, " elements");
+  if (elements == 0) data = nullptr;
+  if (elements > 0 && data == nullptr) return InvalidArgument("data is NULL for ", elements, " elements");
 
   if (strides.empty()) {
     strides = CompactStrides(shape);
@@ -223,11 +220,10 @@ Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std
     const std::vector<int64_t> compact = CompactStrides(shape);
     for (size_t i = 0; i < shape.size(); ++i)
       if (shape[i] == 1) strides[i] = compact[i];
-    const auto extent = layout::ExtentOf(shape, strides);
-    if (!extent.ok()) return extent.status();
+    AB_ASSIGN_OR_RETURN(const auto extent, layout::ExtentOf(shape, strides));
     const int64_t reach_max = static_cast<int64_t>(layout::kBytesMax) / (type.bits / 8);
-    if (extent->highest > reach_max || extent->lowest < -reach_max)
-      return InvalidArgument("strides reach from element ", extent->lowest, " to ", extent->highest);
+    if (extent.highest > reach_max || extent.lowest < -reach_max)
+      return InvalidArgument("strides reach from element ", extent.lowest, " to ", extent.highest);
   }
   View view;
   view.data = data;

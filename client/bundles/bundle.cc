@@ -122,9 +122,8 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
   if (views[0].device.type == kDeviceCpu && ReadAt<Header>(views[0], 0).magic != manifest::kMagic) {
     return refused("its first array is no manifest");
   }
-  auto own = OwnCopy(views[0]);
-  if (!own.ok()) return own.status();
-  const View& bytes = *own;
+  AB_ASSIGN_OR_RETURN(auto own, OwnCopy(views[0]));
+  const View& bytes = own;
   const auto header = ReadAt<Header>(bytes, 0);
   if (header.magic != manifest::kMagic) return refused("its first array is no manifest");
   if (header.major != manifest::kMajor) {
@@ -136,7 +135,7 @@ Result<Bundle> Bundle::Of(std::vector<View> views) {
   if (header.entries > (bytes.nbytes() - sizeof(Header)) / header.entry_bytes) {
     return Malformed(header.entries, " entries do not fit into it");
   }
-  Bundle bundle(std::move(views), *std::move(own), header.entries, header.entry_bytes);
+  Bundle bundle(std::move(views), std::move(own), header.entries, header.entry_bytes);
   AB_RETURN_IF_ERROR(bundle.CheckNames());
   AB_RETURN_IF_ERROR(bundle.CheckSpans());
   return bundle;
@@ -231,12 +230,11 @@ Result<std::string> Bundle::NameAt(uint64_t index) const {
 }
 
 Result<Bundle::Array> Bundle::At(uint64_t index) const {
-  auto name = NameAt(index);
-  if (!name.ok()) return name.status();
+  AB_ASSIGN_OR_RETURN(auto name, NameAt(index));
   const View& bytes = manifest_;
   const View& slab = views_[1];
   const Entry entry = EntryAt(bytes, index, entry_bytes_);
-  Array array{.name = *std::move(name), .kind = {}, .tie = entry.tie, .view = {}};
+  Array array{.name = std::move(name), .kind = {}, .tie = entry.tie, .view = {}};
   const auto broken = [&array](const auto&... parts) { return Malformed(Quoted(array.name), " ", parts...); };
   if (entry.kind > static_cast<uint8_t>(ArrayKind::kLast)) return broken("has the unknown kind ", entry.kind);
   array.kind = ArrayKind{entry.kind};

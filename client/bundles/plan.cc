@@ -92,9 +92,8 @@ Result<BundlePlan> BundlePlan::For(std::span<const BundleArray> arrays, std::str
   ByName sorted;
   uint64_t needed = sizeof(Header) + fingerprint.size() + metadata.size();
   for (const BundleArray& array : arrays) {
-    auto planned = Check(array);
-    if (!planned.ok()) return planned.status();
-    if (!sorted.emplace(array.name, *planned).second)
+    AB_ASSIGN_OR_RETURN(auto planned, Check(array));
+    if (!sorted.emplace(array.name, planned).second)
       return Invalid("two arrays of the bundle are named '", array.name, "'");
     needed += sizeof(Entry) + array.name.size() + sizeof(int64_t) * array.shape.size();
   }

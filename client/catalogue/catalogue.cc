@@ -39,13 +39,12 @@ Result<uint64_t> CheckFile(int file) {
 }  // namespace
 
 Result<std::unique_ptr<const ReadCatalogue>> ReadCatalogue::Map(const UniqueFd& file) {
-  const auto capacity = CheckFile(file.get());
-  if (!capacity.ok()) return capacity.status();
-  const uint64_t bytes = catalogue::Extent{*capacity}.bytes();
+  AB_ASSIGN_OR_RETURN(const auto capacity, CheckFile(file.get()));
+  const uint64_t bytes = catalogue::Extent{capacity}.bytes();
   void* const base = MapFile(bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get());
   if (base == MAP_FAILED) return ResourceExhausted("mapping a catalogue of ", bytes, " bytes: ", std::strerror(errno));
   ::madvise(base, bytes, MADV_DONTFORK);
-  return std::unique_ptr<const ReadCatalogue>(new ReadCatalogue(static_cast<const std::byte*>(base), *capacity));
+  return std::unique_ptr<const ReadCatalogue>(new ReadCatalogue(static_cast<const std::byte*>(base), capacity));
 }
 
 ReadCatalogue::~ReadCatalogue() { ::munmap(const_cast<std::byte*>(table_.base), table_.extent.bytes()); }

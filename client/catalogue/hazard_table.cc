@@ -9,9 +9,9 @@ namespace arraybridge {
 
 Result<std::unique_ptr<MappedHazardPage>> MappedHazardPage::Map(const UniqueFd& file) {
   // SharedMapping keeps the page from children, which could clear their parent's slots.
-  auto pages = SharedMapping::Map(file, sizeof(hazard::Page), PROT_READ | PROT_WRITE, "a hazard page");
-  if (!pages.ok()) return pages.status();
-  std::unique_ptr<MappedHazardPage> mapped(new MappedHazardPage(*std::move(pages)));
+  AB_ASSIGN_OR_RETURN(auto pages,
+                      SharedMapping::Map(file, sizeof(hazard::Page), PROT_READ | PROT_WRITE, "a hazard page"));
+  std::unique_ptr<MappedHazardPage> mapped(new MappedHazardPage(std::move(pages)));
   if (mapped->page().version != hazard::kVersion) {
     return FailedPrecondition("the hazard page has layout ", mapped->page().version, ", this client writes ",
                               hazard::kVersion);

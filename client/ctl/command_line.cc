@@ -128,9 +128,8 @@ const int* CommandLine::Parse(int argc, char** argv) {
 }
 
 Status CommandLine::Finish() {
-  auto token = FindToken(token_file_);
-  if (!token.ok()) return token.status();
-  options_.token = *std::move(token);
+  AB_ASSIGN_OR_RETURN(auto token, FindToken(token_file_));
+  options_.token = std::move(token);
   options_.header = !no_header_;
   options_.output = kOutputs.at(output_);
   if (!units_.empty()) options_.unit = kUnits.at(units_);

@@ -71,19 +71,17 @@ Status Version(const Options& options, std::ostream& out) {
 }
 
 Status Ping(Connection& connection, const Options& options, std::ostream& out) {
-  const auto info = connection.GetServerInfo();
-  if (!info.ok()) return info.status();
-  if (info->draining()) return Unavailable("the broker is draining");
-  if (IsJson(options)) return PrintJson(*info, options, out);
+  AB_ASSIGN_OR_RETURN(const auto info, connection.GetServerInfo());
+  if (info.draining()) return Unavailable("the broker is draining");
+  if (IsJson(options)) return PrintJson(info, options, out);
   out << "ok\n";
   return Ok();
 }
 
 Status ShowStats(Connection& connection, const Options& options, std::ostream& out) {
-  const auto stats = connection.GetStats();
-  if (!stats.ok()) return stats.status();
-  if (IsJson(options)) return PrintJson(*stats, options, out);
-  PrintStats(*stats, StyleOf(options), out, options.header);
+  AB_ASSIGN_OR_RETURN(const auto stats, connection.GetStats());
+  if (IsJson(options)) return PrintJson(stats, options, out);
+  PrintStats(stats, StyleOf(options), out, options.header);
   return Ok();
 }
 

@@ -65,19 +65,17 @@ Result<std::string> FindBroker(const std::string& address, const std::string& so
 }
 
 Result<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& path) {
-  auto socket = ConnectTo(path);
-  if (!socket.ok()) return socket.status();
+  AB_ASSIGN_OR_RETURN(auto socket, ConnectTo(path));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);  // unlimited: the pages come from our own broker, which limits them
-  return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket->release(), arguments);
+  return grpc::CreateCustomInsecureChannelFromFd("arraybridged", socket.release(), arguments);
 }
 
 Result<std::unique_ptr<Connection>> Connection::To(const std::string& path, std::chrono::milliseconds timeout,
                                                    std::string token) {
   const auto deadline = std::chrono::system_clock::now() + timeout;
-  auto channel = ChannelTo(path);
-  if (!channel.ok()) return channel.status();
-  return std::unique_ptr<Connection>{new Connection{*std::move(channel), deadline, std::move(token)}};
+  AB_ASSIGN_OR_RETURN(auto channel, ChannelTo(path));
+  return std::unique_ptr<Connection>{new Connection{std::move(channel), deadline, std::move(token)}};
 }
 
 Connection::Connection(std::shared_ptr<grpc::Channel> channel, std::chrono::system_clock::time_point deadline,

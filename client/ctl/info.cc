@@ -23,10 +23,9 @@ google::protobuf::RepeatedPtrField<v1::LostShare> LostShares(const v1::GetServer
 }  // namespace
 
 Status Info(Connection& connection, const Options& options, std::ostream& out) {
-  const auto info = connection.GetServerInfo();
-  if (!info.ok()) return info.status();
-  if (IsJson(options)) return PrintJson(*info, options, out);
-  PrintInfo(*info, LostShares(*info, options), StyleOf(options), out, options.header);
+  AB_ASSIGN_OR_RETURN(const auto info, connection.GetServerInfo());
+  if (IsJson(options)) return PrintJson(info, options, out);
+  PrintInfo(info, LostShares(info, options), StyleOf(options), out, options.header);
   return Ok();
 }
 

@@ -53,9 +53,9 @@ Status EndOf(const DirectWait& how) {
 Result<std::unique_ptr<DirectPages>> DirectPages::Map(bool produces, Files files) {
   if (files.size() != direct_channel::kFiles)
     return FailedPrecondition("a direct channel has ", files.size(), " files");
-  auto control = SharedMapping::Map(files[direct_channel::kControl], kControlBytes, PROT_READ, kWhat);
-  if (!control.ok()) return control.status();
-  const auto& words = *static_cast<const direct_channel::ControlBlock*>(control->base());
+  AB_ASSIGN_OR_RETURN(auto control,
+                      SharedMapping::Map(files[direct_channel::kControl], kControlBytes, PROT_READ, kWhat));
+  const auto& words = *static_cast<const direct_channel::ControlBlock*>(control.base());
   if (words.version != direct_channel::kVersion || words.return_bits != direct_channel::kReturnBits ||
       words.capacity == 0 || words.capacity > direct_channel::kCapacityMax) {
     return FailedPrecondition("the direct channel has layout ", words.version, " with ", words.return_bits,
@@ -65,13 +65,13 @@ Result<std::unique_ptr<DirectPages>> DirectPages::Map(bool produces, Files files
   }
   const uint64_t producer_bytes = direct_channel::BytesOfProducerPage(words.capacity);
   const uint64_t consumer_bytes = sizeof(direct_channel::ConsumerPage);
-  auto own = SharedMapping::Map(files[direct_channel::kOwn], produces ? producer_bytes : consumer_bytes,
-                                PROT_READ | PROT_WRITE, kWhat);
-  if (!own.ok()) return own.status();
+  AB_ASSIGN_OR_RETURN(auto own,
+                      SharedMapping::Map(files[direct_channel::kOwn], produces ? producer_bytes : consumer_bytes,
+                                         PROT_READ | PROT_WRITE, kWhat));
   auto other =
       SharedMapping::Map(files[direct_channel::kOther], produces ? consumer_bytes : producer_bytes, PROT_READ, kWhat);
   if (!other.ok()) return other.status();
-  return std::unique_ptr<DirectPages>(new DirectPages(*std::move(own), *std::move(other), *std::move(control), files));
+  return std::unique_ptr<DirectPages>(new DirectPages(std::move(own), *std::move(other), std::move(control), files));
 }
 
 // The page of each end begins with its progress.

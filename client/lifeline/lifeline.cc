@@ -69,8 +69,7 @@ uint64_t Nonce() {
 
 Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, Deadline deadline,
                                                     Interrupted interrupted, std::chrono::microseconds spin) {
-  auto name = AddressOf(address);
-  if (!name.ok()) return name.status();
+  AB_ASSIGN_OR_RETURN(auto name, AddressOf(address));
   std::shared_ptr<Lifeline> lifeline;
   {
     // No fork until the socket is registered. A child that inherited it unknowingly would keep the session alive.
@@ -80,8 +79,8 @@ Result<std::shared_ptr<Lifeline>> Lifeline::Connect(const std::string& address, 
     lifeline = std::make_shared<Lifeline>(std::move(socket), std::move(interrupted), spin);
     here.Join(lifeline.get());
   }
-  const auto* generic = reinterpret_cast<const sockaddr*>(&*name);
-  while (::connect(lifeline->socket_.get(), generic, sizeof *name) != 0) {
+  const auto* generic = reinterpret_cast<const sockaddr*>(&name);
+  while (::connect(lifeline->socket_.get(), generic, sizeof name) != 0) {
     const int error = errno;
     if (error == EINTR) continue;
     if (error != EAGAIN || steady_clock::now() >= deadline) return ConnectFailed(address, error);
@@ -193,9 +192,8 @@ Status Lifeline::SendUnawaited(const FrameHeader& header, std::string_view paylo
   {
     const MutexLock lock(mutex_);
     while (!has_queue()) {
-      const auto sent = TrySend(header, payload);
-      if (!sent.ok()) return sent.status();
-      if (*sent) return NoteSent(header.request), Ok();
+      AB_ASSIGN_OR_RETURN(const auto sent, TrySend(header, payload));
+      if (sent) return NoteSent(header.request), Ok();
       AB_RETURN_IF_ERROR(AwaitWritable(deadline));
     }
   }
@@ -278,9 +276,8 @@ Result<bool> Lifeline::TrySend(const FrameHeader& header, std::string_view paylo
 Status Lifeline::SendFrameUntil(const FrameHeader& header, std::string_view payload, std::optional<Deadline> deadline) {
   if (payload.size() > kFrameBytesMax - sizeof(FrameHeader)) return TooLarge(payload.size());
   for (;;) {
-    const auto sent = TrySend(header, payload);
-    if (!sent.ok()) return sent.status();
-    if (*sent) return Ok();
+    AB_ASSIGN_OR_RETURN(const auto sent, TrySend(header, payload));
+    if (sent) return Ok();
     AB_RETURN_IF_ERROR(AwaitWritable(deadline));
   }
 }

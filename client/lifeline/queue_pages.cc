@@ -11,11 +11,10 @@ namespace arraybridge {
 
 Result<std::unique_ptr<QueuePages>> QueuePages::Map(const UniqueFd& requests, const UniqueFd& completions) {
   constexpr std::string_view kWhat = "a session queue";
-  auto own = SharedMapping::Map(requests, sizeof(session_queue::Page), PROT_READ | PROT_WRITE, kWhat);
-  if (!own.ok()) return own.status();
-  auto theirs = SharedMapping::Map(completions, sizeof(session_queue::Page), PROT_READ, kWhat);
-  if (!theirs.ok()) return theirs.status();
-  std::unique_ptr<QueuePages> mapped(new QueuePages(*std::move(own), *std::move(theirs)));
+  AB_ASSIGN_OR_RETURN(auto own,
+                      SharedMapping::Map(requests, sizeof(session_queue::Page), PROT_READ | PROT_WRITE, kWhat));
+  AB_ASSIGN_OR_RETURN(auto theirs, SharedMapping::Map(completions, sizeof(session_queue::Page), PROT_READ, kWhat));
+  std::unique_ptr<QueuePages> mapped(new QueuePages(std::move(own), std::move(theirs)));
   const uint32_t own_major = mapped->own_.preamble.major;
   const uint32_t their_major = mapped->theirs_.preamble.major;
   if (own_major != session_queue::kMajor || their_major != session_queue::kMajor) {

@@ -101,10 +101,9 @@ std::shared_ptr<Session> Connection::current() const {
 
 Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id) {
   for (bool again = true;; again = false) {
-    auto session = Connected(deadline);
-    if (!session.ok()) return session.status();
-    auto answer = (*session)->Call(verb, payload, deadline);
-    if (broker_id != nullptr) *broker_id = (*session)->server().info.broker_id;
+    AB_ASSIGN_OR_RETURN(auto session, Connected(deadline));
+    auto answer = session->Call(verb, payload, deadline);
+    if (broker_id != nullptr) *broker_id = session->server().info.broker_id;
     if (answer.ok() || !again || answer.status().reason() != Lifeline::kNotSent) return answer;
   }
 }

@@ -41,20 +41,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
       Verb verb, const std::string& request, Deadline deadline, Late late,
       Check check = [](const Session&) { return Ok(); }) {
     for (bool again = true;; again = false) {
-      auto session = Connected(deadline);
-      if (!session.ok()) return session.status();
-      AB_RETURN_IF_ERROR(check(**session));
-      const auto handler = [late, weak = std::weak_ptr(*session)](const Result<Answer>& answer) {
+      AB_ASSIGN_OR_RETURN(auto session, Connected(deadline));
+      AB_RETURN_IF_ERROR(check(*session));
+      const auto handler = [late, weak = std::weak_ptr(session)](const Result<Answer>& answer) {
         const auto self = weak.lock();
         if (!self || !answer.ok()) return;
         if (const auto message = codec::Read<Message>(answer->payload); message.ok()) late(*self, *message);
       };
-      auto answer = (*session)->Call(verb, request, deadline, handler);
+      auto answer = session->Call(verb, request, deadline, handler);
       if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
       if (!answer.ok()) return answer.status();
-      auto message = codec::Read<Message>(answer->payload);
-      if (!message.ok()) return message.status();
-      return std::pair(*std::move(message), *std::move(session));
+      AB_ASSIGN_OR_RETURN(auto message, codec::Read<Message>(answer->payload));
+      return std::pair(std::move(message), std::move(session));
     }
   }
   // The errors of unwaited publishes that have not been reported yet.

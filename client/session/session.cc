@@ -70,21 +70,19 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
   const auto was_closed = [&] { return answer->status().code() == Code::kUnavailable && lifeline->lost(); };
   for (int attempt = 0; attempt == 0 || (was_closed() && attempt < kHellosMax); ++attempt) {
     std::this_thread::sleep_for(kHelloPause * attempt);
-    auto connected = Lifeline::Connect(options.address.empty() ? FindAddress() : options.address, deadline,
-                                       options.interrupted, options.spin);
-    if (!connected.ok()) return connected.status();
-    lifeline = *std::move(connected);
+    AB_ASSIGN_OR_RETURN(auto connected, Lifeline::Connect(options.address.empty() ? FindAddress() : options.address,
+                                                          deadline, options.interrupted, options.spin));
+    lifeline = std::move(connected);
     requested_ms = ClockMs();
     answer.emplace(lifeline->Call(Verb::kOpenSession, hello, deadline));
   }
   const int64_t answered_ms = ClockMs();
   if (!answer->ok()) return answer->status();
-  const auto opened = codec::Read<wire::OpenSessionResponse>((*answer)->payload);
-  if (!opened.ok()) return opened.status();
-  if (opened->protocol != kProtocolVersion) {
-    return FailedPrecondition("the broker speaks protocol ", opened->protocol, ", this client ", kProtocolVersion);
+  AB_ASSIGN_OR_RETURN(const auto opened, codec::Read<wire::OpenSessionResponse>((*answer)->payload));
+  if (opened.protocol != kProtocolVersion) {
+    return FailedPrecondition("the broker speaks protocol ", opened.protocol, ", this client ", kProtocolVersion);
   }
-  codec::Server server = opened->server ? codec::ServerOf(*opened->server) : codec::Server{};
+  codec::Server server = opened.server ? codec::ServerOf(opened->server) : codec::Server{};
   if (server.clock_ms != 0) {
     ClockOffset offset;
     offset.Note(requested_ms, static_cast<int64_t>(server.clock_ms), answered_ms);

@@ -71,9 +71,8 @@ Status CheckShare(const codec::DescribedShare& described) {
 // Reuses an unmodified mapping that was given back, or makes a new one.
 Result<std::unique_ptr<PrivateMapping>> MapOwn(ReadArena& arena, uint64_t offset, uint64_t size) {
   if (auto kept = arena.ranges.Take(offset, size)) return kept;
-  auto mapping = arena.mapper->MapPrivate(arena.handle, offset, size);
-  if (!mapping.ok()) return mapping.status();
-  return std::make_unique<PrivateMapping>(arena.ranges, offset, *std::move(mapping));
+  AB_ASSIGN_OR_RETURN(auto mapping, arena.mapper->MapPrivate(arena.handle, offset, size));
+  return std::make_unique<PrivateMapping>(arena.ranges, offset, std::move(mapping));
 }
 
 // A forked child must not take its parent's locks and has no reclaimer, so its mapping ends with the view.
@@ -97,32 +96,28 @@ Result<View> CopyOnWrite(const View& view) {
   own.constant = false;
   own.copy_on_write = nullptr;
   if (child) {
-    auto mapping = MappingInChild(*lease);
-    if (!mapping.ok()) return mapping.status();
-    own.data = (*mapping)->data() + inside;
+    AB_ASSIGN_OR_RETURN(auto mapping, MappingInChild(*lease));
+    own.data = mapping->data() + inside;
     using Both = std::pair<std::shared_ptr<const Lease>, std::unique_ptr<Mapping>>;
-    own.owner = std::make_shared<const Both>(lease, *std::move(mapping));
+    own.owner = std::make_shared<const Both>(lease, std::move(mapping));
     return own;
   }
-  auto mapping = MapOwn(*lease->arena, lease->offset, lease->size);
-  if (!mapping.ok()) return mapping.status();
-  own.data = (*mapping)->data() + inside;
-  auto range = lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, *std::move(mapping)));
-  if (!range.ok()) return range.status();
-  own.owner = *std::move(range);
+  AB_ASSIGN_OR_RETURN(auto mapping, MapOwn(*lease->arena, lease->offset, lease->size));
+  own.data = mapping->data() + inside;
+  AB_ASSIGN_OR_RETURN(auto range, lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, std::move(mapping))));
+  own.owner = std::move(range);
   return own;
 }
 
 Result<KnownArray> DecodeKnown(const ArraySpec& spec, const Device& device) {
   std::byte anywhere{};  // a placeholder; the address differs between leases
-  auto view = Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr);
-  if (!view.ok()) return view.status();
-  view->dtype = spec.dtype;
-  view->constant = true;
-  const bool empty = view->data == nullptr;
-  view->data = nullptr;
-  if (device.type == kDeviceCpu && !empty) view->copy_on_write = &CopyOnWrite;
-  return KnownArray{*std::move(view), spec.offset, empty};
+  AB_ASSIGN_OR_RETURN(auto view, Describe(&anywhere, spec.type, spec.shape, spec.strides, device, true, nullptr));
+  view.dtype = spec.dtype;
+  view.constant = true;
+  const bool empty = view.data == nullptr;
+  view.data = nullptr;
+  if (device.type == kDeviceCpu && !empty) view.copy_on_write = &CopyOnWrite;
+  return KnownArray{std::move(view), spec.offset, empty};
 }
 
 // Converts a checked share. REQUIRES: its device is a local one.
@@ -135,9 +130,8 @@ Result<std::shared_ptr<const KnownShare>> Make(Session& session, std::string_vie
   fresh->handle = std::move(described.handle);
   fresh->fence = std::move(described.fence);
   for (const ArraySpec& spec : fresh->share.arrays) {
-    auto array = DecodeKnown(spec, fresh->share.device);
-    if (!array.ok()) return array.status();
-    fresh->arrays.push_back(*std::move(array));
+    AB_ASSIGN_OR_RETURN(auto array, DecodeKnown(spec, fresh->share.device));
+    fresh->arrays.push_back(std::move(array));
   }
   return std::shared_ptr<const KnownShare>(std::move(fresh));
 }
@@ -176,11 +170,9 @@ Result<std::shared_ptr<const KnownShare>> DecodeKnown(Session& session, std::str
     return Internal("the broker sent a malformed answer to an Acquire");
   }
   AB_RETURN_IF_ERROR(CheckShare(*described));
-  auto mapper = session.mappers().Of(described->handle.kind);
-  if (!mapper.ok()) return mapper.status();
-  auto device = (*mapper)->Local(described->handle.device);
-  if (!device.ok()) return device.status();
-  described->handle.device = described->share.device = *std::move(device);
+  AB_ASSIGN_OR_RETURN(auto mapper, session.mappers().Of(described->handle.kind));
+  AB_ASSIGN_OR_RETURN(auto device, mapper->Local(described->handle.device));
+  described->handle.device = described->share.device = std::move(device);
   return Keep(session, description, *std::move(described));
 }
 
@@ -217,12 +209,10 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.size = arena->handle.arena_size = of.arena_size;
   arena->handle.device = of.device;
   arena->handle.opaque = of.opaque;
-  const auto mapper = session.mappers().Of(of.kind);
-  if (!mapper.ok()) return mapper.status();
-  auto mapping = (*mapper)->Map(arena->handle, of.device, Access::kRead);
-  if (!mapping.ok()) return mapping.status();
-  arena->shared = *std::move(mapping);
-  arena->mapper = *mapper;
+  AB_ASSIGN_OR_RETURN(const auto mapper, session.mappers().Of(of.kind));
+  AB_ASSIGN_OR_RETURN(auto mapping, mapper->Map(arena->handle, of.device, Access::kRead));
+  arena->shared = std::move(mapping);
+  arena->mapper = mapper;
   // Only private mappings of host memory need the descriptor later.
   if (of.kind != HandleKind::kMemfd) {
     arena->handle.descriptor.reset();
@@ -249,15 +239,13 @@ Result<std::shared_ptr<ReadArena>> ArenaOf(Session& session, const Handle& of, U
   if (here) return MapArena(session, of, std::move(arrived));
   const auto handler = UnmapLate(session, of.arena);
   const wire::ExportRequest request{.arena = of.arena, .arena_generation = of.generation};
-  auto answer = session.Call(Verb::kExport, wire::Encode(request), deadline, handler);
-  if (!answer.ok()) return answer.status();
-  auto exported = codec::DecodeExported(answer->payload);
-  if (!exported.ok()) return exported.status();
-  if (exported->arena != of.arena || exported->generation != of.generation) {
+  AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kExport, wire::Encode(request), deadline, handler));
+  AB_ASSIGN_OR_RETURN(auto exported, codec::DecodeExported(answer.payload));
+  if (exported.arena != of.arena || exported.generation != of.generation) {
     return Internal("the broker exported an arena that was not requested");
   }
-  exported->device = of.device;
-  return MapArena(session, *exported, std::move(answer->descriptor));
+  exported.device = of.device;
+  return MapArena(session, exported, std::move(answer.descriptor));
 }
 
 // The views of a share at `offset` in the lease's arena. REQUIRES: the arena is mapped.
@@ -266,9 +254,8 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
-    auto opened = OpenEvent(handle.device, known.fence.event);
-    if (!opened.ok()) return opened.status();
-    fence = *std::move(opened);
+    AB_ASSIGN_OR_RETURN(auto opened, OpenEvent(handle.device, known.fence.event));
+    fence = std::move(opened);
   }
   const ReadArena& arena = *lease->arena;
   lease->offset = offset;
@@ -277,9 +264,8 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   // A GPU has no copy-on-write, so all readers read the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    auto range = MapOwn(*lease->arena, offset, handle.size);
-    if (!range.ok()) return range.status();
-    lease->private_mapping = *std::move(range);
+    AB_ASSIGN_OR_RETURN(auto range, MapOwn(*lease->arena, offset, handle.size));
+    lease->private_mapping = std::move(range);
     base = lease->private_mapping->data();
   }
   std::vector<View> views;
@@ -337,20 +323,16 @@ Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t r
   const auto handler = UnmapLate(session, entry.arena);
   const wire::ExportRequest request{
       .arena = entry.arena, .arena_generation = entry.generation, .direct_channel_of = receiving};
-  auto answer = session.Call(Verb::kExport, wire::Encode(request), deadline, handler);
-  if (!answer.ok()) return answer.status();
-  auto exported = codec::DecodeExported(answer->payload);
-  if (!exported.ok()) return exported.status();
-  if (exported->arena != entry.arena || exported->generation != entry.generation) {
+  AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kExport, wire::Encode(request), deadline, handler));
+  AB_ASSIGN_OR_RETURN(auto exported, codec::DecodeExported(answer.payload));
+  if (exported.arena != entry.arena || exported.generation != entry.generation) {
     return Internal("the broker exported an arena that was not requested");
   }
   if (session.read().Find(entry.arena, entry.generation)) return Ok();
-  const auto mapper = session.mappers().Of(exported->kind);
-  if (!mapper.ok()) return mapper.status();
-  auto device = (*mapper)->Local(exported->device);
-  if (!device.ok()) return device.status();
-  exported->device = *std::move(device);
-  return MapArena(session, *exported, std::move(answer->descriptor)).status();
+  AB_ASSIGN_OR_RETURN(const auto mapper, session.mappers().Of(exported.kind));
+  AB_ASSIGN_OR_RETURN(auto device, mapper->Local(exported.device));
+  exported.device = std::move(device);
+  return MapArena(session, exported, std::move(answer.descriptor)).status();
 }
 
 Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer>& consumer,
@@ -359,14 +341,12 @@ Result<Acquired> TakeSent(Session& session, const std::shared_ptr<DirectConsumer
   const direct_channel::Header header = direct_channel::HeaderOf(entry);
   auto lease = session.reclaimer().Adopt(std::make_unique<Lease>(session.shared_releases(), consumer, header.bit));
   if (!lease.ok()) return consumer->Return(header.bit), lease.status();
-  auto known = DecodeKnown(session, *consumer, entry, *arena, ns, channel);
-  if (!known.ok()) return known.status();
+  AB_ASSIGN_OR_RETURN(auto known, DecodeKnown(session, *consumer, entry, *arena, ns, channel));
   (*lease)->arena = std::move(arena);
-  auto views = ViewsAt(**known, header.offset, *lease, mode);
-  if (!views.ok()) return views.status();
+  AB_ASSIGN_OR_RETURN(auto views, ViewsAt(*known, header.offset, *lease, mode));
   session.direct_producers().Count();
-  const Share* const share = &(*known)->share;
-  return Acquired{std::shared_ptr<const Share>(*std::move(known), share), *std::move(views), {}};
+  const Share* const share = &known->share;
+  return Acquired{std::shared_ptr<const Share>(std::move(known), share), std::move(views), {}};
 }
 
 std::optional<Acquired> TryAcquire(Session& session, std::string_view ns, const ShareRef& ref, MapMode mode) {
@@ -407,9 +387,8 @@ Result<std::vector<Acquired>> Acquire(Session& session, std::string_view ns, std
                                                                 .final_only = final_only,
                                                                 .note = note,
                                                                 .fence_timeout_ms = waits.fence_timeout_ms});
-  auto answer = session.Call(Verb::kAcquire, request, waits.deadline, handler);
-  if (!answer.ok()) return answer.status();
-  auto taken = TakeGranted(session, *std::move(answer), refs.size(), mode, waits.deadline);
+  AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAcquire, request, waits.deadline, handler));
+  auto taken = TakeGranted(session, std::move(answer), refs.size(), mode, waits.deadline);
   if (taken.status().reason() != "EVENT_NOT_OPENED" || final_only) return taken;
   // Slower, but it works everywhere: from now on the broker answers this session only once the bytes are written.
   session.OpenNoEvents();
@@ -424,15 +403,13 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
     session.lifeline().Break(Unavailable("the broker sent a malformed answer to an Acquire"));
     return Internal("the broker sent a malformed answer to an Acquire");
   }
-  auto leases = Own(session, *grants);
-  if (!leases.ok()) return leases.status();
+  AB_ASSIGN_OR_RETURN(auto leases, Own(session, *grants));
   std::vector<Acquired> acquired;
   acquired.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    std::shared_ptr<Lease>& lease = (*leases)[i];
-    auto known = DecodeKnown(session, grants->shares[i].share);
-    if (!known.ok()) return known.status();
-    const Handle& handle = (*known)->handle;
+    std::shared_ptr<Lease>& lease = (leases)[i];
+    AB_ASSIGN_OR_RETURN(auto known, DecodeKnown(session, grants->shares[i].share));
+    const Handle& handle = known->handle;
     auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);
     if (!arena.ok()) {
       // The broker may assume that this client has the arena mapped. The release of the lease corrects that.
@@ -443,11 +420,10 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
     }
     lease->arena = *std::move(arena);
     if (handle.kind == HandleKind::kMemfd) lease->arena->leases.Add(handle.offset, handle.size, lease->id);
-    auto views = ViewsOf(**known, lease, mode);
-    if (!views.ok()) return views.status();
-    const Share* const share = &(*known)->share;
+    AB_ASSIGN_OR_RETURN(auto views, ViewsOf(*known, lease, mode));
+    const Share* const share = &known->share;
     acquired.push_back(
-        {std::shared_ptr<const Share>(*std::move(known), share), *std::move(views), grants->shares[i].sent});
+        {std::shared_ptr<const Share>(std::move(known), share), std::move(views), grants->shares[i].sent});
   }
   return acquired;
 }

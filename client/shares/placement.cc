@@ -77,16 +77,13 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
     if (!allocated->handle) return;
     session.releases().Post({.leases = {}, .arenas = {allocated->handle->arena}, .unmapped = {}});
   };
-  auto answer = session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler);
-  if (!answer.ok()) return answer.status();
-  const auto allocated = codec::Read<wire::AllocateResponse>(answer->payload);
-  if (!allocated.ok()) return allocated.status();
-  session.written().Return(allocated->returned);
-  if (!allocated->handle) return std::optional<Handle>();
-  auto handle = codec::HandleOf(*allocated->handle);
-  if (!handle.ok()) return handle.status();
-  handle->descriptor = std::move(answer->descriptor);
-  return std::optional(*std::move(handle));
+  AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler));
+  AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
+  session.written().Return(allocated.returned);
+  if (!allocated.handle) return std::optional<Handle>();
+  AB_ASSIGN_OR_RETURN(auto handle, codec::HandleOf(allocated->handle));
+  handle.descriptor = std::move(answer.descriptor);
+  return std::optional(std::move(handle));
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
@@ -356,22 +353,20 @@ Result<Placement> Allocate(Connection& connection, std::string_view ns, const De
   if (wish.pinned && (wish.own || device.type != kDeviceCpu)) {
     return InvalidArgument("pinned memory lies on the host, and is not an arena of its own").Because("NOT_PINNED");
   }
-  const auto bytes = RangeBytesOf(arrays);
-  if (!bytes.ok()) return bytes.status();
+  AB_ASSIGN_OR_RETURN(const auto bytes, RangeBytesOf(arrays));
   for (bool again = true;; again = false) {
     auto session = connection.current();
     if (!session || session->lifeline().lost()) {
-      auto connected = connection.Connected(until.calls());
-      if (!connected.ok()) return connected.status();
-      session = *std::move(connected);
+      AB_ASSIGN_OR_RETURN(auto connected, connection.Connected(until.calls()));
+      session = std::move(connected);
     }
     AB_RETURN_IF_ERROR(CheckPublish(session->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) session->ReportGpus();  // the device was found among the GPUs of this process
-    auto carving = Carve(connection, *session, ns, device, *bytes, wish, until);
+    auto carving = Carve(connection, *session, ns, device, bytes, wish, until);
     if (!carving.ok() && again && carving.status().reason() == Lifeline::kNotSent) continue;
     if (!carving.ok()) return carving.status();
     auto range = session->reclaimer().Adopt(
-        std::make_unique<Placement::Range>(session->shared_releases(), carving->arena, carving->offset, *bytes));
+        std::make_unique<Placement::Range>(session->shared_releases(), carving->arena, carving->offset, bytes));
     if (!range.ok()) {
       session->written().ReleaseLocal(*carving->arena, carving->offset);
       return range.status();
@@ -436,10 +431,9 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     refused(*range);
     return arena.continued == session.lifeline().continued() ? why : OfAnotherDaemon(arena, why);
   }
-  auto published = codec::Read<wire::PublishResponse>(answer->payload);
-  if (!published.ok()) return published.status();
-  heard(*published);
-  return ShareOf(*published, ns, std::move(request), arena.device, arena.kind, session);
+  AB_ASSIGN_OR_RETURN(auto published, codec::Read<wire::PublishResponse>(answer->payload));
+  heard(published);
+  return ShareOf(published, ns, std::move(request), arena.device, arena.kind, session);
 }
 
 std::optional<Placement> FindPlacement(Session& session, std::span<const View> views) {

@@ -39,10 +39,9 @@ std::optional<Result<Share>> Call(Session& session, std::string_view ns, codec::
     Expect(session, why, ns, std::move(request), arena->device, arena->kind);
     return why;
   }
-  auto published = codec::Read<wire::PublishResponse>(answer->payload);
-  if (!published.ok()) return published.status();
-  heard(*published);
-  return ShareOf(*published, ns, std::move(request), arena->device, arena->kind, session);
+  AB_ASSIGN_OR_RETURN(auto published, codec::Read<wire::PublishResponse>(answer->payload));
+  heard(published);
+  return ShareOf(published, ns, std::move(request), arena->device, arena->kind, session);
 }
 
 }  // namespace

@@ -156,10 +156,10 @@ Result<Watch> Broker::OpenWatch(const WatchOptions& options) {
     arraybridge::Watch::Feed::CloseById(session, opened.watch, std::nullopt);
   };
   const Deadline deadline = steady_clock::now() + this->options().timeout;
-  auto opened = connection()->Ask<wire::WatchResponse>(Verb::kWatch, wire::Encode(message), deadline, late);
-  if (!opened.ok()) return opened.status();
-  if (opened->first.watch == 0) return codec::Malformed("watch");
-  return Watch(std::make_shared<Watch::Feed>(opened->second, this->options(), opened->first.watch));
+  AB_ASSIGN_OR_RETURN(auto opened,
+                      connection()->Ask<wire::WatchResponse>(Verb::kWatch, wire::Encode(message), deadline, late));
+  if (opened.first.watch == 0) return codec::Malformed("watch");
+  return Watch(std::make_shared<Watch::Feed>(opened.second, this->options(), opened.first.watch));
 }
 
 }  // namespace arraybridge

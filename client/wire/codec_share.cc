@@ -40,9 +40,8 @@ Sent SentOf(const wire::Sent& message) {
 Result<DescribedShare> DescribedOf(const wire::Share& message) {
   DescribedShare described;
   if (message.handle) {
-    auto handle = HandleOf(*message.handle);
-    if (!handle.ok()) return handle.status();
-    described.handle = *std::move(handle);
+    AB_ASSIGN_OR_RETURN(auto handle, HandleOf(*message.handle));
+    described.handle = std::move(handle);
   }
   if (message.fence) {
     described.fence_kind = static_cast<uint32_t>(message.fence->kind);
@@ -131,9 +130,8 @@ Result<Listed> DecodeListed(std::string_view message) {
   return Read<wire::ListResponse>(message, [](const auto& reply) -> Result<Listed> {
     Listed listed;
     for (const wire::ShareInfo& info : reply.shares) {
-      auto share = ListedOf(info);
-      if (!share.ok()) return share.status();
-      listed.shares.push_back(*std::move(share));
+      AB_ASSIGN_OR_RETURN(auto share, ListedOf(info));
+      listed.shares.push_back(std::move(share));
     }
     listed.next_page_token = reply.next_page_token;
     return listed;

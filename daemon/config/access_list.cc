@@ -72,9 +72,9 @@ Result<AccessEntry> TokenEntry(const std::string& path) {
   if (!path.starts_with('/')) return InvalidArgument("token:", path, ": is not an absolute path");
   const UniqueFd file = OpenSettingFile(path);
   if (!file.valid()) return InvalidArgument(path, ": ", std::strerror(errno));
-  const auto text = ReadSettingFile(file, path, S_IROTH | S_IWOTH, "other users may read or write it (chmod o-rw)");
-  if (!text.ok()) return text.status();
-  std::string_view token = *text;
+  AB_ASSIGN_OR_RETURN(const auto text,
+                      ReadSettingFile(file, path, S_IROTH | S_IWOTH, "other users may read or write it (chmod o-rw)"));
+  std::string_view token = text;
   while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
   if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax) {
     return InvalidArgument(path, ": a token has ", kTokenBytesMin, " to ", kTokenBytesMax, " bytes, in one line");
@@ -132,9 +132,8 @@ Result<AccessList> ReadAccessList(std::string_view text) {
     if (each.starts_with(kSameUid)) {
       return InvalidArgument("same_uid must be the only entry: it gives each user a namespace of this name");
     }
-    auto entry = ReadEntry(each);
-    if (!entry.ok()) return entry.status();
-    list.push_back(*std::move(entry));
+    AB_ASSIGN_OR_RETURN(auto entry, ReadEntry(each));
+    list.push_back(std::move(entry));
   }
   return list;
 }

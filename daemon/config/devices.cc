@@ -54,9 +54,8 @@ Result<std::vector<std::string>> ReadDevices(std::string_view text) {
 }
 
 Result<uint64_t> ReadCapacityPercent(std::string_view text) {
-  const auto read = ReadBytesOrPercent(text);
-  if (!read.ok()) return read.status();
-  const auto* percent = std::get_if<Percent>(&*read);
+  AB_ASSIGN_OR_RETURN(const auto read, ReadBytesOrPercent(text));
+  const auto* percent = std::get_if<Percent>(&read);
   if (percent == nullptr || percent->value == 0)
     return InvalidArgument("'", text, "' is not a percentage from 1% to 100%");
   return uint64_t{percent->value};

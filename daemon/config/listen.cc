@@ -27,10 +27,8 @@ std::string WrittenSocket(const std::string& path) { return path.empty() ? "off"
 
 Result<std::string> ReadHttp(std::string_view text) {
   if (text.empty() || text == "off") return std::string();
-  const auto endpoint = ReadEndpoint(text);
-  if (!endpoint.ok()) return endpoint.status();
-  const auto numbers = NumericAddress(*endpoint);
-  if (!numbers.ok()) return numbers.status();
+  AB_ASSIGN_OR_RETURN(const auto endpoint, ReadEndpoint(text));
+  AB_ASSIGN_OR_RETURN(const auto numbers, NumericAddress(endpoint));
   return std::string(text);
 }
 

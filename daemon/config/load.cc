@@ -156,42 +156,38 @@ void AdoptTexts(GivenByKey given, const Reloaded& reloaded, GivenByKey& running)
 }  // namespace
 
 Result<ConfigRequest> LoadConfig(int argc, const char* const* argv) {
-  const auto line = ReadCommandLine(argc, argv);
-  if (!line.ok()) return line.status();
+  AB_ASSIGN_OR_RETURN(const auto line, ReadCommandLine(argc, argv));
   ConfigRequest request;
-  request.check_only = line->check;
-  request.output = line->help;
-  if (line->version) request.output = "arraybridged " ARRAYBRIDGE_VERSION "\n";
-  if (!line->reference.empty()) request.output = line->reference == "toml" ? ExampleFile() : ManualKeys();
+  request.check_only = line.check;
+  request.output = line.help;
+  if (line.version) request.output = "arraybridged " ARRAYBRIDGE_VERSION "\n";
+  if (!line.reference.empty()) request.output = line.reference == "toml" ? ExampleFile() : ManualKeys();
   if (!request.output.empty()) return request;
   Reading reading;
-  ReadSources(*line, reading);
-  auto config = Resolve(reading);
-  if (!config.ok()) return config.status();
-  request.config = *std::move(config);
+  ReadSources(line, reading);
+  AB_ASSIGN_OR_RETURN(auto config, Resolve(reading));
+  request.config = std::move(config);
   request.given = std::move(reading.given);
-  if (line->print) request.output = PrintedValues(ValuesOf(request.config, request.given));
+  if (line.print) request.output = PrintedValues(ValuesOf(request.config, request.given));
   return request;
 }
 
 Result<Reloaded> ReloadConfig(int argc, const char* const* argv, ConfigRequest* running) {
-  const auto line = ReadCommandLine(argc, argv);
-  if (!line.ok()) return line.status();
+  AB_ASSIGN_OR_RETURN(const auto line, ReadCommandLine(argc, argv));
   Reading reading;
-  ReadSources(*line, reading);
+  ReadSources(line, reading);
   // Keeps the capacity in bytes: a percentage of the memory that is available now would leave out what this daemon
   // uses.
   reading.draft.host_capacity = running->config.host_capacity_bytes;
-  auto config = Resolve(reading);
-  if (!config.ok()) return config.status();
+  AB_ASSIGN_OR_RETURN(auto config, Resolve(reading));
   Reloaded reloaded;
   for (const Setting& setting : Settings()) {
     if (IsSameText(setting.key, reading.given, running->given, setting.value.fallback)) continue;
     (setting.value.reloads ? reloaded.changed : reloaded.kept).push_back(setting.key);
-    if (setting.value.reloads) setting.value.adopt(*config, running->config);
+    if (setting.value.reloads) setting.value.adopt(config, running->config);
   }
   KeepGpus(reading.given, running->given, reloaded);
-  AdoptNamespaces(std::move(config->namespaces), running->config, reloaded);
+  AdoptNamespaces(std::move(config.namespaces), running->config, reloaded);
   AdoptTexts(std::move(reading.given), reloaded, running->given);
   return reloaded;
 }

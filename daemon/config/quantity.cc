@@ -41,9 +41,8 @@ Result<uint64_t> ReadBytes(std::string_view text) {
 
 Result<BytesOrPercent> ReadBytesOrPercent(std::string_view text) {
   if (text.empty() || text.back() != '%') {
-    const auto bytes = ReadBytes(text);
-    if (!bytes.ok()) return bytes.status();
-    return BytesOrPercent(*bytes);
+    AB_ASSIGN_OR_RETURN(const auto bytes, ReadBytes(text));
+    return BytesOrPercent(bytes);
   }
   const auto percent = ReadNumber(text.substr(0, text.size() - 1));
   if (!percent.ok() || *percent > 100) return InvalidArgument("'", text, "' is not a percentage from 0% to 100%");
@@ -52,10 +51,9 @@ Result<BytesOrPercent> ReadBytesOrPercent(std::string_view text) {
 
 Result<std::chrono::milliseconds> ReadDuration(std::string_view text) {
   if (text == "0") return std::chrono::milliseconds(0);
-  const auto milliseconds = Read(text, kTimeUnits, "a duration: a whole number and ms, s, m or h");
-  if (!milliseconds.ok()) return milliseconds.status();
-  if (*milliseconds > kDurationMsMax) return InvalidArgument("'", text, "' is too long");
-  return std::chrono::milliseconds(*milliseconds);
+  AB_ASSIGN_OR_RETURN(const auto milliseconds, Read(text, kTimeUnits, "a duration: a whole number and ms, s, m or h"));
+  if (milliseconds > kDurationMsMax) return InvalidArgument("'", text, "' is too long");
+  return std::chrono::milliseconds(milliseconds);
 }
 
 Result<uint64_t> ReadNumber(std::string_view text) {

@@ -131,10 +131,10 @@ Status ResolveNamespace(const std::string& name, NamespaceDraft& own, Config& co
     return InvalidArgument(WhereOfTable(name, reading), "[namespace.", name, "]: the name has ", name.size(),
                            " bytes (maximum ", config.limits.name_bytes_max, ")");
   }
-  const auto quota = own.quota ? QuotaOf(*own.quota, config, reading.Where("namespace." + name + ".quota"))
-                               : config.namespace_quota_bytes.get();
-  if (!quota.ok()) return quota.status();
-  config.namespaces[name] = {*quota, own.share_lifetime.value_or(config.share_lifetime),
+  AB_ASSIGN_OR_RETURN(const auto quota, own.quota
+                                            ? QuotaOf(*own.quota, config, reading.Where("namespace." + name + ".quota"))
+                                            : config.namespace_quota_bytes.get());
+  config.namespaces[name] = {quota, own.share_lifetime.value_or(config.share_lifetime),
                              own.orphan_grace.value_or(config.orphan_grace),
                              own.withdraw_on_exit.value_or(config.withdraw_on_exit), std::move(own.access)};
   return Ok();

@@ -47,9 +47,8 @@ Value Path(Field field, std::string example) {
 template <class T>
 Value Whole(T Config::*field, uint64_t least, uint64_t most, std::string fallback, std::string_view right) {
   const auto read = [least, most, right](std::string_view text) -> Result<T> {
-    const auto number = ReadNumberIn(text, least, most, right);
-    if (!number.ok()) return number.status();
-    return static_cast<T>(*number);
+    AB_ASSIGN_OR_RETURN(const auto number, ReadNumberIn(text, least, most, right));
+    return static_cast<T>(number);
   };
   return In(field, read, std::move(fallback));
 }

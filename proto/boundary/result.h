@@ -231,4 +231,13 @@ class [[nodiscard]] Result {
     if (::arraybridge::Status ab_status = (expression); !ab_status.ok()) return ab_status; \
   } while (false)
 
+// Defines a variable with the value of a Result, or returns its error: `AB_ASSIGN_OR_RETURN(auto file, Open(path));`
+#define AB_ASSIGN_OR_RETURN(variable, ...) AB_ASSIGN_IN(AB_JOINED(ab_result_, __LINE__), variable, __VA_ARGS__)
+#define AB_ASSIGN_IN(result, variable, ...) \
+  auto result = (__VA_ARGS__);              \
+  if (!result.ok()) return result.status(); \
+  variable = *std::move(result)
+#define AB_JOINED(left, right) AB_JOIN_IN(left, right)
+#define AB_JOIN_IN(left, right) left##right
+
 }  // namespace arraybridge

@@ -36,9 +36,8 @@ Result<PutArrays> PublishArrays(Broker& broker, std::span<const View> views, std
   }
   named.forward = false;
   named.note = NoteOfCopy(options.publish.note, why);
-  auto share = broker.Put(views, named);
-  if (!share.ok()) return share.status();
-  return PutArrays{*std::move(share), false};
+  AB_ASSIGN_OR_RETURN(auto share, broker.Put(views, named));
+  return PutArrays{std::move(share), false};
 }
 
 }  // namespace arraybridge::python

@@ -57,10 +57,9 @@ Status Done(const Answer& answer, const Options& options, std::string_view text,
 
 Result<std::unique_ptr<AdminConnection>> AdminConnection::To(const std::string& path,
                                                              std::chrono::milliseconds timeout) {
-  auto channel = ChannelTo(path);
-  if (!channel.ok()) return channel.status();
+  AB_ASSIGN_OR_RETURN(auto channel, ChannelTo(path));
   return std::unique_ptr<AdminConnection>(
-      new AdminConnection(*std::move(channel), std::chrono::system_clock::now() + timeout));
+      new AdminConnection(std::move(channel), std::chrono::system_clock::now() + timeout));
 }
 
 Result<std::unique_ptr<AdminConnection>> ConnectAdmin(const Options& options) {
@@ -87,9 +86,8 @@ Status SetQuota(AdminConnection& connection, const Options& options, const Admin
   v1::SetQuotaRequest request;
   Fill(request.mutable_of(), admin.subject, admin);
   if (admin.bytes != "default") {
-    const auto bytes = ReadSize(admin.bytes);
-    if (!bytes.ok()) return bytes.status();
-    request.set_bytes(*bytes);
+    AB_ASSIGN_OR_RETURN(const auto bytes, ReadSize(admin.bytes));
+    request.set_bytes(bytes);
   }
   v1::NamespaceQuota quota;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::SetQuota, request, &quota));

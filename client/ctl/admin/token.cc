@@ -141,15 +141,14 @@ Status CreateToken(const std::string& file, std::ostream& out) {
 }
 
 Status RevokeToken(AdminConnection& connection, const Options& options, const AdminOptions& admin, std::ostream& out) {
-  auto all = Entries(connection);
-  if (!all.ok()) return all.status();
+  AB_ASSIGN_OR_RETURN(auto all, Entries(connection));
   // A symbolic link is followed: its target is replaced.
   std::error_code failed;
   const std::string path = std::filesystem::weakly_canonical(admin.subject, failed);
   struct stat old {};
   if (failed || ::stat(path.c_str(), &old) != 0) return FileFailed(admin.subject, failed ? failed.value() : errno);
-  std::erase_if(*all, [&](const Entry& entry) { return !IsSameFile(entry.file, old); });
-  if (all->empty()) return NotFound(path, ": opens no namespace of this broker");
+  std::erase_if(all, [&](const Entry& entry) { return !IsSameFile(entry.file, old); });
+  if (all.empty()) return NotFound(path, ": opens no namespace of this broker");
   AB_RETURN_IF_ERROR(Replace(path, old, FreshToken()));
   const Status kept = SyncFolderOf(path);
   v1::ReloadResponse reloaded;
@@ -158,7 +157,7 @@ Status RevokeToken(AdminConnection& connection, const Options& options, const Ad
     return Status(sent.code(), Concat("the old token stays valid until the broker reloads: ", path,
                                       " holds the new token, but the broker could not be reloaded: ", sent.message()));
   }
-  PrintEntries(*all, options, out);
+  PrintEntries(all, options, out);
   if (kept.ok()) return Ok();
   return Status(kept.code(),
                 Concat("the old token is revoked, but may return to the file after a power failure: ", kept.message()));

@@ -66,18 +66,16 @@ Status PrintUpgraded(const v1::UpgradeResponse& ended, const v1::GetRecoveryResp
 }  // namespace
 
 Status Upgrade(AdminConnection& connection, const Options& options, const AdminOptions&, std::ostream& out) {
-  const auto path = FindBroker(options.address, "admin.sock");
-  if (!path.ok()) return path.status();
+  AB_ASSIGN_OR_RETURN(const auto path, FindBroker(options.address, "admin.sock"));
   v1::UpgradeResponse ended;
   AB_RETURN_IF_ERROR(connection.Ask(&v1::Admin::Stub::Upgrade, v1::UpgradeRequest(), &ended));
-  const auto next = AwaitNext(*path, ended, options.timeout);
-  if (!next.ok()) return next.status();
-  AB_RETURN_IF_ERROR(PrintUpgraded(ended, *next, options, out));
-  if (next->broker_id() != ended.broker_id()) {
+  AB_ASSIGN_OR_RETURN(const auto next, AwaitNext(path, ended, options.timeout));
+  AB_RETURN_IF_ERROR(PrintUpgraded(ended, next, options, out));
+  if (next.broker_id() != ended.broker_id()) {
     return FailedPrecondition("another broker answers, which has nothing of the one that ended");
   }
-  if (next->life().lost_shares() == 0) return Ok();
-  return FailedPrecondition(next->life().lost_shares(), " shares were lost; arraybridgectl info --lost names them");
+  if (next.life().lost_shares() == 0) return Ok();
+  return FailedPrecondition(next.life().lost_shares(), " shares were lost; arraybridgectl info --lost names them");
 }
 
 }  // namespace arraybridge::ctl

@@ -201,8 +201,7 @@ bool IsStreamed(const Selection& selection, const Options& options) {
 template <class Row>
 Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Options& options, const AskPage& ask,
                   std::ostream& out) {
-  const auto conditions = ConditionsOf(kind, selection);
-  if (!conditions.ok()) return conditions.status();
+  AB_ASSIGN_OR_RETURN(const auto conditions, ConditionsOf(kind, selection));
   v1::ListRequest request;
   request.set_kind(kind.kind);
   request.set_namespace_(options.ns);
@@ -217,7 +216,7 @@ Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Optio
     request.set_page_token(page.next_page_token());
     auto& listed = *kind.rows(&page);
     const auto unselected = [&](const Row& row) {
-      return !std::ranges::all_of(*conditions, [&](const auto& holds) { return holds(row); });
+      return !std::ranges::all_of(conditions, [&](const auto& holds) { return holds(row); });
     };
     listed.erase(std::remove_if(listed.begin(), listed.end(), unselected), listed.end());
     if (IsStreamed(selection, options)) {
@@ -282,16 +281,14 @@ Result<std::shared_ptr<const ChannelRates>> MeasureRates(const Options& options,
     } while (!request.page_token().empty());
     return counted;
   };
-  const auto before = count();
-  if (!before.ok()) return before.status();
+  AB_ASSIGN_OR_RETURN(const auto before, count());
   auto rates = std::make_shared<ChannelRates>();
-  if (before->empty()) return std::shared_ptr<const ChannelRates>(std::move(rates));
+  if (before.empty()) return std::shared_ptr<const ChannelRates>(std::move(rates));
   std::this_thread::sleep_for(std::min(kInterval, options.timeout / 4));
-  const auto after = count();
-  if (!after.ok()) return after.status();
-  for (const auto& [name, now] : *after) {
-    const auto then = before->find(name);
-    if (then == before->end() || now.first < then->second.first) continue;
+  AB_ASSIGN_OR_RETURN(const auto after, count());
+  for (const auto& [name, now] : after) {
+    const auto then = before.find(name);
+    if (then == before.end() || now.first < then->second.first) continue;
     const std::chrono::duration<double> passed = now.second - then->second.second;
     (*rates)[name] = static_cast<double>(now.first - then->second.first) / passed.count();
   }
@@ -303,9 +300,8 @@ Result<std::shared_ptr<const ChannelRates>> MeasureRates(const Options& options,
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out) {
   if (selection.what == "channels" && !IsJson(options)) {
     AB_RETURN_IF_ERROR(CheckAgainst(ChannelKind(), selection));
-    auto rates = MeasureRates(options, ask);
-    if (!rates.ok()) return rates.status();
-    return PrintPages(ChannelKind(*std::move(rates)), selection, options, ask, out);
+    AB_ASSIGN_OR_RETURN(auto rates, MeasureRates(options, ask));
+    return PrintPages(ChannelKind(std::move(rates)), selection, options, ask, out);
   }
   return WithKind(selection.what, [&](const auto& kind) -> Status {
     AB_RETURN_IF_ERROR(CheckAgainst(kind, selection));

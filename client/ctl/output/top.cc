@@ -17,11 +17,10 @@ namespace {
 // Prints one round. `interval`: time since `before`, which is then set to the statistics of this round.
 Status ShowRound(Connection& connection, const Options& options, std::chrono::milliseconds interval,
                  v1::GetStatsResponse* before, std::ostream& out) {
-  const auto stats = connection.GetStats();
-  if (!stats.ok()) return stats.status();
-  const v1::GetStatsResponse earlier = std::exchange(*before, *stats);
-  if (IsJson(options)) return PrintJson(*stats, true, out);
-  PrintTop(*stats, earlier, interval, StyleOf(options), out);
+  AB_ASSIGN_OR_RETURN(const auto stats, connection.GetStats());
+  const v1::GetStatsResponse earlier = std::exchange(*before, stats);
+  if (IsJson(options)) return PrintJson(stats, true, out);
+  PrintTop(stats, earlier, interval, StyleOf(options), out);
   if (options.output == Output::kCsv) return Ok();
   for (const char* const what : {"namespaces", "sessions", "channels"}) {
     out << '\n';
@@ -42,9 +41,8 @@ Status Top(const Options& options, const Rounds& rounds, std::ostream& out) {
     const auto now = std::chrono::steady_clock::now();
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - std::exchange(requested, now));
     if (clear) out << kClear;
-    const auto connection = Connect(options);
-    if (!connection.ok()) return connection.status();
-    AB_RETURN_IF_ERROR(ShowRound(**connection, options, since, &before, out));
+    AB_ASSIGN_OR_RETURN(const auto connection, Connect(options));
+    AB_RETURN_IF_ERROR(ShowRound(*connection, options, since, &before, out));
     out.flush();
   }
   return Ok();

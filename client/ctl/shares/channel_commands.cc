@@ -38,10 +38,9 @@ Status DropQueued(Connection& connection, const Options& options, const std::str
   request.set_namespace_(options.ns);
   request.set_channel(name);
   request.set_remove(remove);
-  const auto dropped = connection.Withdraw(request);
-  if (!dropped.ok()) return dropped.status();
-  if (IsJson(options)) return PrintJson(*dropped, options, out);
-  out << (remove ? "removed; " : "") << "dropped " << dropped->withdrawn() << " queued arrays\n";
+  AB_ASSIGN_OR_RETURN(const auto dropped, connection.Withdraw(request));
+  if (IsJson(options)) return PrintJson(dropped, options, out);
+  out << (remove ? "removed; " : "") << "dropped " << dropped.withdrawn() << " queued arrays\n";
   return Ok();
 }
 

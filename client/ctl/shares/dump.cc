@@ -103,25 +103,22 @@ void Tell(const Share& share, const ArraySpec& array, uint64_t bytes, const Opti
 }  // namespace
 
 Status Dump(const Options& options, const DumpWishes& wishes, std::ostream& out) {
-  auto broker = ClientOf(options);
-  if (!broker.ok()) return broker.status();
+  AB_ASSIGN_OR_RETURN(auto broker, ClientOf(options));
   Broker::AcquireOptions how;
   how.note = "dump to a file";
-  const auto acquired = broker->Acquire({.name = wishes.share, .generation = wishes.generation}, how);
+  const auto acquired = broker.Acquire({.name = wishes.share, .generation = wishes.generation}, how);
   if (!acquired.ok()) return acquired.status();
   const Share& share = *acquired->share;
-  const auto index = IndexIn(share, wishes.array);
-  if (!index.ok()) return index.status();
-  const auto head = NpyHead(share.arrays[*index]);
-  if (!head.ok()) return head.status();
+  AB_ASSIGN_OR_RETURN(const auto index, IndexIn(share, wishes.array));
+  AB_ASSIGN_OR_RETURN(const auto head, NpyHead(share.arrays[index]));
   AB_RETURN_IF_ERROR(CheckName(wishes.file, wishes.force));
   TempFile temp_file(wishes.file, ModeOf(wishes.file));
-  AB_RETURN_IF_ERROR(temp_file.Write(head->data(), head->size()));
-  const View& view = acquired->views[*index];
+  AB_RETURN_IF_ERROR(temp_file.Write(head.data(), head.size()));
+  const View& view = acquired->views[index];
   AB_RETURN_IF_ERROR(
       ForEachPiece(view, [&](const void* bytes, uint64_t count) { return temp_file.Write(bytes, count); }));
   AB_RETURN_IF_ERROR(Finish(temp_file, wishes));
-  Tell(share, share.arrays[*index], view.nbytes(), options, wishes, out);
+  Tell(share, share.arrays[index], view.nbytes(), options, wishes, out);
   return Ok();
 }
 

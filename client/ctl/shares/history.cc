@@ -53,18 +53,16 @@ Result<History> History::Since(std::chrono::milliseconds age, const v1::WatchReq
     request.set_kind(v1::ListRequest::SHARES);
     request.set_namespace_(watch.namespace_());
     request.set_name_prefix(watch.name_prefix());
-    const auto listed = connection.List(request);
-    if (!listed.ok()) return listed.status();
-    for (const v1::ShareInfo& info : listed->shares()) {
+    AB_ASSIGN_OR_RETURN(const auto listed, connection.List(request));
+    for (const v1::ShareInfo& info : listed.shares()) {
       if (info.age_ms() <= age_ms) history.events_.push_back(PublishOf(info));
     }
   }
   if (Wants(watch, v1::EVENT_KIND_SESSION_BEGIN) && watch.name_prefix().empty()) {
     request.Clear();
     request.set_kind(v1::ListRequest::SESSIONS);
-    const auto listed = connection.List(request);
-    if (!listed.ok()) return listed.status();
-    for (const v1::SessionInfo& info : listed->sessions()) {
+    AB_ASSIGN_OR_RETURN(const auto listed, connection.List(request));
+    for (const v1::SessionInfo& info : listed.sessions()) {
       const bool own = info.session() == connection.session();
       if (info.age_ms() <= age_ms && !own) history.events_.push_back(BeginOf(info));
     }

@@ -145,9 +145,8 @@ Status TakeValue(Reader& reader, std::string_view key, Header* header) {
     }
     const auto text = reader.TakeText();
     if (!text) return Bad("has a type name that is not a string");
-    const auto type = TypeOf(*text);
-    if (!type.ok()) return type.status();
-    header->type = *type;
+    AB_ASSIGN_OR_RETURN(const auto type, TypeOf(*text));
+    header->type = type;
     return Ok();
   }
   if (key == "fortran_order" && !header->is_fortran) {
@@ -157,9 +156,8 @@ Status TakeValue(Reader& reader, std::string_view key, Header* header) {
     return Ok();
   }
   if (key == "shape" && !header->shape) {
-    auto shape = TakeShape(reader);
-    if (!shape.ok()) return shape.status();
-    header->shape = *std::move(shape);
+    AB_ASSIGN_OR_RETURN(auto shape, TakeShape(reader));
+    header->shape = std::move(shape);
     return Ok();
   }
   return Bad("has keys other than descr, fortran_order and shape, once each");
@@ -203,25 +201,23 @@ Result<size_t> NpyHeadBytes(std::string_view start) {
 }
 
 Result<ArraySpec> ReadNpyHead(std::string_view head) {
-  const auto bytes = NpyHeadBytes(head);
-  if (!bytes.ok()) return bytes.status();
-  if (head.size() < *bytes) return Bad("is truncated: ", head.size(), " bytes of ", *bytes);
-  std::string_view text = head.substr(0, *bytes);
+  AB_ASSIGN_OR_RETURN(const auto bytes, NpyHeadBytes(head));
+  if (head.size() < bytes) return Bad("is truncated: ", head.size(), " bytes of ", bytes);
+  std::string_view text = head.substr(0, bytes);
   text.remove_prefix(kMagic.size() + kVersionBytes + LengthBytes(head));
   if (!text.ends_with('\n')) return Bad("does not end with a line feed");
   text.remove_suffix(1);
   Reader reader(text);
-  auto header = TakeDictionary(reader);
-  if (!header.ok()) return header.status();
+  AB_ASSIGN_OR_RETURN(auto header, TakeDictionary(reader));
   if (!reader.AtEnd()) return Bad("has text after its dictionary");
-  if (*header->is_fortran && header->shape->size() > 1) {
+  if (header->is_fortran && header.shape->size() > 1) {
     return MakeStatus(Code::kUnimplemented,
                       "cannot share an array in Fortran order: save numpy.ascontiguousarray(array) instead");
   }
   ArraySpec array;
-  array.type = *header->type;
+  array.type = header->type;
   array.dtype = NameOf(array.type);
-  array.shape = *std::move(header->shape);
+  array.shape = *std::move(header.shape);
   const auto nbytes = array.compact_bytes();
   if (!nbytes.ok()) return Bad("has a shape of too many elements: ", nbytes.status().message());
   return array;

@@ -42,15 +42,12 @@ Result<uint64_t> ReadAt(const UniqueFd& file, char* to, uint64_t bytes, uint64_t
 
 Result<std::string> HeadOf(const UniqueFd& file) {
   std::string start(kNpyStartBytes, '\0');
-  const auto begun = ReadAt(file, start.data(), start.size(), 0);
-  if (!begun.ok()) return begun.status();
-  start.resize(*begun);
-  const auto bytes = NpyHeadBytes(start);
-  if (!bytes.ok()) return bytes.status();
-  std::string head(*bytes, '\0');
-  const auto got = ReadAt(file, head.data(), head.size(), 0);
-  if (!got.ok()) return got.status();
-  head.resize(*got);
+  AB_ASSIGN_OR_RETURN(const auto begun, ReadAt(file, start.data(), start.size(), 0));
+  start.resize(begun);
+  AB_ASSIGN_OR_RETURN(const auto bytes, NpyHeadBytes(start));
+  std::string head(bytes, '\0');
+  AB_ASSIGN_OR_RETURN(const auto got, ReadAt(file, head.data(), head.size(), 0));
+  head.resize(got);
   return head;
 }
 
@@ -64,12 +61,10 @@ Result<Source> OpenSource(const std::string& path) {
   }
   struct stat found {};
   if (::fstat(source.file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return InvalidArgument("not a regular file");
-  const auto head = HeadOf(source.file);
-  if (!head.ok()) return head.status();
-  auto array = ReadNpyHead(*head);
-  if (!array.ok()) return array.status();
-  source.array = *std::move(array);
-  source.begin = head->size();
+  AB_ASSIGN_OR_RETURN(const auto head, HeadOf(source.file));
+  AB_ASSIGN_OR_RETURN(auto array, ReadNpyHead(head));
+  source.array = std::move(array);
+  source.begin = head.size();
   source.bytes = *source.array.compact_bytes();  // ReadNpyHead has checked that it has a value
   // Checked before memory is allocated, because the head is untrusted.
   const uint64_t there = static_cast<uint64_t>(found.st_size) - source.begin;
@@ -80,9 +75,9 @@ Result<Source> OpenSource(const std::string& path) {
 Status Fill(const Source& source, std::byte* to) {
   for (uint64_t at = 0; at < source.bytes;) {
     const uint64_t piece = std::min(kPieceBytes, source.bytes - at);
-    const auto got = ReadAt(source.file, reinterpret_cast<char*>(to) + at, piece, source.begin + at);
-    if (!got.ok()) return got.status();
-    if (*got < piece) return MakeStatus(Code::kAborted, "the file became shorter while it was read");
+    AB_ASSIGN_OR_RETURN(const auto got,
+                        ReadAt(source.file, reinterpret_cast<char*>(to) + at, piece, source.begin + at));
+    if (got < piece) return MakeStatus(Code::kAborted, "the file became shorter while it was read");
     at += piece;
   }
   return Ok();
@@ -111,15 +106,13 @@ Result<Share> PutSource(Broker& broker, const Source& source, const PutWishes& w
 
 // Inspects the share that was published, by its generation: another share may have its name by now.
 Result<v1::ShareInfo> InfoOf(const Options& options, const Share& share) {
-  const auto connection = Connect(options);
-  if (!connection.ok()) return connection.status();
+  AB_ASSIGN_OR_RETURN(const auto connection, Connect(options));
   v1::InspectRequest request;
   request.set_namespace_(share.ns);
   request.mutable_share()->set_name(share.name);
   request.mutable_share()->set_generation(share.generation);
-  auto found = (*connection)->Inspect(request);
-  if (!found.ok()) return found.status();
-  return std::move(*found->mutable_share());
+  AB_ASSIGN_OR_RETURN(auto found, connection->Inspect(request));
+  return std::move(found->mutable_share());
 }
 
 std::string FateOf(const v1::ShareInfo& info, const PutWishes& wishes) {
@@ -170,23 +163,21 @@ Status Hold(Broker& broker, const Share& share) {
 Status Put(const Options& options, const PutWishes& wishes, std::ostream& out) {
   const auto source = OpenSource(wishes.file);
   if (!source.ok()) return Status(source.status().code(), Concat(wishes.file, ": ", source.status().message()));
-  auto broker = ClientOf(options);
-  if (!broker.ok()) return broker.status();
+  AB_ASSIGN_OR_RETURN(auto broker, ClientOf(options));
   std::signal(SIGPIPE, SIG_IGN);  // a closed output is reported by flush()
-  const auto share = PutSource(*broker, *source, wishes);
-  if (!share.ok()) return share.status();
-  const auto info = InfoOf(options, *share);
-  if (!info.ok()) return TakenBack(*broker, *share, info.status());
+  AB_ASSIGN_OR_RETURN(const auto share, PutSource(broker, *source, wishes));
+  const auto info = InfoOf(options, share);
+  if (!info.ok()) return TakenBack(broker, share, info.status());
   if (info->goes_with_maker() && !wishes.hold) {
-    AB_RETURN_IF_ERROR(broker->Withdraw({.name = share->name, .generation = share->generation}));
-    return FailedPrecondition("namespace '", share->ns, "' withdraws a share when its maker's session ends ",
-                              "(on_publisher_exit), so '", share->name, "' ended with this command: use --hold");
+    AB_RETURN_IF_ERROR(broker.Withdraw({.name = share.name, .generation = share.generation}));
+    return FailedPrecondition("namespace '", share.ns, "' withdraws a share when its maker's session ends ",
+                              "(on_publisher_exit), so '", share.name, "' ended with this command: use --hold");
   }
   const Status printed = Tell(*info, options, wishes, out);
   if (!printed.ok() || !out.flush()) {
-    return TakenBack(*broker, *share, printed.ok() ? Internal("the output could not be written") : printed);
+    return TakenBack(broker, share, printed.ok() ? Internal("the output could not be written") : printed);
   }
-  return !wishes.hold ? Ok() : Hold(*broker, *share);
+  return !wishes.hold ? Ok() : Hold(broker, share);
 }
 
 }  // namespace arraybridge::ctl

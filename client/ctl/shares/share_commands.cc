@@ -37,10 +37,9 @@ Result<v1::InspectResponse> Inspect(Connection& connection, const Options& optio
 template <class TableOf>
 Status Tell(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out,
             TableOf table_of) {
-  const auto found = Inspect(connection, options, share);
-  if (!found.ok()) return found.status();
-  if (IsJson(options)) return PrintJson(*found, options, out);
-  table_of(*found, StyleOf(options)).Print(out, options.header);
+  AB_ASSIGN_OR_RETURN(const auto found, Inspect(connection, options, share));
+  if (IsJson(options)) return PrintJson(found, options, out);
+  table_of(found, StyleOf(options)).Print(out, options.header);
   return Ok();
 }
 
@@ -133,17 +132,15 @@ Table Offers(const v1::InspectResponse& found, const Style& style) {
 }  // namespace
 
 Status Show(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
-  const auto found = Inspect(connection, options, share);
-  if (!found.ok()) return found.status();
-  if (IsJson(options)) return PrintJson(*found, options, out);
+  AB_ASSIGN_OR_RETURN(const auto found, Inspect(connection, options, share));
+  if (IsJson(options)) return PrintJson(found, options, out);
   v1::ListRequest request;
   request.set_kind(v1::ListRequest::LEASES);
-  request.set_namespace_(found->share().share().namespace_());
-  request.set_name_prefix(found->share().share().name());
-  const auto leases = connection.List(request);
-  if (!leases.ok()) return leases.status();
-  Table table = Facts(*found, StyleOf(options));
-  AddHolders(table, found->share().share().id(), *leases);
+  request.set_namespace_(found.share().share().namespace_());
+  request.set_name_prefix(found.share().share().name());
+  AB_ASSIGN_OR_RETURN(const auto leases, connection.List(request));
+  Table table = Facts(found, StyleOf(options));
+  AddHolders(table, found.share().share().id(), leases);
   table.Print(out, options.header);
   return Ok();
 }
@@ -160,9 +157,8 @@ Status Withdraw(Connection& connection, const Options& options, const ShareArgum
   v1::WithdrawRequest request;
   request.set_namespace_(options.ns);
   *request.add_shares() = RefOf(share);
-  const auto withdrawn = connection.Withdraw(request);
-  if (!withdrawn.ok()) return withdrawn.status();
-  if (IsJson(options)) return PrintJson(*withdrawn, options, out);
+  AB_ASSIGN_OR_RETURN(const auto withdrawn, connection.Withdraw(request));
+  if (IsJson(options)) return PrintJson(withdrawn, options, out);
   out << "withdrawn\n";
   return Ok();
 }

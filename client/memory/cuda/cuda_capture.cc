@@ -14,9 +14,8 @@ Result<bool> IsCaptured(const cuda::Driver& driver, uintptr_t stream) {
 
 Status CheckNotCaptured(const cuda::Driver& driver, std::span<const uintptr_t> streams) {
   for (const uintptr_t stream : streams) {
-    const auto captured = IsCaptured(driver, stream);
-    if (!captured.ok()) return captured.status();
-    if (!*captured) continue;
+    AB_ASSIGN_OR_RETURN(const auto captured, IsCaptured(driver, stream));
+    if (!captured) continue;
     return FailedPrecondition(
                "the stream that produces the array's bytes cannot be used while a CUDA graph is being captured: work "
                "queued now would be recorded, not executed; put the array before or after the capture, or use a stream "
@@ -29,9 +28,8 @@ Status CheckNotCaptured(const cuda::Driver& driver, std::span<const uintptr_t> s
 Status CheckProducersNotCaptured(std::span<const View> arrays) {
   for (const View& array : arrays) {
     if (array.device.type != kDeviceCuda || !array.stream.has_value()) continue;
-    const auto place = CudaDevices::At(array.device);
-    if (!place.ok()) return place.status();
-    AB_RETURN_IF_ERROR(CheckNotCaptured(place->driver, std::span(&*array.stream, 1)));
+    AB_ASSIGN_OR_RETURN(const auto place, CudaDevices::At(array.device));
+    AB_RETURN_IF_ERROR(CheckNotCaptured(place.driver, std::span(&*array.stream, 1)));
   }
   return Ok();
 }

@@ -60,14 +60,12 @@ Status CopyNow(const cuda::Driver& driver, const View& source, void* destination
 
 Status CopyCompactOver(const CudaDevices& devices, const View& source, void* destination, const Device& to,
                        int32_t ordinal) {
-  const auto inside = devices.Enter(ordinal);
-  if (!inside.ok()) return inside.status();
-  const auto stream = StreamFor(devices, source, ordinal);
-  if (!stream.ok()) return stream.status();
-  const auto number = reinterpret_cast<uintptr_t>(*stream);
+  AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(ordinal));
+  AB_ASSIGN_OR_RETURN(const auto stream, StreamFor(devices, source, ordinal));
+  const auto number = reinterpret_cast<uintptr_t>(stream);
   AB_RETURN_IF_ERROR(CheckNotCaptured(devices.driver(), std::span(&number, 1)));
   if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(number));
-  Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, *stream);
+  Status copied = CopyNow(devices.driver(), source, destination, to.type == kDeviceCuda, stream);
   if (copied.reason() != "CUDA_ERROR_INVALID_HANDLE" || !source.fence) return copied;
   // The error may be that of the producer's fence, which describes itself better.
   const Status lost = source.fence->Wait();
@@ -76,20 +74,18 @@ Status CopyCompactOver(const CudaDevices& devices, const View& source, void* des
 
 // For copies between GPUs without peer access.
 Status CopyByHost(const View& source, void* destination, const Device& to) {
-  const auto staged = CopyToHeap(source);
-  if (!staged.ok()) return staged.status();
-  return CopyOverDevice(*staged, destination, to);
+  AB_ASSIGN_OR_RETURN(const auto staged, CopyToHeap(source));
+  return CopyOverDevice(staged, destination, to);
 }
 
 // Copies the span of a strided view to this process's host memory and returns the same view there, where strides cost
 // nothing.
 Result<View> SpanOnHost(const View& source) {
-  const auto extent = layout::ExtentOf(source.shape, source.strides);
-  if (!extent.ok()) return extent.status();
+  AB_ASSIGN_OR_RETURN(const auto extent, layout::ExtentOf(source.shape, source.strides));
   const int64_t item = int64_t{source.type.bits} * source.type.lanes / 8;  // whole bytes: Describe accepts no others
   View span = source;
-  span.data = static_cast<std::byte*>(source.data) + extent->lowest * item;
-  span.shape = {extent->highest - extent->lowest + 1};
+  span.data = static_cast<std::byte*>(source.data) + extent.lowest * item;
+  span.shape = {extent.highest - extent.lowest + 1};
   span.strides = {1};
   auto copied = CopyToHeap(span);
   if (!copied.ok()) return copied;
@@ -97,7 +93,7 @@ Result<View> SpanOnHost(const View& source) {
   on_host.device = {};
   on_host.stream.reset();
   on_host.fence.reset();
-  on_host.data = static_cast<std::byte*>(copied->data) - extent->lowest * item;
+  on_host.data = static_cast<std::byte*>(copied->data) - extent.lowest * item;
   on_host.owner = copied->owner;
   return on_host;
 }
@@ -132,9 +128,8 @@ class HostBatch {
     if (!copies_.empty() && (destination.device.id != latest_.device.id || destination.stream != latest_.stream))
       AB_RETURN_IF_ERROR(Make());
     latest_ = destination;
-    const auto compact = source.compact() ? Result<View>(source) : CopyToHeap(source);
-    if (!compact.ok()) return compact.status();
-    copies_.push_back({static_cast<const std::byte*>(compact->data), AddressOf(destination.data), compact->nbytes()});
+    AB_ASSIGN_OR_RETURN(const auto compact, source.compact() ? Result<View>(source) : CopyToHeap(source));
+    copies_.push_back({static_cast<const std::byte*>(compact.data), AddressOf(destination.data), compact.nbytes()});
     // A packed copy of the source lives only during this call; otherwise a large batch would need all of its memory
     // twice.
     return source.compact() ? Ok() : Make();
@@ -142,15 +137,12 @@ class HostBatch {
 
   Status Make() {
     if (copies_.empty()) return Ok();
-    const auto at = devices_.Find(latest_.device);
-    if (!at.ok()) return at.status();
-    const auto inside = devices_.Enter(at->id);
-    if (!inside.ok()) return inside.status();
-    const auto stream = StreamFor(devices_, latest_, at->id);
-    if (!stream.ok()) return stream.status();
-    const auto number = reinterpret_cast<uintptr_t>(*stream);
+    AB_ASSIGN_OR_RETURN(const auto at, devices_.Find(latest_.device));
+    AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(at.id));
+    AB_ASSIGN_OR_RETURN(const auto stream, StreamFor(devices_, latest_, at.id));
+    const auto number = reinterpret_cast<uintptr_t>(stream);
     AB_RETURN_IF_ERROR(CheckNotCaptured(devices_.driver(), std::span(&number, 1)));
-    Status made = CopyTogether(devices_.driver(), copies_, *stream);
+    Status made = CopyTogether(devices_.driver(), copies_, stream);
     copies_.clear();
     return made;
   }
@@ -176,9 +168,8 @@ Status CopyToGpus(std::span<const View> sources, std::span<const View> destinati
   if (sources.size() != destinations.size())
     return InvalidArgument(sources.size(), " arrays for ", destinations.size(), " destinations");
   for (size_t i = 0; i < sources.size(); ++i) AB_RETURN_IF_ERROR(CheckPair(sources[i], destinations[i]));
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  HostBatch batch(**devices);
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  HostBatch batch(*devices);
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].nbytes() == 0) continue;
     if (sources[i].device.type == kDeviceCpu) {
@@ -195,47 +186,37 @@ Status CopyOverDevice(const View& source, void* destination, const Device& to) {
   if (source.nbytes() == 0) return Ok();
   const bool from_device = source.device.type == kDeviceCuda;
   AB_CHECK(from_device || to.type == kDeviceCuda);
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(from_device ? source.device : to);
-  if (!at.ok()) return at.status();
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto at, devices->Find(from_device ? source.device : to));
   if (from_device && to.type == kDeviceCuda) {
-    const auto target = (*devices)->Find(to);
-    if (!target.ok()) return target.status();
-    if (target->id != at->id && !(*devices)->Reaches(at->id, target->id))
-      return CopyByHost(source, destination, *target);
+    AB_ASSIGN_OR_RETURN(const auto target, devices->Find(to));
+    if (target.id != at.id && !devices->Reaches(at.id, target.id)) return CopyByHost(source, destination, target);
   }
-  if (source.compact()) return CopyCompactOver(**devices, source, destination, to, at->id);
+  if (source.compact()) return CopyCompactOver(*devices, source, destination, to, at.id);
   if (from_device) {
-    const auto span = SpanOnHost(source);
-    if (!span.ok()) return span.status();
-    if (to.type == kDeviceCuda) return CopyOverDevice(*span, destination, to);
-    return CopyCompact(*span, destination), Ok();
+    AB_ASSIGN_OR_RETURN(const auto span, SpanOnHost(source));
+    if (to.type == kDeviceCuda) return CopyOverDevice(span, destination, to);
+    return CopyCompact(span, destination), Ok();
   }
-  const auto packed = CopyToHeap(source);
-  if (!packed.ok()) return packed.status();
-  return CopyCompactOver(**devices, *packed, destination, to, at->id);
+  AB_ASSIGN_OR_RETURN(const auto packed, CopyToHeap(source));
+  return CopyCompactOver(*devices, packed, destination, to, at.id);
 }
 
 Result<bool> QueueCopy(const View& source, void* destination, const Device& to) {
   if (source.nbytes() == 0) return false;
   const bool follows = source.device.type == kDeviceCuda && source.stream.has_value() && source.stream_is_producers;
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto from = follows ? (*devices)->Find(source.device) : (*devices)->Find(to);
-  if (!from.ok()) return from.status();
-  const auto target = (*devices)->Find(to);
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto from, follows ? devices->Find(source.device) : devices->Find(to));
+  const auto target = devices->Find(to);
   // Only within one GPU: the fence is recorded on the GPU that receives the bytes.
-  if (!follows || from->id != target->id || !source.compact()) {
+  if (!follows || from.id != target->id || !source.compact()) {
     AB_RETURN_IF_ERROR(CopyOverDevice(source, destination, to));
     return false;
   }
-  const auto inside = (*devices)->Enter(from->id);
-  if (!inside.ok()) return inside.status();
-  AB_RETURN_IF_ERROR(CheckNotCaptured((*devices)->driver(), std::span(&*source.stream, 1)));
+  AB_ASSIGN_OR_RETURN(const auto inside, devices->Enter(from.id));
+  AB_RETURN_IF_ERROR(CheckNotCaptured(devices->driver(), std::span(&*source.stream, 1)));
   if (source.fence) AB_RETURN_IF_ERROR(source.fence->OrderBefore(*source.stream));
-  AB_RETURN_IF_ERROR(
-      Enqueue((*devices)->driver(), source, destination, true, reinterpret_cast<CUstream>(*source.stream)));
+  AB_RETURN_IF_ERROR(Enqueue(devices->driver(), source, destination, true, reinterpret_cast<CUstream>(*source.stream)));
   return true;
 }
 

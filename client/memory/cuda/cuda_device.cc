@@ -11,9 +11,8 @@ namespace arraybridge {
 using cuda::CUstream;
 
 Result<std::vector<Device>> VisibleGpus() {
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  return (*devices)->all();
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  return devices->all();
 }
 
 bool CopiesDirectly(int32_t from, int32_t to) {
@@ -25,9 +24,8 @@ bool CopiesDirectly(int32_t from, int32_t to) {
 }
 
 Result<Device> GpuOf(const void* address) {
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const cuda::Driver& driver = (*devices)->driver();
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  const cuda::Driver& driver = devices->driver();
   int ordinal = -1;
   const auto ask = [&] {
     return driver.PointerGetAttribute(&ordinal, cuda::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
@@ -36,24 +34,22 @@ Result<Device> GpuOf(const void* address) {
   cuda::CUresult result = ask();
   if (result == cuda::CUDA_ERROR_INVALID_CONTEXT) {
     // Some drivers answer in a thread with a context alone. Memory on a GPU has one, whichever.
-    const std::vector<int32_t> active = (*devices)->Active();
+    const std::vector<int32_t> active = devices->Active();
     if (!active.empty()) {
-      const auto inside = (*devices)->Enter(active.front());
-      if (!inside.ok()) return inside.status();
+      AB_ASSIGN_OR_RETURN(const auto inside, devices->Enter(active.front()));
       result = ask();
     }
   }
   AB_RETURN_IF_ERROR(driver.CheckInput(result, "cuPointerGetAttribute", "the address is not in the memory of a GPU"));
-  return (*devices)->Find({kDeviceCuda, ordinal, {}});
+  return devices->Find({kDeviceCuda, ordinal, {}});
 }
 
 Status WaitForProducer(const View& view) {
   if (view.device.type != kDeviceCuda) return Ok();
   if (view.fence) AB_RETURN_IF_ERROR(view.fence->Wait());
   if (!view.stream.has_value() || Failpoint("stream_sync")) return Ok();
-  const auto place = CudaDevices::At(view.device);
-  if (!place.ok()) return place.status();
-  const cuda::Driver& driver = place->driver;
+  AB_ASSIGN_OR_RETURN(const auto place, CudaDevices::At(view.device));
+  const cuda::Driver& driver = place.driver;
   AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&*view.stream, 1)));
   return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
 }
@@ -62,14 +58,12 @@ Status OrderAfterProducer(const View& view, uintptr_t stream) {
   if (view.device.type != kDeviceCuda) return Ok();
   if (view.fence) AB_RETURN_IF_ERROR(view.fence->OrderBefore(stream));
   if (!view.stream.has_value() || *view.stream == stream) return Ok();
-  const auto place = CudaDevices::At(view.device);
-  if (!place.ok()) return place.status();
-  const cuda::Driver& driver = place->driver;
-  const auto captured = IsCaptured(driver, stream);
-  if (!captured.ok()) return captured.status();
+  AB_ASSIGN_OR_RETURN(const auto place, CudaDevices::At(view.device));
+  const cuda::Driver& driver = place.driver;
+  AB_ASSIGN_OR_RETURN(const auto captured, IsCaptured(driver, stream));
   AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&*view.stream, 1)));
   // A graph that is being captured cannot depend on work outside of it.
-  if (*captured) return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
+  if (captured) return driver.Check(driver.StreamSynchronize(StreamOf(*view.stream)), "cuStreamSynchronize");
   cuda::CUevent event = nullptr;
   AB_RETURN_IF_ERROR(driver.Check(driver.EventCreate(&event, cuda::kEventDisableTiming), "cuEventCreate"));
   Status ordered = driver.Check(driver.EventRecord(event, StreamOf(*view.stream)), "cuEventRecord");

@@ -215,8 +215,7 @@ Status CudaDeviceEvent::Wait() {
   if (*state == State::kHeldUp) {
     return Unavailable("a graph is being captured: the state of the device cannot be queried until the capture ends");
   }
-  const auto inside = devices_.Enter(ordinal_);
-  if (!inside.ok()) return inside.status();
+  AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
   const Driver& driver = devices_.driver();
   const CUresult answer = driver.EventSynchronize(event_);
   if (!cuda::IsSticky(answer)) AB_RETURN_IF_ERROR(driver.Check(answer, "cuEventSynchronize"));

@@ -65,9 +65,8 @@ Result<CudaScope> CudaScope::Enter(const Driver& driver, CUcontext context) {
     scope.driver_ = nullptr;
     return relaxed;
   }
-  auto inside = ContextGuard::Enter(driver, context);
-  if (!inside.ok()) return inside.status();
-  scope.context_.emplace(*std::move(inside));
+  AB_ASSIGN_OR_RETURN(auto inside, ContextGuard::Enter(driver, context));
+  scope.context_.emplace(std::move(inside));
   return scope;
 }
 
@@ -80,17 +79,15 @@ CudaScope::~CudaScope() {
 CudaDevices::CudaDevices(const Driver& driver) : driver_(driver), fork_generation_(ForkGeneration()) {}
 
 Result<std::unique_ptr<CudaDevices>> CudaDevices::Load(const std::string& library) {
-  auto driver = Driver::Load(library);
-  if (!driver.ok()) return driver.status();
-  std::unique_ptr<CudaDevices> loaded(new CudaDevices(*driver));
+  AB_ASSIGN_OR_RETURN(auto driver, Driver::Load(library));
+  std::unique_ptr<CudaDevices> loaded(new CudaDevices(driver));
   int count = 0;
-  AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
+  AB_RETURN_IF_ERROR(driver.Check(driver.DeviceGetCount(&count), "cuDeviceGetCount"));
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     auto gpu = std::make_unique<Gpu>();
-    AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&gpu->number, ordinal), "cuDeviceGet"));
-    auto uuid = cuda::UuidOf(*driver, gpu->number);
-    if (!uuid.ok()) return uuid.status();
-    gpu->device = {kDeviceCuda, ordinal, *std::move(uuid)};
+    AB_RETURN_IF_ERROR(driver.Check(driver.DeviceGet(&gpu->number, ordinal), "cuDeviceGet"));
+    AB_ASSIGN_OR_RETURN(auto uuid, cuda::UuidOf(driver, gpu->number));
+    gpu->device = {kDeviceCuda, ordinal, std::move(uuid)};
     loaded->gpus_.push_back(std::move(gpu));
   }
   return loaded;
@@ -99,11 +96,10 @@ Result<std::unique_ptr<CudaDevices>> CudaDevices::Load(const std::string& librar
 Result<const CudaDevices*> CudaDevices::OfThisProcess(const std::string& library) {
   const CudaDevices* known = g_of_this_process.load(std::memory_order_acquire);
   if (known == nullptr) {
-    auto loaded = Load(library);
-    if (!loaded.ok()) return loaded.status();
+    AB_ASSIGN_OR_RETURN(auto loaded, Load(library));
     // If another thread was first, this table, which is still empty, is destroyed.
-    if (g_of_this_process.compare_exchange_strong(known, loaded->get(), std::memory_order_acq_rel))
-      known = loaded->release();
+    if (g_of_this_process.compare_exchange_strong(known, loaded.get(), std::memory_order_acq_rel))
+      known = loaded.release();
   }
   AB_RETURN_IF_ERROR(known->CheckNotForked());
   return known;
@@ -154,9 +150,8 @@ Result<Device> CudaDevices::Find(const Device& device) const {
 
 Result<Device> CudaDevices::Local(const Device& device, const std::string& library) {
   if (device.type != kDeviceCuda) return Unimplemented("device type ", device.type, " is not a GPU");
-  const auto devices = OfThisProcess(library);
-  if (!devices.ok()) return devices.status();
-  return (*devices)->Find(device);
+  AB_ASSIGN_OR_RETURN(const auto devices, OfThisProcess(library));
+  return devices->Find(device);
 }
 
 bool CudaDevices::Reaches(int32_t from, int32_t to) const {
@@ -204,13 +199,10 @@ std::vector<int32_t> CudaDevices::Active() const {
 }
 
 Result<CudaPlace> CudaDevices::At(const Device& device) {
-  const auto devices = OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(device);
-  if (!at.ok()) return at.status();
-  auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  return CudaPlace{(*devices)->driver(), *std::move(inside)};
+  AB_ASSIGN_OR_RETURN(const auto devices, OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto at, devices->Find(device));
+  AB_ASSIGN_OR_RETURN(auto inside, devices->Enter(at.id));
+  return CudaPlace{devices->driver(), std::move(inside)};
 }
 
 Result<CUstream> CudaDevices::OwnStream(int32_t ordinal) const {

@@ -44,8 +44,7 @@ class PoolEvent final : public RecordedEvent {
   const std::string& handle() const override { return event_->handle; }
   void Retire() override { retired_ = true; }
   Result<bool> Passed() const override {
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
     const Driver& driver = devices_.driver();
     const cuda::CUresult answer = driver.EventQuery(event_->event);
     if (answer == cuda::CUDA_ERROR_NOT_READY) return false;
@@ -65,14 +64,13 @@ class PoolEvent final : public RecordedEvent {
 Status Record(const CudaDevices& devices, int32_t ordinal, std::span<const uintptr_t> streams, CUevent event) {
   const Driver& driver = devices.driver();
   if (streams.size() == 1) return driver.Check(driver.EventRecord(event, StreamOf(streams[0])), "cuEventRecord");
-  const auto own = devices.OwnStream(ordinal);
-  if (!own.ok()) return own.status();
+  AB_ASSIGN_OR_RETURN(const auto own, devices.OwnStream(ordinal));
   for (const uintptr_t stream : streams) {
     // Each wait captures the preceding record.
     AB_RETURN_IF_ERROR(driver.Check(driver.EventRecord(event, StreamOf(stream)), "cuEventRecord"));
-    AB_RETURN_IF_ERROR(driver.Check(driver.StreamWaitEvent(*own, event, 0), "cuStreamWaitEvent"));
+    AB_RETURN_IF_ERROR(driver.Check(driver.StreamWaitEvent(own, event, 0), "cuStreamWaitEvent"));
   }
-  return driver.Check(driver.EventRecord(event, *own), "cuEventRecord");
+  return driver.Check(driver.EventRecord(event, own), "cuEventRecord");
 }
 
 // An opened event of another process.
@@ -80,8 +78,7 @@ class OpenedEvent {
  public:
   static Result<std::unique_ptr<OpenedEvent>> Open(const CudaDevices& devices, int32_t ordinal,
                                                    const std::string& handle) {
-    const auto inside = devices.Enter(ordinal);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(ordinal));
     const Driver& driver = devices.driver();
     CUipcEventHandle bytes{};
     std::memcpy(&bytes, handle.data(), sizeof bytes);
@@ -122,19 +119,16 @@ class CudaFenceEvent final : public FenceEvent {
 
   Status Wait() const override {
     if (Failpoint("event_wait")) return Ok();
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
     return Explained(devices_.driver().EventSynchronize(event_), "cuEventSynchronize");
   }
   Status OrderBefore(uintptr_t stream) const override {
     if (Failpoint("event_wait")) return Ok();
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
     const Driver& driver = devices_.driver();
     // A graph that is being captured cannot depend on work outside of it, so this waits until that work has ended.
-    const auto captured = IsCaptured(driver, stream);
-    if (!captured.ok()) return captured.status();
-    if (*captured) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
+    AB_ASSIGN_OR_RETURN(const auto captured, IsCaptured(driver, stream));
+    if (captured) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
     return Explained(driver.StreamWaitEvent(StreamOf(stream), event_, 0), "cuStreamWaitEvent");
   }
 
@@ -153,18 +147,15 @@ class CudaFenceEvent final : public FenceEvent {
 }  // namespace
 
 Result<std::unique_ptr<RecordedEvent>> RecordAfter(const Device& device, std::span<const uintptr_t> streams) {
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(device);
-  if (!at.ok()) return at.status();
-  const auto inside = (*devices)->Enter(at->id);
-  if (!inside.ok()) return inside.status();
-  AB_RETURN_IF_ERROR(CheckNotCaptured((*devices)->driver(), streams));
-  CudaEventPool& pool = CudaEventPool::Of(**devices, at->id);
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto at, devices->Find(device));
+  AB_ASSIGN_OR_RETURN(const auto inside, devices->Enter(at.id));
+  AB_RETURN_IF_ERROR(CheckNotCaptured(devices->driver(), streams));
+  CudaEventPool& pool = CudaEventPool::Of(*devices, at.id);
   const CudaEventPool::Event* const free = pool.Take();
   if (free == nullptr) return std::unique_ptr<RecordedEvent>();
-  auto event = std::make_unique<PoolEvent>(**devices, at->id, pool, free);
-  AB_RETURN_IF_ERROR(Record(**devices, at->id, streams, event->get()));
+  auto event = std::make_unique<PoolEvent>(*devices, at.id, pool, free);
+  AB_RETURN_IF_ERROR(Record(*devices, at.id, streams, event->get()));
   return std::unique_ptr<RecordedEvent>(std::move(event));
 }
 
@@ -172,18 +163,16 @@ Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const 
   if (handle.size() != kEventBytes) {
     return InvalidArgument("an event of ", handle.size(), " bytes, not ", kEventBytes);
   }
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(device);
-  if (!at.ok()) return at.status();
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto at, devices->Find(device));
   if (const CUevent own = CudaEventPool::FindOwn(handle); own != nullptr) {
-    return std::shared_ptr<const FenceEvent>(std::make_shared<CudaFenceEvent>(**devices, at->id, own, nullptr));
+    return std::shared_ptr<const FenceEvent>(std::make_shared<CudaFenceEvent>(*devices, at.id, own, nullptr));
   }
-  auto opened = EventOpenings().Get(handle, [&] { return OpenedEvent::Open(**devices, at->id, handle); });
+  auto opened = EventOpenings().Get(handle, [&] { return OpenedEvent::Open(*devices, at.id, handle); });
   if (!opened.ok()) return opened.status();
   const CUevent event = (*opened)->get();
   return std::shared_ptr<const FenceEvent>(
-      std::make_shared<CudaFenceEvent>(**devices, at->id, event, *std::move(opened)));
+      std::make_shared<CudaFenceEvent>(*devices, at.id, event, *std::move(opened)));
 }
 
 }  // namespace arraybridge

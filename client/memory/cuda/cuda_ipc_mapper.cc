@@ -26,8 +26,7 @@ class IpcMemory {
  public:
   static Result<std::unique_ptr<IpcMemory>> Open(const CudaDevices& devices, int32_t ordinal, const std::string& opaque,
                                                  uint64_t bytes) {
-    const auto inside = devices.Enter(ordinal);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(ordinal));
     const Driver& driver = devices.driver();
     CUipcMemHandle handle{};
     std::memcpy(&handle, opaque.data(), sizeof handle);
@@ -49,8 +48,7 @@ class IpcMemory {
 
   // The block must begin at the opened address and have the size that its owner states.
   Status CheckRange(uint64_t bytes) const {
-    const auto inside = devices_.Enter(ordinal_);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
     const Driver& driver = devices_.driver();
     CUdeviceptr base = 0;
     size_t size = 0;

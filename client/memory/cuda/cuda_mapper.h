@@ -21,19 +21,17 @@ class CudaMapper : public MemoryMapper {
   Result<std::unique_ptr<Mapping>> Map(const Handle& handle, const Device& device, Access access) override {
     AB_RETURN_IF_ERROR(CheckHandle(handle));
     if (handle.arena_size == 0) return FailedPrecondition("arena ", handle.arena, " has no bytes");
-    auto local = Local(device);
-    if (!local.ok()) return local.status();
-    const auto devices = CudaDevices::OfThisProcess(library_);
-    if (!devices.ok()) return devices.status();
-    auto opened = Open(**devices, *local, handle, access);
+    AB_ASSIGN_OR_RETURN(auto local, Local(device));
+    AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess(library_));
+    auto opened = Open(*devices, local, handle, access);
     // If the driver refuses a value of the handle, the handle is wrong.
     if (!opened.ok() && opened.status().code() == Code::kInvalidArgument) {
       return FailedPrecondition("arena ", handle.arena, " is not what its handle says: ", opened.status().message());
     }
     if (!opened.ok()) return opened.status();
     auto* const data = reinterpret_cast<std::byte*>(opened->address);
-    return std::unique_ptr<Mapping>(std::make_unique<CudaMapping>(**devices, std::move(opened->memory), data,
-                                                                  handle.arena_size, *std::move(local)));
+    return std::unique_ptr<Mapping>(
+        std::make_unique<CudaMapping>(*devices, std::move(opened->memory), data, handle.arena_size, std::move(local)));
   }
 
   Result<std::unique_ptr<Mapping>> MapPrivate(const Handle& /*arena*/, uint64_t /*offset*/,

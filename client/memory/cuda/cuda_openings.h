@@ -25,9 +25,8 @@ class CudaOpenings {
     MutexLock lock(mutex_);
     auto found = open_.find(key);
     if (found == open_.end()) {
-      auto fresh = open();
-      if (!fresh.ok()) return fresh.status();
-      found = open_.emplace(key, Entry{*std::move(fresh)}).first;
+      AB_ASSIGN_OR_RETURN(auto fresh, open());
+      found = open_.emplace(key, Entry{std::move(fresh)}).first;
     }
     ++found->second.users;
     return std::shared_ptr<const Opened>(found->second.opened.get(), [this, key](const Opened*) { Release(key); });

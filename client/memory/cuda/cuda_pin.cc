@@ -43,16 +43,14 @@ class EventOfAll final : public DeviceEvent {
 }  // namespace
 
 Result<std::shared_ptr<const CudaPin>> CudaPin::Of(void* base, uint64_t bytes) {
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const std::vector<int32_t> active = (*devices)->Active();
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  const std::vector<int32_t> active = devices->Active();
   const int32_t ordinal = active.empty() ? 0 : active.front();
-  const auto inside = (*devices)->Enter(ordinal);
-  if (!inside.ok()) return inside.status();
-  const cuda::Driver& driver = (*devices)->driver();
+  AB_ASSIGN_OR_RETURN(const auto inside, devices->Enter(ordinal));
+  const cuda::Driver& driver = devices->driver();
   AB_RETURN_IF_ERROR(driver.Check(driver.MemHostRegister(base, bytes, cuda::kMemHostRegisterPortable),
                                   "cuMemHostRegister", bytes, " bytes of shared memory"));
-  return std::shared_ptr<const CudaPin>(new CudaPin(**devices, ordinal, base, bytes));
+  return std::shared_ptr<const CudaPin>(new CudaPin(*devices, ordinal, base, bytes));
 }
 
 CudaPin::~CudaPin() {

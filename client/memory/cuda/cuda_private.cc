@@ -23,8 +23,7 @@ namespace {
 class GpuMemory {
  public:
   static Result<std::shared_ptr<GpuMemory>> Make(const CudaDevices& devices, int32_t ordinal, uint64_t bytes) {
-    const auto inside = devices.Enter(ordinal);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(ordinal));
     std::shared_ptr<GpuMemory> memory(new GpuMemory(devices, ordinal));
     const cuda::Driver& driver = devices.driver();
     AB_RETURN_IF_ERROR(driver.Check(driver.MemAlloc(&memory->address_, bytes), "cuMemAlloc", bytes, " bytes"));
@@ -81,22 +80,20 @@ const std::shared_ptr<Reclaimer>& TheReclaimer() {
 
 Result<std::shared_ptr<const void>> UntilUnused(const CudaDevices& devices, int32_t ordinal,
                                                 std::shared_ptr<const void> memory) {
-  auto used = TheReclaimer()->Adopt(std::make_unique<UsedMemory>(devices, ordinal, std::move(memory)));
-  if (!used.ok()) return used.status();
-  return std::shared_ptr<const void>(*std::move(used));
+  AB_ASSIGN_OR_RETURN(auto used,
+                      TheReclaimer()->Adopt(std::make_unique<UsedMemory>(devices, ordinal, std::move(memory))));
+  return std::shared_ptr<const void>(std::move(used));
 }
 
 // Queues the copy if both ends lie on one GPU and the source is compact; the source is held until the copy is complete.
 Result<bool> Queued(const CudaDevices& devices, int32_t ordinal, const View& source, void* destination,
                     uintptr_t stream) {
   if (stream == 0 || !source.compact()) return false;
-  const auto inside = devices.Enter(ordinal);
-  if (!inside.ok()) return inside.status();
+  AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(ordinal));
   const cuda::Driver& driver = devices.driver();
   AB_RETURN_IF_ERROR(CheckNotCaptured(driver, std::span(&stream, 1)));
   AB_RETURN_IF_ERROR(OrderAfterProducer(source, stream));
-  const auto held = UntilUnused(devices, ordinal, source.owner);
-  if (!held.ok()) return held.status();
+  AB_ASSIGN_OR_RETURN(const auto held, UntilUnused(devices, ordinal, source.owner));
   const uint64_t bytes = source.nbytes();
   const auto address = [](const void* data) { return reinterpret_cast<CUdeviceptr>(data); };
   AB_RETURN_IF_ERROR(driver.Check(
@@ -115,19 +112,14 @@ Result<View> CopyOnGpu(const View& source, uintptr_t stream) {
   copy.read_only = copy.constant = copy.guarded = copy.legacy_may_alias_read_only = false;
   const uint64_t bytes = source.nbytes();
   if (bytes == 0) return copy;
-  const auto devices = CudaDevices::OfThisProcess();
-  if (!devices.ok()) return devices.status();
-  const auto at = (*devices)->Find(source.device);
-  if (!at.ok()) return at.status();
-  const auto memory = GpuMemory::Make(**devices, at->id, bytes);
-  if (!memory.ok()) return memory.status();
-  copy.data = (*memory)->data();
-  auto owner = UntilUnused(**devices, at->id, *memory);
-  if (!owner.ok()) return owner.status();
-  copy.owner = *std::move(owner);
-  const auto queued = Queued(**devices, at->id, source, copy.data, stream);
-  if (!queued.ok()) return queued.status();
-  if (!*queued) AB_RETURN_IF_ERROR(CopyOverDevice(source, copy.data, *at));
+  AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
+  AB_ASSIGN_OR_RETURN(const auto at, devices->Find(source.device));
+  AB_ASSIGN_OR_RETURN(const auto memory, GpuMemory::Make(*devices, at.id, bytes));
+  copy.data = memory->data();
+  AB_ASSIGN_OR_RETURN(auto owner, UntilUnused(*devices, at.id, memory));
+  copy.owner = std::move(owner);
+  AB_ASSIGN_OR_RETURN(const auto queued, Queued(*devices, at.id, source, copy.data, stream));
+  if (!queued) AB_RETURN_IF_ERROR(CopyOverDevice(source, copy.data, at));
   return copy;
 }
 

@@ -143,8 +143,7 @@ class CudaVmmMapper final : public CudaMapper {
   }
 
   Result<Opened> Open(const CudaDevices& devices, const Device& device, const Handle& handle, Access access) override {
-    const auto inside = devices.Enter(device.id);
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, devices.Enter(device.id));
     const Import import(devices.driver(), handle);
     AB_RETURN_IF_ERROR(import.status());
     AB_RETURN_IF_ERROR(import.Check(device));

@@ -56,9 +56,8 @@ class HostMapping final : public Mapping {
     return Ok();
   }
   Status Pin() override {
-    auto pin = CudaPin::Of(base_, length_);
-    if (!pin.ok()) return pin.status();
-    pin_ = *std::move(pin);
+    AB_ASSIGN_OR_RETURN(auto pin, CudaPin::Of(base_, length_));
+    pin_ = std::move(pin);
     return Ok();
   }
   std::shared_ptr<DeviceEvent> Now() override { return pin_ == nullptr ? nullptr : pin_->Now(); }

@@ -60,14 +60,13 @@ Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
   }
   if (backend == nullptr) return FailedPrecondition("its device is not served any more");
   if (!file.valid()) return FailedPrecondition(NameOf(kind), " memory ends with the daemon that allocated it");
-  auto block = backend->Adopt(device, its.size, std::move(file));
-  if (!block.ok()) return block.status();
+  AB_ASSIGN_OR_RETURN(auto block, backend->Adopt(device, its.size, std::move(file)));
   const auto owner = state_.namespaces.FindOrMake({its.ns_uid, its.ns}, its.maker_uid);
   if (!owner.ok()) return owner.status();
   Session* const maker = state_.sessions.Find(SessionId{its.maker});
   auto arena = std::make_unique<Arena>(ArenaId{its.id}, its.generation, *owner, maker,
                                        (*owner)->ChargeAgain(its.size, state_.accounts.Of(its.maker_uid)->memory),
-                                       *std::move(block), device, kind);
+                                       std::move(block), device, kind);
   if (!its.writable) arena->writer = nullptr;
   arena->immutability = arena->block()->sealed();
   if (!arena->immutability && its.sealed) arena->immutability = Immutability(*its.sealed);

@@ -59,9 +59,8 @@ Result<Forwards::Origin> Forwards::Find(const Session& session, const PublishCal
   if (!arena.immutability.has_value()) return NotForwarded("their arena is not sealed");
   if (call.sealed && arena.immutability != Immutability::kEnforced) return NotForwarded("their arena is not sealed");
   if (call.source->direct_channel != 0) return FindReceived(session, call, arena);
-  const auto held = FindHeld(session, *call.source, *arena.ns());
-  if (!held.ok()) return held.status();
-  Share& share = **held;
+  AB_ASSIGN_OR_RETURN(const auto held, FindHeld(session, *call.source, *arena.ns()));
+  Share& share = *held;
   if (share.arena != &arena || call.size == 0 || !IsInside(share, call) || call.offset % kArrayAlignment != 0) {
     return NotForwarded("they do not lie in the share");
   }

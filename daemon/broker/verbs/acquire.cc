@@ -39,17 +39,16 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
-    const auto place = state.rights.KeyOf(found->peer, ns, Right::kRead);
-    if (!place.ok()) return place.status();
+    AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kRead));
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, keys.size()));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom(keys.size() * sizeof(record::Lease)));
-    Namespace* const owner = state.namespaces.Find(*place);
+    Namespace* const owner = state.namespaces.Find(place);
     std::vector<Share*> shares;
     shares.reserve(keys.size());
     uint64_t bytes = 0;
     uint64_t of_others = 0;
     // A writer may fill the namespace anyway.
-    const bool may_pin = found->account->leased.empty() || state.rights.MayUse(found->peer, *place, Right::kWrite);
+    const bool may_pin = found->account->leased.empty() || state.rights.MayUse(found->peer, place, Right::kWrite);
     for (const ShareKey& key : keys) {
       shares.push_back(FindShare(owner, key));
       if (shares.back() == nullptr) return NoShare(ns, WorstMissing(owner, keys), limits);
@@ -109,9 +108,8 @@ Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::s
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto place = state.rights.KeyOf(found->peer, ns, Right::kWrite);
-  if (!place.ok()) return place.status();
-  return state.shares.Withdraw(state.namespaces.Find(*place), place->name, keys, found);
+  AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kWrite));
+  return state.shares.Withdraw(state.namespaces.Find(place), place.name, keys, found);
 }
 
 Result<EndedFences> Broker::EndFences(SessionId session, std::span<const uint64_t> done,

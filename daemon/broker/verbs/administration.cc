@@ -6,25 +6,22 @@ namespace arraybridge::daemon {
 
 Result<NamespaceQuota> Broker::QuotaOf(const NamespaceOf& of) const {
   const MutexLock lock(state_->mutex);
-  const auto key = state_->namespaces.MeantBy(of);
-  if (!key.ok()) return key.status();
-  return state_->namespaces.QuotaAt(*key);
+  AB_ASSIGN_OR_RETURN(const auto key, state_->namespaces.MeantBy(of));
+  return state_->namespaces.QuotaAt(key);
 }
 
 Result<NamespaceQuota> Broker::SetQuota(const NamespaceOf& of, std::optional<uint64_t> bytes) {
   const MutexLock lock(state_->mutex);
-  const auto key = state_->namespaces.MeantBy(of);
-  if (!key.ok()) return key.status();
-  return state_->namespaces.SetQuota(*key, bytes);
+  AB_ASSIGN_OR_RETURN(const auto key, state_->namespaces.MeantBy(of));
+  return state_->namespaces.SetQuota(key, bytes);
 }
 
 Result<uint32_t> Broker::Withdraw(const NamespaceOf& of, std::span<const ShareKey> keys) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto key = state.namespaces.MeantBy(of);
-  if (!key.ok()) return key.status();
+  AB_ASSIGN_OR_RETURN(const auto key, state.namespaces.MeantBy(of));
   state.arenas.because = FreeCause::kAdmin;
-  auto withdrawn = state.shares.Withdraw(state.namespaces.Find(*key), key->name, keys, nullptr);
+  auto withdrawn = state.shares.Withdraw(state.namespaces.Find(key), key.name, keys, nullptr);
   state.arenas.because = FreeCause::kRelease;
   return withdrawn;
 }

@@ -34,8 +34,7 @@ Result<Backends::Served> Broker::State::ServedFor(SessionId session, const Alloc
   const MutexLock lock(mutex);
   const Session* const found = sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = rights.KeyOf(found->peer, call.ns, Right::kWrite);
-  if (!key.ok()) return key.status();
+  AB_ASSIGN_OR_RETURN(const auto key, rights.KeyOf(found->peer, call.ns, Right::kWrite));
   auto served = backends.For(found->peer, call.device);
   if (!served.ok()) return served;
   const uint64_t footprint = served->backend->Footprint(served->device, call.size);
@@ -43,7 +42,7 @@ Result<Backends::Served> Broker::State::ServedFor(SessionId session, const Alloc
   if (footprint == 0 || footprint > capacity) {
     return ResourceExhausted(call.size, " bytes can never fit: the device has ", capacity).Because("DEVICE_TOO_SMALL");
   }
-  const uint64_t quota = namespaces.QuotaBytes(*key);
+  const uint64_t quota = namespaces.QuotaBytes(key);
   if (footprint > quota) {
     return ResourceExhausted("namespace '", ns, "': ", footprint, " bytes can never fit: the quota is ", quota)
         .Because("QUOTA_TOO_SMALL");
@@ -74,32 +73,27 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
   if (bytes_per_uid != 0 && footprint > bytes_per_uid - std::min(has_bytes, bytes_per_uid)) {
     return QuotaExceeded(session.peer, footprint, has_bytes, bytes_per_uid);
   }
-  const auto owner = namespaces.FindOrMake(key, session.peer.uid);
-  if (!owner.ok()) return owner.status();
+  AB_ASSIGN_OR_RETURN(const auto owner, namespaces.FindOrMake(key, session.peer.uid));
   // If the charge is refused, the next sweep drops a fresh namespace.
-  auto charge = (*owner)->ChargeFor(footprint, memory);
-  if (!charge.ok()) return charge.status();
-  return Reserved{*std::move(charge), *owner};
+  AB_ASSIGN_OR_RETURN(auto charge, owner->ChargeFor(footprint, memory));
+  return Reserved{std::move(charge), owner};
 }
 
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
   State& state = *state_;
-  const auto served = state.ServedFor(session, call);
-  if (!served.ok()) return served.status();
-  MemoryBackend& backend = *served->backend;
-  const Device& device = served->device;
+  AB_ASSIGN_OR_RETURN(const auto served, state.ServedFor(session, call));
+  MemoryBackend& backend = served->backend;
+  const Device& device = served.device;
   std::optional<State::Reserved> reserved;
   ArenaId id{};
   {
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
-    const auto key = state.rights.KeyOf(found->peer, call.ns, Right::kWrite);
-    if (!key.ok()) return key.status();
-    auto granted = state.Reserve(*found, *key, backend.Footprint(device, call.size));
-    if (!granted.ok()) return granted.status();
+    AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, call.ns, Right::kWrite));
+    AB_ASSIGN_OR_RETURN(auto granted, state.Reserve(*found, key, backend.Footprint(device, call.size)));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom());
-    reserved.emplace(*std::move(granted));
+    reserved.emplace(std::move(granted));
     id = state.arenas.NextId();
     ++found->allocating;
   }
@@ -108,9 +102,8 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   StoreGuard stored;                   // likewise
   const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
-    auto allocated = backend.AllocateWithProgress(device, call.size, call.progress);
-    if (!allocated.ok()) return allocated.status();
-    block = *std::move(allocated);
+    AB_ASSIGN_OR_RETURN(auto allocated, backend.AllocateWithProgress(device, call.size, call.progress));
+    block = std::move(allocated);
     if (const int file = block->descriptor(); file >= 0) {
       auto kept =
           state.journal.Store(StoredName(kStoredArena, Number(id)), {&file, 1}, DescriptorStore::Until::kHandled);
@@ -158,12 +151,11 @@ Status Broker::Mapped(SessionId session, ArenaId arena) {
     if (own->immutability.has_value()) return Ok();
     block = own->block();
   }
-  const auto sealed = block->Seal();
-  if (!sealed.ok()) return sealed.status();
+  AB_ASSIGN_OR_RETURN(const auto sealed, block->Seal());
   const MutexLock lock(state.mutex);
   Arena* const own = state.arenas.Find(arena);
   if (own == nullptr) return NoArena(arena);
-  if (own->immutability != Immutability::kEnforced) own->immutability = *sealed;
+  if (own->immutability != Immutability::kEnforced) own->immutability = sealed;
   state.journal.Put(*own);
   return Ok();
 }

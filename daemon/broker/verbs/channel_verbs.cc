@@ -34,8 +34,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   const std::string_view ns = NamespaceNameOf(call.ns);
   AB_RETURN_IF_ERROR(CheckName("the namespace's name", ns, limits.name_bytes_max));
   AB_RETURN_IF_ERROR(CheckName("the channel's name", call.name, limits.name_bytes_max));
-  const auto terms = CheckTerms(call.terms, limits);
-  if (!terms.ok()) return terms.status();
+  AB_ASSIGN_OR_RETURN(const auto terms, CheckTerms(call.terms, limits));
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
@@ -51,17 +50,15 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   }
   AB_RETURN_IF_ERROR(state.accounts.CheckObjects(*found, "TOO_MANY_CHANNEL_ENDS", object_bytes::kChannelEnd));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size() + call.name.size()));
-  const auto owner = state.namespaces.FindOrMake(*key, found->peer.uid);
-  if (!owner.ok()) return owner.status();
-  const auto known = state.channels.FindOrMake(**owner, call.name);
-  if (!known.ok()) return known.status();
-  Channel& channel = **known;
+  AB_ASSIGN_OR_RETURN(const auto owner, state.namespaces.FindOrMake(*key, found->peer.uid));
+  AB_ASSIGN_OR_RETURN(const auto known, state.channels.FindOrMake(*owner, call.name));
+  Channel& channel = *known;
   if (channel.direct != nullptr) return RefuseAsDirect(channel);
   if (channel.members().size() >= limits.members_per_channel) {
     return AtLimit("TOO_MANY_MEMBERS", "members_per_channel", limits.members_per_channel);
   }
   const std::string_view role = call.role == ChannelRole::kSender ? "sender" : "receiver";
-  AB_RETURN_IF_ERROR(channel.Agree(*terms, NameOfEnd(role, found->client.get(), found->peer.process_id)));
+  AB_RETURN_IF_ERROR(channel.Agree(terms, NameOfEnd(role, found->client.get(), found->peer.process_id)));
   const ChannelEndId end = state.channels.Open(*found, channel, call.role, call.request);
   return OpenedChannel{end, channel.id(), channel.capacity(), found->ends.at(end).seen, channel.mode()};
 }
@@ -85,10 +82,9 @@ Result<ChannelPlace> Broker::ChannelOf(SessionId session, ChannelEndId end, Chan
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto open = Channels::EndOf(*found, end, role);
-  if (!open.ok()) return open.status();
-  return ChannelPlace{open->channel->id(),
-                      role == ChannelRole::kReceiver && open->channel->mode() != ChannelMode::kQueue};
+  AB_ASSIGN_OR_RETURN(const auto open, Channels::EndOf(*found, end, role));
+  return ChannelPlace{open.channel->id(),
+                      role == ChannelRole::kReceiver && open.channel->mode() != ChannelMode::kQueue};
 }
 
 std::vector<ChannelEndId> Broker::ReceiversOf(ChannelId id) const {
@@ -108,9 +104,8 @@ Result<DrainedChannel> Broker::DrainChannel(SessionId session, std::string_view 
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);
-  if (!key.ok()) return key.status();
-  Namespace* const owner = state.namespaces.Find(*key);
+  AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, Right::kWrite));
+  Namespace* const owner = state.namespaces.Find(key);
   Channel* const known = owner == nullptr ? nullptr : Channels::FindIn(*owner, name);
   if (known == nullptr) {
     return NotFound("namespace '", NamespaceNameOf(ns), "' has no channel '", name, "'").Because("CHANNEL_NOT_FOUND");
@@ -144,16 +139,14 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     const MutexLock lock(state.mutex);
     Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
-    const auto end = Channels::EndOf(*found, id, ChannelRole::kReceiver);
-    if (!end.ok()) return end.status();
-    Channel& channel = *end->channel;
+    AB_ASSIGN_OR_RETURN(const auto end, Channels::EndOf(*found, id, ChannelRole::kReceiver));
+    Channel& channel = end->channel;
     AB_RETURN_IF_ERROR(state.channels.NoticeTo(channel, id, seen));
     if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return RefuseAsDirect(channel);
-    const auto next = channel.Next(id);
-    if (!next.ok()) return next.status();
+    AB_ASSIGN_OR_RETURN(const auto next, channel.Next(id));
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, 1));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom());
-    Share& share = **next;
+    Share& share = *next;
     Arena& arena = *share.arena;
     if (!found->peer.MayOpen(arena.kind(), arena.device())) {
       const Status cannot = found->peer.CannotOpen(Concat("the next share of channel '", channel.name(), "'"),

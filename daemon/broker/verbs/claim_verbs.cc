@@ -13,10 +13,9 @@ Result<uint64_t> Broker::ClaimName(SessionId session, std::string_view ns, const
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto place = state.rights.KeyOf(found->peer, ns, Right::kWrite);
-  if (!place.ok()) return place.status();
+  AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kWrite));
   AB_RETURN_IF_ERROR(CheckName("the claimed name", key.name, state.config.limits.name_bytes_max));
-  Namespace* const ns_of = state.namespaces.Find(*place);
+  Namespace* const ns_of = state.namespaces.Find(place);
   Claim* const there = ns_of == nullptr ? nullptr : ns_of->FindClaim(key.name);
   if (there != nullptr && there->session == session && there->number == held) {
     there->expires = expires;
@@ -25,9 +24,8 @@ Result<uint64_t> Broker::ClaimName(SessionId session, std::string_view ns, const
   if (FindShare(ns_of, key) != nullptr) return 0;
   AB_RETURN_IF_ERROR(state.CheckClaim(*found, key.name, there, held != 0));
   if (there != nullptr) state.EndClaim(*state.sessions.Find(there->session), *ns_of, key.name);
-  const auto made = state.namespaces.FindOrMake(*place, found->peer.uid);
-  if (!made.ok()) return made.status();
-  Namespace& owner = **made;
+  AB_ASSIGN_OR_RETURN(const auto made, state.namespaces.FindOrMake(place, found->peer.uid));
+  Namespace& owner = *made;
   const auto claim = std::make_shared<Claim>(
       Claim{state.shares.NextGeneration(), session, owner.uid(), owner.name(), std::string(key.name), expires});
   owner.claims.emplace(claim->name, claim);

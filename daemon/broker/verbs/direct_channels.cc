@@ -59,16 +59,15 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
       if (channel.senders() != 1 || channel.receivers() != 1) return NoDirectChannel("not one sender and one receiver");
       if (channel.capacity() > direct_channel::kCapacityMax) return NoDirectChannel("the channel is too large");
       if (channel.direct == nullptr) {
-        auto planned = state.PlanDirectChannel(channel);
-        if (!planned.ok()) return planned.status();
+        AB_ASSIGN_OR_RETURN(auto planned, state.PlanDirectChannel(channel));
         if (fresh != nullptr) {
-          planned->pages = std::exchange(fresh, nullptr);
-          planned->kept = std::make_shared<KeptRanges>(planned->pages);
-          channel.direct = std::make_shared<DirectChannelRecord>(*std::move(planned));
+          planned.pages = std::exchange(fresh, nullptr);
+          planned.kept = std::make_shared<KeptRanges>(planned.pages);
+          channel.direct = std::make_shared<DirectChannelRecord>(std::move(planned));
           state.journal.Put(*channel.direct);
           state.direct_channels.Add(channel.direct);
         } else {
-          AB_RETURN_IF_ERROR(state.journal.CheckRoom(planned->ns.size()));
+          AB_RETURN_IF_ERROR(state.journal.CheckRoom(planned.ns.size()));
           number = state.direct_channel_ids.Next();
         }
       }
@@ -83,26 +82,22 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
       capacity = channel.capacity();
     }
     if (direct != nullptr) break;
-    auto created = DirectChannel::Create(capacity, number, state.journal.keeps());
-    if (!created.ok()) return created.status();
-    AB_RETURN_IF_ERROR(state.Store(**created));
-    fresh = *std::move(created);
+    AB_ASSIGN_OR_RETURN(auto created, DirectChannel::Create(capacity, number, state.journal.keeps()));
+    AB_RETURN_IF_ERROR(state.Store(*created));
+    fresh = std::move(created);
   }
-  auto files = direct->Export(side);
-  if (!files.ok()) return files.status();
-  exported.files = *std::move(files);
+  AB_ASSIGN_OR_RETURN(auto files, direct->Export(side));
+  exported.files = std::move(files);
   return exported;
 }
 
 Status Broker::State::Store(DirectChannel& direct) const {
   if (!journal.keeps()) return Ok();
-  const auto files = direct.ExportForNextDaemon();
-  if (!files.ok()) return files.status();
+  AB_ASSIGN_OR_RETURN(const auto files, direct.ExportForNextDaemon());
   std::vector<int> numbers;
-  for (const UniqueFd& file : *files) numbers.push_back(file.get());
-  auto kept = journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers);
-  if (!kept.ok()) return kept.status();
-  direct.stored = *std::move(kept);
+  for (const UniqueFd& file : files) numbers.push_back(file.get());
+  AB_ASSIGN_OR_RETURN(auto kept, journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers));
+  direct.stored = std::move(kept);
   return Ok();
 }
 

@@ -48,8 +48,7 @@ Result<WatcherId> Broker::OpenWatch(SessionId session, EventFilter filter) {
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
   if (!filter.ns.empty()) {
-    const auto place = state.rights.KeyOf(found->peer, filter.ns, Right::kRead);
-    if (!place.ok()) return place.status();
+    AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, filter.ns, Right::kRead));
   }
   std::set<std::string> shared;
   for (const auto& [name, policy] : state.rights.policies()) {

@@ -24,17 +24,16 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
       const MutexLock lock(state.mutex);
       const Session* const found = state.sessions.Find(session);
       if (found == nullptr) return NoSession();
-      const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
-      if (!key.ok()) return key.status();
-      Namespace* const owner = state.namespaces.Find(*key);
+      AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
+      Namespace* const owner = state.namespaces.Find(key);
       if (owner == nullptr) return NoNamespace(ns);
       if (owner->hazards.catalogue == nullptr) {
         AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 1, 1));
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         if (fresh != nullptr) {
-          ++state.accounts.Of(key->uid)->catalogues;
-          owner->hazards.catalogue_record = state.journal.Add(
-              record::kCatalogue, record::Page{.id = number, .ns_uid = key->uid, .ns = owner->name()});
+          ++state.accounts.Of(key.uid)->catalogues;
+          owner->hazards.catalogue_record =
+              state.journal.Add(record::kCatalogue, record::Page{.id = number, .ns_uid = key.uid, .ns = owner->name()});
         } else {
           number = state.journal.NextPage();
         }
@@ -45,13 +44,12 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
     if (catalogue != nullptr) return catalogue->Export();
     AB_CHECK(again);
     const bool stored = state.journal.keeps();
-    auto made = Catalogue::Create(state.config.limits.catalogue_shares(), state.broker_id, stored);
-    if (!made.ok()) return made.status();
-    const int file = (*made)->file();
+    AB_ASSIGN_OR_RETURN(auto made, Catalogue::Create(state.config.limits.catalogue_shares(), state.broker_id, stored));
+    const int file = made->file();
     auto kept = state.journal.Store(StoredName(kStoredCatalogue, number), {&file, 1});
     if (!kept.ok()) return kept.status();
-    (*made)->stored = *std::move(kept);
-    fresh = *std::move(made);
+    made->stored = *std::move(kept);
+    fresh = std::move(made);
     static_cast<void>(Failpoint("catalogue_stored"));
   }
 }
@@ -67,31 +65,28 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
       const MutexLock lock(state.mutex);
       Session* const found = state.sessions.Find(session);
       if (found == nullptr) return NoSession();
-      const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
-      if (!key.ok()) return key.status();
-      Namespace* const owner = state.namespaces.Find(*key);
+      AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
+      Namespace* const owner = state.namespaces.Find(key);
       if (owner == nullptr || owner->hazards.catalogue == nullptr) return NoNamespace(ns);
       page = owner->hazards.PageOf(*found);
       if (page == nullptr) AB_RETURN_IF_ERROR(state.hazards.CheckPage(*found));
       if (page == nullptr && fresh != nullptr) {
         AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size()));
         page = std::exchange(fresh, nullptr);
-        const record::Page its{.id = number, .session = Number(session), .ns_uid = key->uid, .ns = owner->name()};
+        const record::Page its{.id = number, .session = Number(session), .ns_uid = key.uid, .ns = owner->name()};
         state.hazards.AddPage(*owner, *found, page, state.journal.Add(record::kHazardPage, its));
       }
       if (page == nullptr) number = state.journal.NextPage();
     }
     if (page != nullptr) return page->Export();
     AB_CHECK(again);
-    auto made = HazardPage::Create();
-    if (!made.ok()) return made.status();
-    const auto readable = (*made)->ExportForNextDaemon();
-    if (!readable.ok()) return readable.status();
-    const int file = readable->get();
+    AB_ASSIGN_OR_RETURN(auto made, HazardPage::Create());
+    AB_ASSIGN_OR_RETURN(const auto readable, made->ExportForNextDaemon());
+    const int file = readable.get();
     auto kept = state.journal.Store(StoredName(kStoredHazardPage, number), {&file, 1});
     if (!kept.ok()) return kept.status();
-    (*made)->stored = *std::move(kept);
-    fresh = *std::move(made);
+    made->stored = *std::move(kept);
+    fresh = std::move(made);
     static_cast<void>(Failpoint("hazard_page_stored"));
   }
 }
@@ -101,9 +96,8 @@ Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, kReadWithoutCalls);
-  if (!key.ok()) return key.status();
-  const Namespace* const owner = state.namespaces.Find(*key);
+  AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
+  const Namespace* const owner = state.namespaces.Find(key);
   const std::shared_ptr<HazardPage> page = owner == nullptr ? nullptr : owner->hazards.PageOf(*found);
   if (page == nullptr) return NoNamespace(ns);
   if (page->sealed()) return Ok();

@@ -53,9 +53,8 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
     const MutexLock lock(state.mutex);
     const Session* const asker = state.sessions.Find(session);
     if (asker == nullptr) return NoSession();
-    const auto place = state.rights.KeyOf(asker->peer, ns, Right::kRead);
-    if (!place.ok()) return place.status();
-    const Share* const found = FindShare(state.namespaces.Find(*place), key);
+    AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(asker->peer, ns, Right::kRead));
+    const Share* const found = FindShare(state.namespaces.Find(place), key);
     if (found == nullptr) return NoShare(ns, key, state.config.limits);
     const Share& share = *found;
     inspected.row = state.RowOf(share, Clock::now(), asker);

@@ -205,9 +205,8 @@ Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilt
   if (!filter.page_token.empty()) {
     const size_t colon = filter.page_token.find(':');
     if (colon == std::string::npos) return BadToken();
-    const auto number = ReadNumber(std::string_view(filter.page_token).substr(0, colon));
-    if (!number.ok()) return number.status();
-    position.number = *number;
+    AB_ASSIGN_OR_RETURN(const auto number, ReadNumber(std::string_view(filter.page_token).substr(0, colon)));
+    position.number = number;
     position.text = filter.page_token.substr(colon + 1);
   }
   if (filter.everybody) return position;
@@ -241,30 +240,28 @@ ShareRow Broker::State::RowOf(const Share& share, Clock::time_point now, const S
 Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto after = state.PositionOf(session, filter);
-  if (!after.ok()) return after.status();
-  const auto first = KeyIn(after->text);
-  if (!first.ok()) return first.status();
+  AB_ASSIGN_OR_RETURN(const auto after, state.PositionOf(session, filter));
+  AB_ASSIGN_OR_RETURN(const auto first, KeyIn(after.text));
   const auto now = Clock::now();
   SharePage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
   ShareId last{};
   uint32_t last_in = 0;
-  for (auto ns = state.namespaces.all().lower_bound(*first); ns != state.namespaces.all().end(); ++ns) {
-    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, ns->first)) continue;
+  for (auto ns = state.namespaces.all().lower_bound(first); ns != state.namespaces.all().end(); ++ns) {
+    if (after.asker != nullptr && !state.rights.MayList(after.asker->peer, ns->first)) continue;
     const auto& shares = ns->second->shares();
-    auto at = ns->first == *first ? shares.upper_bound(ShareId{after->number}) : shares.begin();
+    auto at = ns->first == first ? shares.upper_bound(ShareId{after.number}) : shares.begin();
     for (; at != shares.end(); ++at) {
       const Share& share = *at->second;
       if (++visits > kVisitsMax) {
         page.next = TokenAt(at == shares.begin() ? 0 : Number(std::prev(at)->first), ns->first);
         return page;
       }
-      const bool sees_maker = after->asker == nullptr || after->asker->peer.uid == share.maker_uid;
+      const bool sees_maker = after.asker == nullptr || after.asker->peer.uid == share.maker_uid;
       const bool wanted = filter.session == SessionId{} || (sees_maker && filter.session == share.maker);
       if (share.withdrawn || !wanted || !Matches(filter, share)) continue;
-      if (!room.Add(state.RowOf(share, now, after->asker))) {
+      if (!room.Add(state.RowOf(share, now, after.asker))) {
         page.next = TokenAt(Number(last), {last_in, page.rows.back().facts->ns});
         return page;
       }
@@ -278,15 +275,14 @@ Result<SharePage> Broker::ListShares(SessionId session, const ListFilter& filter
 Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto after = state.PositionOf(session, filter);
-  if (!after.ok()) return after.status();
+  AB_ASSIGN_OR_RETURN(const auto after, state.PositionOf(session, filter));
   const auto now = Clock::now();
   SessionPage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
-  for (auto at = state.sessions.all().upper_bound(SessionId{after->number}); at != state.sessions.all().end(); ++at) {
+  for (auto at = state.sessions.all().upper_bound(SessionId{after.number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
-    if (!after->Sees(one)) continue;
+    if (!after.Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
     uint64_t arena_bytes = 0;
     const bool looks = page.rows.size() < filter.page_size && visits <= kVisitsMax;
@@ -309,18 +305,17 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
 Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto after = state.PositionOf(session, filter);
-  if (!after.ok()) return after.status();
-  const auto last_lease = after->text.empty() ? Result<uint64_t>(uint64_t{0}) : ReadNumber(after->text);
+  AB_ASSIGN_OR_RETURN(const auto after, state.PositionOf(session, filter));
+  const auto last_lease = after.text.empty() ? Result<uint64_t>(uint64_t{0}) : ReadNumber(after.text);
   if (!last_lease.ok()) return last_lease.status();
   LeasePage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
-  for (auto at = state.sessions.all().lower_bound(SessionId{after->number}); at != state.sessions.all().end(); ++at) {
+  for (auto at = state.sessions.all().lower_bound(SessionId{after.number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
-    if (!after->Sees(one)) continue;
+    if (!after.Sees(one)) continue;
     if (filter.session != SessionId{} && filter.session != one.id) continue;
-    const bool goes_on = one.id == SessionId{after->number};
+    const bool goes_on = one.id == SessionId{after.number};
     for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? *last_lease : 0}); lease != one.leases.end(); ++lease) {
       if (++visits > kVisitsMax) {
         const uint64_t last = lease == one.leases.begin() ? 0 : Number(std::prev(lease)->first);
@@ -329,7 +324,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
       }
       if (!Matches(filter, *lease->second)) continue;
       const Namespace& ns = *lease->second->ns;  // a token may open it to one session of a user only
-      if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, {ns.uid(), ns.name()})) continue;
+      if (after.asker != nullptr && !state.rights.MayList(after.asker->peer, {ns.uid(), ns.name()})) continue;
       if (!room.Add(LeaseRow{lease->first, one.id, lease->second->facts, lease->second->size, one.peer.uid,
                              one.peer.process_id, lease->second->arena->device()})) {
         page.next = Concat(Number(page.rows.back().session), ":", Number(page.rows.back().lease));
@@ -346,9 +341,8 @@ Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, Right::kRead);
-  if (!key.ok()) return key.status();
-  const auto its = state.namespaces.all().find(*key);
+  AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, Right::kRead));
+  const auto its = state.namespaces.all().find(key);
   if (its == state.namespaces.all().end()) return NotFound("there is no namespace '", ns, "'");
   const Namespace& space = *its->second;
   NamespaceUse use{RowOf(space, state.rights.PolicyOf(space.name())), {}};
@@ -379,22 +373,20 @@ std::vector<NamespaceRow> Broker::NamespaceRows() const {
 Result<NamespacePage> Broker::ListNamespaces(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto after = state.PositionOf(session, filter);
-  if (!after.ok()) return after.status();
-  const auto first = KeyIn(after->text);
-  if (!first.ok()) return first.status();
+  AB_ASSIGN_OR_RETURN(const auto after, state.PositionOf(session, filter));
+  AB_ASSIGN_OR_RETURN(const auto first, KeyIn(after.text));
   NamespacePage page;
   PageRoom room(filter, page);
-  for (auto at = state.namespaces.all().upper_bound(*first); at != state.namespaces.all().end(); ++at) {
+  for (auto at = state.namespaces.all().upper_bound(first); at != state.namespaces.all().end(); ++at) {
     const Namespace& ns = *at->second;
     if (ns.unused() || (!filter.ns.empty() && ns.name() != filter.ns)) continue;
-    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, at->first)) continue;
+    if (after.asker != nullptr && !state.rights.MayList(after.asker->peer, at->first)) continue;
     if (!room.Add(RowOf(ns, state.rights.PolicyOf(ns.name())))) {
       page.next = TokenAt(0, {page.rows.back().uid, page.rows.back().ns});
       return page;
     }
-    if (after->asker == nullptr) continue;
-    page.rows.back().read_only = state.rights.PlaceOf(after->asker->peer, ns.name()).right < Right::kWrite;
+    if (after.asker == nullptr) continue;
+    page.rows.back().read_only = state.rights.PlaceOf(after.asker->peer, ns.name()).right < Right::kWrite;
   }
   return page;
 }
@@ -450,16 +442,14 @@ Result<std::pair<ChannelRow, ChannelRole>> Broker::ChannelRowOf(SessionId sessio
 Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& filter) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const auto after = state.PositionOf(session, filter);
-  if (!after.ok()) return after.status();
-  const auto place = PlaceIn(*after);
-  if (!place.ok()) return place.status();
-  const auto& [first, last_name] = *place;
+  AB_ASSIGN_OR_RETURN(const auto after, state.PositionOf(session, filter));
+  AB_ASSIGN_OR_RETURN(const auto place, PlaceIn(after));
+  const auto& [first, last_name] = place;
   ChannelPage page;
   PageRoom room(filter, page);
   uint64_t visits = 0;
   for (auto ns = state.namespaces.all().lower_bound(first); ns != state.namespaces.all().end(); ++ns) {
-    if (after->asker != nullptr && !state.rights.MayList(after->asker->peer, ns->first)) continue;
+    if (after.asker != nullptr && !state.rights.MayList(after.asker->peer, ns->first)) continue;
     if (!filter.ns.empty() && ns->second->name() != filter.ns) continue;
     const auto& channels = ns->second->channels;
     auto at = ns->first == first ? channels.upper_bound(last_name) : channels.begin();
@@ -468,7 +458,7 @@ Result<ChannelPage> Broker::ListChannels(SessionId session, const ListFilter& fi
       bool full = ++visits > kVisitsMax;
       if (wanted && !full) {
         ChannelRow row = RowOf(*at->second);
-        if (filter.ends) row.ends = state.EndsOf(*at->second, after->asker);
+        if (filter.ends) row.ends = state.EndsOf(*at->second, after.asker);
         full = !room.Add(std::move(row));
       }
       if (full) {

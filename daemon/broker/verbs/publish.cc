@@ -38,18 +38,17 @@ Status Broker::State::CheckRange(const Session& session, const PublishCall& call
 Status Broker::State::CheckPublish(const Session& session, const PublishCall& call, std::string_view name,
                                    uint64_t description_bytes) const {
   const Limits& limits = config.limits;
-  const auto key = rights.KeyOf(session.peer, call.ns, Right::kWrite);
-  if (!key.ok()) return key.status();
+  AB_ASSIGN_OR_RETURN(const auto key, rights.KeyOf(session.peer, call.ns, Right::kWrite));
   const Arena* const arena = call.source ? arenas.Find(call.arena) : arenas.FindWritable(session, call.arena);
   const bool stale = arena != nullptr && arena->generation() != call.arena_generation;
   const bool gone = arena == nullptr || (stale && !Failpoint("arena_generation"));
   if (gone && !call.source) return NoArena(call.arena);
   // One refusal, because the session may not know the arenas of other namespaces.
-  if (gone || (call.source && namespaces.Find(*key) != arena->ns())) {
+  if (gone || (call.source && namespaces.Find(key) != arena->ns())) {
     return NotForwarded("their arena is gone, or belongs to another namespace");
   }
   const Namespace& ns = *arena->ns();
-  if (namespaces.Find(*key) != &ns) return OtherNamespace(call.arena, ns);
+  if (namespaces.Find(key) != &ns) return OtherNamespace(call.arena, ns);
   AB_RETURN_IF_ERROR(CheckRange(session, call, *arena));
   if (!call.fence.done() &&
       (session.peer.events.empty() || call.channel != ChannelEndId{} || arena->kind() == HandleKind::kMemfd)) {
@@ -160,9 +159,8 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   Namespace& ns = *arena.ns();
   Channel* channel = nullptr;
   if (sent) {
-    const auto end = Channels::EndOf(*found, call.channel, ChannelRole::kSender);
-    if (!end.ok()) return end.status();
-    channel = end->channel;
+    AB_ASSIGN_OR_RETURN(const auto end, Channels::EndOf(*found, call.channel, ChannelRole::kSender));
+    channel = end.channel;
     if (channel->ns() != &ns) return OtherNamespace(call.arena, ns);
     const bool direct = channel->direct != nullptr && channel->direct->open && !call.from_direct;
     if (direct && channel->direct->pages->standing() > 0) return RefuseAsDirect(*channel);

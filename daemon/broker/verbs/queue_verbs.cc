@@ -20,12 +20,10 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
     AB_RETURN_IF_ERROR(state.journal.CheckRoom(name.size()));
     number = state.journal.NextPage();
   }
-  auto made = SessionQueue::Create(Number(session), state.journal.keeps());
-  if (!made.ok()) return made.status();
-  const std::shared_ptr<SessionQueue> queue = *std::move(made);
-  const auto files = queue->ExportForNextDaemon();
-  if (!files.ok()) return files.status();
-  auto kept = state.journal.Store(StoredName(kStoredQueue, number), std::array{files->at(0).get(), files->at(1).get()});
+  AB_ASSIGN_OR_RETURN(auto made, SessionQueue::Create(Number(session), state.journal.keeps()));
+  const std::shared_ptr<SessionQueue> queue = std::move(made);
+  AB_ASSIGN_OR_RETURN(const auto files, queue->ExportForNextDaemon());
+  auto kept = state.journal.Store(StoredName(kStoredQueue, number), std::array{files.at(0).get(), files.at(1).get()});
   if (!kept.ok()) return kept.status();
   queue->stored = *std::move(kept);
   static_cast<void>(Failpoint("queue_stored"));

@@ -61,9 +61,8 @@ Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right r
   const MutexLock lock(state.mutex);
   const Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  const auto key = state.rights.KeyOf(found->peer, ns, right);
-  if (!key.ok()) return key.status();
-  return key->uid;
+  AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, right));
+  return key.uid;
 }
 
 }  // namespace arraybridge::daemon

@@ -56,10 +56,9 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
     block = arena->block();
     if (!redeemed.writable) state.arenas.AddReader(*found, *arena);
   }
-  auto exported = block->Export(redeemed.writable ? Access::kWrite : Access::kRead);
-  if (!exported.ok()) return exported.status();
-  redeemed.handle.descriptor = std::move(exported->descriptor);
-  redeemed.handle.opaque = std::move(exported->opaque);
+  AB_ASSIGN_OR_RETURN(auto exported, block->Export(redeemed.writable ? Access::kWrite : Access::kRead));
+  redeemed.handle.descriptor = std::move(exported.descriptor);
+  redeemed.handle.opaque = std::move(exported.opaque);
   return redeemed;
 }
 

@@ -75,9 +75,8 @@ void Gather(const std::string& path, const toml::table& table, const std::string
 }  // namespace
 
 Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
-  auto text = ReadAll(path);
-  if (!text.ok()) return text.status();
-  const toml::parse_result parsed = toml::parse(*text, path);
+  AB_ASSIGN_OR_RETURN(auto text, ReadAll(path));
+  const toml::parse_result parsed = toml::parse(text, path);
   if (parsed.failed()) {
     return InvalidArgument(At(path, parsed.error().source()), ": ", parsed.error().description());
   }

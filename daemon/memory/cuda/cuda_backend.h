@@ -92,10 +92,9 @@ class CudaBackend : public MemoryBackend {
     const uint64_t footprint = Footprint(device, size);
     if (footprint == 0) return InvalidArgument("a block cannot have 0 bytes or more than 2^64 bytes");
     AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(footprint));
-    auto block = Create(gpu, Reservation(gpu->capacity(), footprint), footprint);
-    if (!block.ok()) return block.status();
-    AB_RETURN_IF_ERROR((*block)->Clear());
-    return std::unique_ptr<MemoryBlock>(*std::move(block));
+    AB_ASSIGN_OR_RETURN(auto block, Create(gpu, Reservation(gpu->capacity(), footprint), footprint));
+    AB_RETURN_IF_ERROR(block->Clear());
+    return std::unique_ptr<MemoryBlock>(std::move(block));
   }
 
  protected:

@@ -32,9 +32,8 @@ Result<std::shared_ptr<CudaGpu>> Describe(const std::shared_ptr<const Driver>& d
                                           const GpuTable& table, const Platform& platform) {
   CUdevice ordinal = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGet(&ordinal, device.id), "cuDeviceGet"));
-  auto uuid = cuda::UuidOf(*driver, ordinal);
-  if (!uuid.ok()) return uuid.status();
-  device.uuid = *std::move(uuid);
+  AB_ASSIGN_OR_RETURN(auto uuid, cuda::UuidOf(*driver, ordinal));
+  device.uuid = std::move(uuid);
   size_t bytes = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceTotalMem(&bytes, ordinal), "cuDeviceTotalMem"));
   const GpuTerms& terms = table.Of(device.uuid);
@@ -134,9 +133,8 @@ void CudaGpu::WhenLost(std::function<void()> callback) {
 }
 
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, const Platform& platform) {
-  auto loaded = Driver::Load(path);
-  if (!loaded.ok()) return loaded.status();
-  const auto driver = std::make_shared<const Driver>(*std::move(loaded));
+  AB_ASSIGN_OR_RETURN(auto loaded, Driver::Load(path));
+  const auto driver = std::make_shared<const Driver>(std::move(loaded));
   int count = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   FoundGpus found;

@@ -39,8 +39,7 @@ class IpcBlock final : public CudaBlock {
 
   // Exports the whole block. The 64 bytes grant full access, so they are a secret.
   Result<Handle> Export(Access) const override {
-    const auto inside = gpu().PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu().PushContext());
     cuda::CUipcMemHandle bytes{};
     const auto got = gpu().driver().IpcGetMemHandle(&bytes, memory_->address());
     AB_RETURN_IF_ERROR(gpu().Note(gpu().driver().Check(got, "cuIpcGetMemHandle", size(), " bytes")));
@@ -51,8 +50,7 @@ class IpcBlock final : public CudaBlock {
   }
 
   Status Clear() const override {
-    const auto inside = gpu().PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu().PushContext());
     return gpu().Zero(memory_->address(), size());
   }
 
@@ -70,8 +68,7 @@ class IpcBackend final : public CudaBackend {
   uint64_t UnitOf(const CudaGpu& /*gpu*/) const override { return kUnit; }
   Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
                                             uint64_t footprint) override {
-    const auto inside = gpu->PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu->PushContext());
     cuda::CUdeviceptr address = 0;
     const auto allocated = gpu->driver().MemAlloc(&address, footprint);
     AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(allocated, "cuMemAlloc", footprint, " bytes")));

@@ -26,8 +26,7 @@ class VmmBlock final : public CudaBlock {
 
   // The descriptor carries no access rights: a read-only borrower keeps to reading by convention.
   Result<Handle> Export(Access) const override {
-    const auto inside = gpu().PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu().PushContext());
     int fd = -1;
     const auto exported =
         gpu().driver().MemExportToShareableHandle(&fd, memory_, cuda::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -75,8 +74,7 @@ class PassingMap {
 };
 
 Status VmmBlock::Clear() const {
-  const auto inside = gpu().PushContext();
-  if (!inside.ok()) return inside.status();
+  AB_ASSIGN_OR_RETURN(const auto inside, gpu().PushContext());
   PassingMap map(gpu().driver(), size());
   AB_RETURN_IF_ERROR(gpu().Note(map.Map(memory_, gpu().ordinal())));
   return gpu().Zero(map.address(), size());
@@ -91,8 +89,7 @@ class VmmBackend final : public CudaBackend {
   Result<std::unique_ptr<MemoryBlock>> Adopt(const Device& device, uint64_t size, UniqueFd descriptor) override {
     const auto gpu = Find(device);
     if (gpu == nullptr) return FailedPrecondition("its device is not served any more");
-    const auto inside = gpu->PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu->PushContext());
     if (size == 0 || size % gpu->granularity() != 0) return FailedPrecondition("its size is not one of GPU memory");
     AB_RETURN_IF_ERROR(gpu->capacity()->Reserve(size));
     Reservation reservation(gpu->capacity(), size);
@@ -111,16 +108,14 @@ class VmmBackend final : public CudaBackend {
   uint64_t UnitOf(const CudaGpu& gpu) const override { return gpu.granularity(); }
   Result<std::unique_ptr<CudaBlock>> Create(const std::shared_ptr<CudaGpu>& gpu, Reservation reservation,
                                             uint64_t footprint) override {
-    const auto inside = gpu->PushContext();
-    if (!inside.ok()) return inside.status();
+    AB_ASSIGN_OR_RETURN(const auto inside, gpu->PushContext());
     const cuda::CUmemAllocationProp properties = CudaGpu::ShareableMemoryOf(gpu->ordinal());
     CUmemGenericAllocationHandle memory = 0;
     const auto created = gpu->driver().MemCreate(&memory, footprint, &properties, 0);
     AB_RETURN_IF_ERROR(gpu->Note(gpu->driver().Check(created, "cuMemCreate", footprint, " bytes")));
     auto block = std::make_unique<VmmBlock>(gpu, std::move(reservation), footprint, memory);
-    auto exported = block->Export(Access::kWrite);
-    if (!exported.ok()) return exported.status();
-    block->Keep(std::move(exported->descriptor));
+    AB_ASSIGN_OR_RETURN(auto exported, block->Export(Access::kWrite));
+    block->Keep(std::move(exported.descriptor));
     return std::unique_ptr<CudaBlock>(std::move(block));
   }
 };

@@ -64,11 +64,10 @@ Result<UniqueFd> HostBlock::OpenFor(Access access) const {
 }
 
 Result<Handle> HostBlock::Export(Access access) const {
-  auto descriptor = OpenFor(access);
-  if (!descriptor.ok()) return descriptor.status();
+  AB_ASSIGN_OR_RETURN(auto descriptor, OpenFor(access));
   Handle handle;
   handle.kind = HandleKind::kMemfd;
-  handle.descriptor = *std::move(descriptor);
+  handle.descriptor = std::move(descriptor);
   handle.size = size_;
   handle.arena_size = size_;
   handle.device = Device{kDeviceCpu, 0, {}};
@@ -77,9 +76,8 @@ Result<Handle> HostBlock::Export(Access access) const {
 
 Status HostBlock::OpenSealer() {
   if (sealer_.valid()) return Ok();
-  auto opened = ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK);
-  if (!opened.ok()) return opened.status();
-  sealer_ = *std::move(opened);
+  AB_ASSIGN_OR_RETURN(auto opened, ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK));
+  sealer_ = std::move(opened);
   return Ok();
 }
 
@@ -159,16 +157,13 @@ Result<std::unique_ptr<MemoryBlock>> HostBackend::AllocateWithProgress(const Dev
   AB_RETURN_IF_ERROR(capacity_->Reserve(footprint));
   Reservation reservation(capacity_, footprint);
 
-  auto original = CreateMemfd(footprint);
-  if (!original.ok()) return original.status();
-  AB_RETURN_IF_ERROR(PopulateMemfd(original->get(), footprint, PagesOf(size), progress));
-  auto keep = ReopenMemfd(original->get(), O_RDONLY);
-  if (!keep.ok()) return keep.status();
-  auto sealer = ReopenMemfd(original->get(), O_RDWR);
-  if (!sealer.ok()) return sealer.status();
+  AB_ASSIGN_OR_RETURN(auto original, CreateMemfd(footprint));
+  AB_RETURN_IF_ERROR(PopulateMemfd(original.get(), footprint, PagesOf(size), progress));
+  AB_ASSIGN_OR_RETURN(auto keep, ReopenMemfd(original.get(), O_RDONLY));
+  AB_ASSIGN_OR_RETURN(auto sealer, ReopenMemfd(original.get(), O_RDWR));
   // The original description is closed here, so that every remaining description has a known purpose.
   return std::unique_ptr<MemoryBlock>(
-      std::make_unique<HostBlock>(std::move(reservation), footprint, *std::move(keep), *std::move(sealer)));
+      std::make_unique<HostBlock>(std::move(reservation), footprint, std::move(keep), std::move(sealer)));
 }
 
 // The seals of the file say how far its block was sealed.

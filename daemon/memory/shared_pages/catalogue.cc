@@ -33,14 +33,13 @@ Result<std::unique_ptr<Catalogue>> Catalogue::Create(uint64_t capacity, const st
                                                      bool for_next_daemon) {
   AB_CHECK(capacity > 0 && capacity <= catalogue::kSlotsMax);
   const uint64_t bytes = catalogue::Extent{capacity}.bytes();
-  auto file = CreateMemfd(bytes, "arraybridge-catalogue");
-  if (!file.ok()) return file.status();
-  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file->get(), 0);
+  AB_ASSIGN_OR_RETURN(auto file, CreateMemfd(bytes, "arraybridge-catalogue"));
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (base == MAP_FAILED) {
     return ResourceExhausted("mapping a catalogue of ", bytes, " bytes: ", ExplainedError(errno, "the broker"))
         .Because("SYSTEM_MEMORY");
   }
-  std::unique_ptr<Catalogue> made(new Catalogue(*std::move(file), static_cast<std::byte*>(base), capacity));
+  std::unique_ptr<Catalogue> made(new Catalogue(std::move(file), static_cast<std::byte*>(base), capacity));
   // After the seal FUTURE_WRITE only this mapping can write the file, whichever descriptor another process obtains.
   const int error = AddMemfdSeals(made->file_.get(), (for_next_daemon ? 0 : F_SEAL_FUTURE_WRITE) | F_SEAL_SEAL);
   if (error != 0) return Internal("a catalogue cannot be sealed: ", std::strerror(error));

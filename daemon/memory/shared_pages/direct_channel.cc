@@ -43,11 +43,9 @@ DirectChannel::Stored PartOf(int file) {
 }
 
 Result<DirectChannel::Doorbell> AdoptDoorbell(int pipe) {
-  auto read = ReopenMemfd(pipe, O_RDONLY | O_NONBLOCK);
-  if (!read.ok()) return read.status();
-  auto written = ReopenMemfd(pipe, O_WRONLY | O_NONBLOCK);
-  if (!written.ok()) return written.status();
-  return DirectChannel::Doorbell{*std::move(read), *std::move(written)};
+  AB_ASSIGN_OR_RETURN(auto read, ReopenMemfd(pipe, O_RDONLY | O_NONBLOCK));
+  AB_ASSIGN_OR_RETURN(auto written, ReopenMemfd(pipe, O_WRONLY | O_NONBLOCK));
+  return DirectChannel::Doorbell{std::move(read), std::move(written)};
 }
 
 void Ring(const DirectChannel::Doorbell& doorbell) {
@@ -58,12 +56,10 @@ void Ring(const DirectChannel::Doorbell& doorbell) {
 }  // namespace
 
 Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, uint64_t number, bool for_next_daemon) {
-  auto producer = SharedPages::Create(direct_channel::BytesOfProducerPage(capacity), PROT_READ,
-                                      "arraybridge-direct-producer", kDirectChannel);
-  if (!producer.ok()) return producer.status();
-  auto consumer = SharedPages::Create(sizeof(direct_channel::ConsumerPage), PROT_READ, "arraybridge-direct-consumer",
-                                      kDirectChannel);
-  if (!consumer.ok()) return consumer.status();
+  AB_ASSIGN_OR_RETURN(auto producer, SharedPages::Create(direct_channel::BytesOfProducerPage(capacity), PROT_READ,
+                                                         "arraybridge-direct-producer", kDirectChannel));
+  AB_ASSIGN_OR_RETURN(auto consumer, SharedPages::Create(sizeof(direct_channel::ConsumerPage), PROT_READ,
+                                                         "arraybridge-direct-consumer", kDirectChannel));
   auto control =
       SharedPages::Create(kControlBytes, PROT_READ | PROT_WRITE, "arraybridge-direct-control", kDirectChannel);
   if (!control.ok()) return control.status();
@@ -74,13 +70,10 @@ Result<std::unique_ptr<DirectChannel>> DirectChannel::Create(uint64_t capacity, 
   words.number = number;
   // After Seal only this mapping can ever write it, whichever process gets hold of a descriptor.
   AB_RETURN_IF_ERROR(for_next_daemon ? (*control)->SealForNextDaemon() : (*control)->Seal());
-  auto producer_doorbell = MakeDoorbell();
-  if (!producer_doorbell.ok()) return producer_doorbell.status();
-  auto consumer_doorbell = MakeDoorbell();
-  if (!consumer_doorbell.ok()) return consumer_doorbell.status();
-  return std::unique_ptr<DirectChannel>(new DirectChannel(*std::move(producer), *std::move(consumer),
-                                                          *std::move(control), *std::move(producer_doorbell),
-                                                          *std::move(consumer_doorbell)));
+  AB_ASSIGN_OR_RETURN(auto producer_doorbell, MakeDoorbell());
+  AB_ASSIGN_OR_RETURN(auto consumer_doorbell, MakeDoorbell());
+  return std::unique_ptr<DirectChannel>(new DirectChannel(std::move(producer), std::move(consumer), *std::move(control),
+                                                          std::move(producer_doorbell), std::move(consumer_doorbell)));
 }
 
 Result<std::unique_ptr<DirectChannel>> DirectChannel::Adopt(uint64_t capacity, uint64_t number,
@@ -98,12 +91,12 @@ Result<std::unique_ptr<DirectChannel>> DirectChannel::Adopt(uint64_t capacity, u
   for (const UniqueFd& each : files) {
     if (!each.valid()) return FailedPrecondition("a stored direct channel has ", stored.size(), " files only");
   }
-  auto producer = SharedPages::Adopt(std::move(files[kProducerPage]), direct_channel::BytesOfProducerPage(capacity),
-                                     PROT_READ, kDirectChannel);
-  if (!producer.ok()) return producer.status();
-  auto consumer = SharedPages::Adopt(std::move(files[kConsumerPage]), sizeof(direct_channel::ConsumerPage), PROT_READ,
-                                     kDirectChannel);
-  if (!consumer.ok()) return consumer.status();
+  AB_ASSIGN_OR_RETURN(auto producer,
+                      SharedPages::Adopt(std::move(files[kProducerPage]), direct_channel::BytesOfProducerPage(capacity),
+                                         PROT_READ, kDirectChannel));
+  AB_ASSIGN_OR_RETURN(auto consumer,
+                      SharedPages::Adopt(std::move(files[kConsumerPage]), sizeof(direct_channel::ConsumerPage),
+                                         PROT_READ, kDirectChannel));
   auto control =
       SharedPages::Adopt(std::move(files[kControlBlock]), kControlBytes, PROT_READ | PROT_WRITE, kDirectChannel);
   if (!control.ok()) return control.status();
@@ -111,14 +104,12 @@ Result<std::unique_ptr<DirectChannel>> DirectChannel::Adopt(uint64_t capacity, u
   if (words.version != direct_channel::kVersion || words.capacity != capacity || words.number != number) {
     return FailedPrecondition("a stored direct channel has another layout, or is another one");
   }
-  auto producer_doorbell = AdoptDoorbell(files[kWakesProducer].get());
-  if (!producer_doorbell.ok()) return producer_doorbell.status();
-  auto consumer_doorbell = AdoptDoorbell(files[kWakesConsumer].get());
-  if (!consumer_doorbell.ok()) return consumer_doorbell.status();
-  const unsigned seals = ((*producer)->sealed() ? 1 : 0) | ((*consumer)->sealed() ? 2 : 0);
-  std::unique_ptr<DirectChannel> adopted(new DirectChannel(*std::move(producer), *std::move(consumer),
-                                                           *std::move(control), *std::move(producer_doorbell),
-                                                           *std::move(consumer_doorbell), born));
+  AB_ASSIGN_OR_RETURN(auto producer_doorbell, AdoptDoorbell(files[kWakesProducer].get()));
+  AB_ASSIGN_OR_RETURN(auto consumer_doorbell, AdoptDoorbell(files[kWakesConsumer].get()));
+  const unsigned seals = (producer->sealed() ? 1 : 0) | (consumer->sealed() ? 2 : 0);
+  std::unique_ptr<DirectChannel> adopted(new DirectChannel(std::move(producer), std::move(consumer),
+                                                           *std::move(control), std::move(producer_doorbell),
+                                                           std::move(consumer_doorbell), born));
   adopted->seals_.store(seals, std::memory_order_release);
   const MutexLock lock(adopted->mutex_);
   adopted->ended_ = adopted->revoked();

@@ -8,21 +8,21 @@
 namespace arraybridge::daemon {
 
 Result<std::unique_ptr<HazardPage>> HazardPage::Create() {
-  auto pages = SharedPages::Create(sizeof(hazard::Page), PROT_READ, "arraybridge-hazard-page", "a hazard page");
-  if (!pages.ok()) return pages.status();
+  AB_ASSIGN_OR_RETURN(auto pages,
+                      SharedPages::Create(sizeof(hazard::Page), PROT_READ, "arraybridge-hazard-page", "a hazard page"));
   const uint32_t version = hazard::kVersion;
-  AB_RETURN_IF_ERROR((*pages)->Write(offsetof(hazard::Page, version), &version, sizeof version));
-  return std::unique_ptr<HazardPage>(new HazardPage(*std::move(pages)));
+  AB_RETURN_IF_ERROR(pages->Write(offsetof(hazard::Page, version), &version, sizeof version));
+  return std::unique_ptr<HazardPage>(new HazardPage(std::move(pages)));
 }
 
 Result<std::unique_ptr<HazardPage>> HazardPage::Adopt(UniqueFd file) {
-  auto pages = SharedPages::Adopt(std::move(file), sizeof(hazard::Page), PROT_READ, "a hazard page");
-  if (!pages.ok()) return pages.status();
-  if (static_cast<const hazard::Page*>((*pages)->base())->version != hazard::kVersion) {
+  AB_ASSIGN_OR_RETURN(auto pages,
+                      SharedPages::Adopt(std::move(file), sizeof(hazard::Page), PROT_READ, "a hazard page"));
+  if (static_cast<const hazard::Page*>(pages->base())->version != hazard::kVersion) {
     return FailedPrecondition("a stored hazard page has another layout");
   }
-  if ((*pages)->sealed()) (*pages)->CloseFile();
-  return std::unique_ptr<HazardPage>(new HazardPage(*std::move(pages)));
+  if (pages->sealed()) pages->CloseFile();
+  return std::unique_ptr<HazardPage>(new HazardPage(std::move(pages)));
 }
 
 Result<UniqueFd> HazardPage::Export() const {

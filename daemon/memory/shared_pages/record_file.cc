@@ -64,12 +64,11 @@ Result<std::unique_ptr<RecordFile>> RecordFile::Map(UniqueFd file) {
 }
 
 Result<std::unique_ptr<RecordFile>> RecordFile::Create() {
-  auto file = CreateMemfd(kBytes, "arraybridge-journal");
-  if (!file.ok()) return file.status();
-  if (::fallocate(file->get(), 0, 0, kFirstSlot * kSlotBytes) != 0) {
+  AB_ASSIGN_OR_RETURN(auto file, CreateMemfd(kBytes, "arraybridge-journal"));
+  if (::fallocate(file.get(), 0, 0, kFirstSlot * kSlotBytes) != 0) {
     return ResourceExhausted("no memory for the journal: ", std::strerror(errno)).Because("SYSTEM_MEMORY");
   }
-  auto mapped = Map(*std::move(file));
+  auto mapped = Map(std::move(file));
   if (!mapped.ok()) return mapped;
   Header& header = (*mapped)->header();
   AB_CHECK(::getrandom(&header.secret, sizeof header.secret, 0) == sizeof header.secret);

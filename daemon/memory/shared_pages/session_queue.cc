@@ -33,17 +33,16 @@ bool IsUnwaitedPublish(const Header& header) {
 }  // namespace
 
 Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce, bool for_next_daemon) {
-  auto requests = SharedPages::Create(sizeof(session_queue::Page), PROT_READ, "arraybridge-requests", kSessionQueue);
-  if (!requests.ok()) return requests.status();
-  auto completions = SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE, "arraybridge-completions",
-                                         kSessionQueue);
-  if (!completions.ok()) return completions.status();
+  AB_ASSIGN_OR_RETURN(auto requests, SharedPages::Create(sizeof(session_queue::Page), PROT_READ, "arraybridge-requests",
+                                                         kSessionQueue));
+  AB_ASSIGN_OR_RETURN(auto completions, SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE,
+                                                            "arraybridge-completions", kSessionQueue));
   const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0, 0};
-  AB_RETURN_IF_ERROR((*requests)->Write(offsetof(session_queue::Page, preamble), &preamble, sizeof preamble));
-  auto& page = *static_cast<session_queue::Page*>((*completions)->base());
+  AB_RETURN_IF_ERROR(requests->Write(offsetof(session_queue::Page, preamble), &preamble, sizeof preamble));
+  auto& page = *static_cast<session_queue::Page*>(completions->base());
   page.preamble = preamble;
   page.progress.asleep = 1;  // the first request wakes the daemon
-  std::unique_ptr<SessionQueue> made(new SessionQueue(*std::move(requests), *std::move(completions)));
+  std::unique_ptr<SessionQueue> made(new SessionQueue(std::move(requests), std::move(completions)));
   // After this seal only this mapping can write the completions.
   SharedPages& written = *made->completions_pages_;
   AB_RETURN_IF_ERROR(for_next_daemon ? written.SealForNextDaemon() : written.Seal());
@@ -52,16 +51,15 @@ Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce, bool 
 
 Result<std::unique_ptr<SessionQueue>> SessionQueue::Adopt(uint64_t nonce, UniqueFd requests, UniqueFd completions) {
   constexpr uint64_t kBytes = sizeof(session_queue::Page);
-  auto read = SharedPages::Adopt(std::move(requests), kBytes, PROT_READ, kSessionQueue);
-  if (!read.ok()) return read.status();
-  auto written = SharedPages::Adopt(std::move(completions), kBytes, PROT_READ | PROT_WRITE, kSessionQueue);
-  if (!written.ok()) return written.status();
-  const session_queue::Preamble& preamble = static_cast<session_queue::Page*>((*written)->base())->preamble;
+  AB_ASSIGN_OR_RETURN(auto read, SharedPages::Adopt(std::move(requests), kBytes, PROT_READ, kSessionQueue));
+  AB_ASSIGN_OR_RETURN(auto written,
+                      SharedPages::Adopt(std::move(completions), kBytes, PROT_READ | PROT_WRITE, kSessionQueue));
+  const session_queue::Preamble& preamble = static_cast<session_queue::Page*>(written->base())->preamble;
   if (preamble.major != session_queue::kMajor || preamble.nonce != nonce) {
     return FailedPrecondition("a stored session queue has another layout, or belongs to another session");
   }
-  if (!(*read)->sealed()) return FailedPrecondition("the session has not mapped its queue yet");
-  std::unique_ptr<SessionQueue> made(new SessionQueue(*std::move(read), *std::move(written)));
+  if (!read->sealed()) return FailedPrecondition("the session has not mapped its queue yet");
+  std::unique_ptr<SessionQueue> made(new SessionQueue(std::move(read), std::move(written)));
   const MutexLock lock(made->serving_);
   const MutexLock completing(made->completing_);
   made->reader_.Continue();
@@ -84,25 +82,21 @@ SessionQueue::SessionQueue(std::unique_ptr<SharedPages> requests, std::unique_pt
 
 Result<std::vector<UniqueFd>> SessionQueue::Export() const {
   const MutexLock lock(serving_);
-  auto requests = requests_pages_->Export(true);
-  if (!requests.ok()) return requests.status();
-  auto completions = completions_pages_->Export(false);
-  if (!completions.ok()) return completions.status();
+  AB_ASSIGN_OR_RETURN(auto requests, requests_pages_->Export(true));
+  AB_ASSIGN_OR_RETURN(auto completions, completions_pages_->Export(false));
   std::vector<UniqueFd> files;
-  files.push_back(*std::move(requests));
-  files.push_back(*std::move(completions));
+  files.push_back(std::move(requests));
+  files.push_back(std::move(completions));
   return files;
 }
 
 Result<std::vector<UniqueFd>> SessionQueue::ExportForNextDaemon() const {
   const MutexLock lock(serving_);
-  auto requests = requests_pages_->Export(false);
-  if (!requests.ok()) return requests.status();
-  auto completions = completions_pages_->ExportWritable();
-  if (!completions.ok()) return completions.status();
+  AB_ASSIGN_OR_RETURN(auto requests, requests_pages_->Export(false));
+  AB_ASSIGN_OR_RETURN(auto completions, completions_pages_->ExportWritable());
   std::vector<UniqueFd> files;
-  files.push_back(*std::move(requests));
-  files.push_back(*std::move(completions));
+  files.push_back(std::move(requests));
+  files.push_back(std::move(completions));
   return files;
 }
 

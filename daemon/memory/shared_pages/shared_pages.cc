@@ -17,18 +17,17 @@ namespace arraybridge::daemon {
 
 Result<std::unique_ptr<SharedPages>> SharedPages::Create(uint64_t bytes, int protection, const char* name,
                                                          std::string_view what) {
-  auto file = CreateMemfd(bytes, name);
-  if (!file.ok()) return file.status();
-  if (::fallocate(file->get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+  AB_ASSIGN_OR_RETURN(auto file, CreateMemfd(bytes, name));
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     return ResourceExhausted("no memory for ", what, ": ", ExplainedError(errno, "the broker"))
         .Because("SYSTEM_MEMORY");
   }
-  void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file->get(), 0);
+  void* const base = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
   if (base == MAP_FAILED) {
     return ResourceExhausted("mapping ", what, ": ", ExplainedError(errno, "the broker")).Because("SYSTEM_MEMORY");
   }
   std::ignore = ::mlock(base, bytes);  // avoids page faults when memory is short
-  return std::unique_ptr<SharedPages>(new SharedPages(*std::move(file), base, bytes, what));
+  return std::unique_ptr<SharedPages>(new SharedPages(std::move(file), base, bytes, what));
 }
 
 Result<std::unique_ptr<SharedPages>> SharedPages::Adopt(UniqueFd file, uint64_t bytes, int protection,

@@ -210,9 +210,8 @@ void Http::State::Answer(evhttp_request* request) {
 }
 
 Result<std::unique_ptr<Http>> Http::Open(const std::string& address, Pages pages, const Limits& limits) {
-  auto socket = Listen(address);
-  if (!socket.ok()) return socket.status();
-  return Adopt(*std::move(socket), std::move(pages), limits);
+  AB_ASSIGN_OR_RETURN(auto socket, Listen(address));
+  return Adopt(std::move(socket), std::move(pages), limits);
 }
 
 Result<std::unique_ptr<Http>> Http::Adopt(UniqueFd socket, Pages pages, const Limits& limits) {

@@ -148,12 +148,11 @@ bool WaitingLine::Move(Entry& entry, std::string_view name) {
 
 Result<WaiterId> WaitingLine::WaitForMemory(uint32_t uid, std::string_view ns, Waiter waiter) {
   MutexLock lock(mutex_);
-  auto entry = Insert(std::move(waiter));
-  if (!entry.ok()) return entry.status();
-  (*entry)->memory = MemoryKey{uid, std::string(ns)};
-  for_memory_[*(*entry)->memory].insert((*entry)->id);
+  AB_ASSIGN_OR_RETURN(auto entry, Insert(std::move(waiter)));
+  entry->memory = MemoryKey{uid, std::string(ns)};
+  for_memory_[*entry->memory].insert(entry->id);
   memory_waiters_.fetch_add(1);
-  return WaiterId{(*entry)->id};
+  return WaiterId{entry->id};
 }
 
 Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, std::span<const std::string_view> names,
@@ -163,9 +162,8 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, 
     MutexLock lock(mutex_);
     // The set of missing names changes, and they may be longer than these.
     const uint64_t key_bytes = names.size() * (kNameBytes + 2 * (ns.size() + limits_.name_bytes_max));
-    auto inserted = Insert(std::move(waiter), key_bytes);
-    if (!inserted.ok()) return inserted.status();
-    entry = *std::move(inserted);
+    AB_ASSIGN_OR_RETURN(auto inserted, Insert(std::move(waiter), key_bytes));
+    entry = std::move(inserted);
     name_waiters_.fetch_add(1);
     entry->names_of = NamesOf(owner, ns);
     for (const std::string_view name : names) Enlist(*entry, entry->names_of + std::string(name));
@@ -177,9 +175,8 @@ Result<WaiterId> WaitingLine::WaitInQueue(uint64_t queue, Waiter waiter) {
   EntryPointer entry;
   {
     MutexLock lock(mutex_);
-    auto inserted = Insert(std::move(waiter));
-    if (!inserted.ok()) return inserted.status();
-    entry = *std::move(inserted);
+    AB_ASSIGN_OR_RETURN(auto inserted, Insert(std::move(waiter)));
+    entry = std::move(inserted);
     queue_waiters_.fetch_add(1);
     entry->queue = queue;
     in_queue_[queue].insert(entry->id);

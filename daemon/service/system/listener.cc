@@ -188,10 +188,9 @@ Listener::Listener(DescriptorStore* store)
 
 Result<std::unique_ptr<Listener>> Listener::Open(const Config& config, PassedSockets passed, DescriptorStore* store) {
   AB_RETURN_IF_ERROR(PrepareDirectory(config.directory, config.embedded));
-  auto lock = LockDirectory(config.directory);
-  if (!lock.ok()) return lock.status();
+  AB_ASSIGN_OR_RETURN(auto lock, LockDirectory(config.directory));
   std::unique_ptr<Listener> listener(new Listener(store));
-  listener->lock_ = *std::move(lock);
+  listener->lock_ = std::move(lock);
   listener->directory_ = config.directory;
   const mode_t mode = config.embedded ? 0600 : 0660;
   AB_RETURN_IF_ERROR(listener->OpenDoor(passed, PassedSockets::kLifeline, Door::kLifeline, config.lifeline_path, mode));
@@ -247,12 +246,11 @@ void Listener::Adopt(UniqueFd socket, Door kind) {
 // The mode is set between bind and listen, because no client can connect before listen.
 Status Listener::Bind(const std::string& path, std::string_view name, Door kind, mode_t mode) {
   const int type = kind == Door::kLifeline ? SOCK_SEQPACKET : SOCK_STREAM;
-  const auto address = AddressOf(path);
-  if (!address.ok()) return address.status();
-  AB_RETURN_IF_ERROR(RemoveStale(path, *address, type));
+  AB_ASSIGN_OR_RETURN(const auto address, AddressOf(path));
+  AB_RETURN_IF_ERROR(RemoveStale(path, address, type));
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return FailedPrecondition("cannot make a socket: ", Why());
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(sockaddr_un)) != 0) {
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_un)) != 0) {
     return FailedPrecondition("cannot bind '", path, "': ", Why());
   }
   doors_.push_back(

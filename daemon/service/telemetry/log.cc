@@ -202,15 +202,14 @@ Status Start(std::string_view level, std::string_view format, const std::string&
   if (format != "auto" && format != "text" && format != "json" && format != "journald") {
     return InvalidArgument("log format '", format, "' is unknown: auto, text, json, journald");
   }
-  auto opened = JournalFor(format, journal);
-  if (!opened.ok()) return opened.status();
+  AB_ASSIGN_OR_RETURN(auto opened, JournalFor(format, journal));
   const bool json = format == "json" || (format == "auto" && ::isatty(STDERR_FILENO) == 0);
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<EscapedMessage>('*').add_flag<AboutFields>('&').set_pattern(json ? kJsonPattern : kTextPattern);
   Logger().set_formatter(std::move(formatter));
   Logger().set_level(*threshold);
   const std::lock_guard lock(TheJournal().mutex);
-  TheJournal().journal = *std::move(opened);
+  TheJournal().journal = std::move(opened);
   return Ok();
 }
 

@@ -32,11 +32,10 @@ class Admission {
 
   // Makes the Waiter of a request that may wait. `bytes`: the memory of the request while it waits.
   Result<Waiter> WaiterOf(const Caller& caller, uint64_t bytes) const {
-    const auto uid = broker_.UidOf(caller.session);
-    if (!uid.ok()) return uid.status();
+    AB_ASSIGN_OR_RETURN(const auto uid, broker_.UidOf(caller.session));
     Waiter waiter;
     waiter.session = caller.session;
-    waiter.uid = *uid;
+    waiter.uid = uid;
     waiter.bytes = bytes;
     return waiter;
   }

@@ -256,10 +256,9 @@ Result<Answer> ArenaVerbs::Export(const Caller& caller, const wire::ExportReques
 }
 
 Result<Answer> ArenaVerbs::Redeem(const Caller& caller, const wire::RedeemRequest& request) {
-  auto redeemed = broker_.Redeem(caller.session, Octets(request.token));
-  if (!redeemed.ok()) return redeemed.status();
-  Answer answer = AnswerOf(wire::RedeemResponse{.handle = ToWire(redeemed->handle), .writable = redeemed->writable});
-  answer.descriptor = PassedFd(std::move(redeemed->handle.descriptor), redeemed->handle.kind);
+  AB_ASSIGN_OR_RETURN(auto redeemed, broker_.Redeem(caller.session, Octets(request.token)));
+  Answer answer = AnswerOf(wire::RedeemResponse{.handle = ToWire(redeemed.handle), .writable = redeemed.writable});
+  answer.descriptor = PassedFd(std::move(redeemed.handle.descriptor), redeemed.handle.kind);
   return answer;
 }
 
@@ -276,19 +275,18 @@ Result<Answer> ArenaVerbs::Browse(const Caller& caller, const wire::BrowseReques
     answer.descriptor = PassedFd(std::move(exported->files), FdKind::kPages);
     return answer;
   }
-  auto descriptors = ExportPages(caller, request);
-  if (!descriptors.ok()) return descriptors.status();
-  return Answer{{}, PassedFd(*std::move(descriptors), FdKind::kPages)};
+  AB_ASSIGN_OR_RETURN(auto descriptors, ExportPages(caller, request));
+  return Answer{{}, PassedFd(std::move(descriptors), FdKind::kPages)};
 }
 
 Result<std::vector<UniqueFd>> ArenaVerbs::ExportPages(const Caller& caller, const wire::BrowseRequest& request) {
   using Part = wire::BrowseRequest::Part;
   if (request.part == Part::kQueue) return broker_.OpenQueueOf(caller.session, request.namespace_);
-  auto one = request.part == Part::kHazardPage ? broker_.ExportHazardPage(caller.session, request.namespace_)
-                                               : broker_.ExportCatalogue(caller.session, request.namespace_);
-  if (!one.ok()) return one.status();
+  AB_ASSIGN_OR_RETURN(auto one, request.part == Part::kHazardPage
+                                    ? broker_.ExportHazardPage(caller.session, request.namespace_)
+                                    : broker_.ExportCatalogue(caller.session, request.namespace_));
   std::vector<UniqueFd> descriptors;
-  descriptors.push_back(*std::move(one));
+  descriptors.push_back(std::move(one));
   return descriptors;
 }
 

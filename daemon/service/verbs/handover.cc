@@ -15,10 +15,9 @@ constexpr size_t kReturnedMax = 64;  // returned ranges in one answer
 }  // namespace
 
 Result<std::string> Handover::TicketFor(SessionId session, ArenaId arena, Access access) {
-  const auto token = broker_.IssueTicket(session, arena, access);
-  if (!token.ok()) return token.status();
+  AB_ASSIGN_OR_RETURN(const auto token, broker_.IssueTicket(session, arena, access));
   reclaimer_.sweeper().After(config_.limits.ticket_lifetime);
-  return std::string(token->begin(), token->end());
+  return std::string(token.begin(), token.end());
 }
 
 wire::Ticket Handover::TicketOf(std::string_view token) const {

@@ -63,9 +63,8 @@ Result<Answer> ListVerbs::List(const Caller& caller, const v1::ListRequest& requ
   publishes_.ServeQueued(caller.session, request.namespace_().empty()
                                              ? std::nullopt
                                              : std::optional<std::string_view>(request.namespace_()));
-  const auto listed = ListPage(caller.session, false, request);
-  if (!listed.ok()) return listed.status();
-  return AnswerOf(*listed);
+  AB_ASSIGN_OR_RETURN(const auto listed, ListPage(caller.session, false, request));
+  return AnswerOf(listed);
 }
 
 Result<v1::ListResponse> ListVerbs::ListEverybodys(const v1::ListRequest& request) const {
@@ -122,12 +121,11 @@ Result<Answer> ListVerbs::Inspect(const Caller& caller, const v1::InspectRequest
   const ShareKey share = FromMessage(request.share());
   AB_RETURN_IF_ERROR(CheckShares(config_.limits, {&share, 1}));
   publishes_.ServeQueued(caller.session, request.namespace_());
-  const auto inspected = broker_.Inspect(caller.session, request.namespace_(), share);
-  if (!inspected.ok()) return inspected.status();
+  AB_ASSIGN_OR_RETURN(const auto inspected, broker_.Inspect(caller.session, request.namespace_(), share));
   v1::InspectResponse message;
-  Fill(&message, *inspected);
+  Fill(&message, inspected);
   size_t bytes = message.ByteSizeLong() + kOfferOverhead;
-  for (const OfferRow& row : inspected->offers) {
+  for (const OfferRow& row : inspected.offers) {
     v1::Offer offer;
     Fill(&offer, row);
     bytes += offer.ByteSizeLong() + kOfferOverhead;

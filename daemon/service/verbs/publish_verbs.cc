@@ -45,12 +45,11 @@ Result<PublishedShare> PublishVerbs::Record(SessionId session, const wire::Publi
 
 Result<Answer> PublishVerbs::Publish(const Caller& caller, const wire::PublishRequest& request) {
   ServeQueued(caller.session, request.namespace_);
-  auto published = Record(caller.session, request, caller.request);
-  if (!published.ok()) return published.status();
+  AB_ASSIGN_OR_RETURN(auto published, Record(caller.session, request, caller.request));
   if (HasEvent(request) && Failpoint("late_answer")) std::this_thread::sleep_for(kLateAnswer);
-  if (line_.waits_for_names()) AnnounceName(caller.session, request.namespace_, published->name);
+  if (line_.waits_for_names()) AnnounceName(caller.session, request.namespace_, published.name);
   if (request.replace) reclaimer_.Reclaim();  // the bytes of the replaced share may be free now
-  return handover_.Published(caller, *published);
+  return handover_.Published(caller, published);
 }
 
 std::optional<Answer> PublishVerbs::AnswerAgain(const Caller& caller) {

@@ -142,9 +142,9 @@ Result<Answer> ShareVerbs::ClaimNow(const Caller& caller, const wire::ClaimReque
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
   const ShareKey key{.name = request.name, .newer_than = request.newer_than};
   const std::chrono::milliseconds lifetime(std::min<uint64_t>(request.lifetime_ms, kLongest));
-  const auto claimed = broker_.ClaimName(caller.session, request.namespace_, key, lifetime, request.claim);
-  if (!claimed.ok()) return claimed.status();
-  return AnswerOf(wire::ClaimResponse{.claim = *claimed});
+  AB_ASSIGN_OR_RETURN(const auto claimed,
+                      broker_.ClaimName(caller.session, request.namespace_, key, lifetime, request.claim));
+  return AnswerOf(wire::ClaimResponse{.claim = claimed});
 }
 
 void ShareVerbs::EndClaim(SessionId session, uint64_t number) {
@@ -160,8 +160,7 @@ void ShareVerbs::TakeBackClaimed(const Caller& caller, std::string_view answer) 
 Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequest& request) {
   AB_RETURN_IF_ERROR(CheckRelease(request));
   if (request.capabilities) AB_RETURN_IF_ERROR(CheckCapabilities(*request.capabilities));
-  auto released = broker_.Release(caller.session, request.leases, request.arenas, request.unmapped);
-  if (!released.ok()) return released.status();
+  AB_ASSIGN_OR_RETURN(auto released, broker_.Release(caller.session, request.leases, request.arenas, request.unmapped));
   broker_.ForgetDirectChannels(caller.session, request.direct_channels);
   // Drops a note that cannot be kept: the caller may want no answer, and the leases in the request come first.
   uint64_t notes = 0;
@@ -179,7 +178,7 @@ Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequ
     reclaimer_.sweeper().Soon();  // this mapping may have been the last one of a dying arena
   }
   if (request.capabilities) AB_RETURN_IF_ERROR(OfferAnew(caller, *request.capabilities));
-  response.released = *released;
+  response.released = released;
   response.returned = handover_.Returned(caller);
   return AnswerOf(response);
 }
@@ -187,20 +186,18 @@ Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequ
 Status ShareVerbs::EndFences(const Caller& caller, const wire::ReleaseRequest& request,
                              std::vector<uint64_t>* awaited) {
   if (request.done.empty() && request.lost.empty()) return Ok();
-  const auto ended = broker_.EndFences(caller.session, request.done, request.lost);
-  if (!ended.ok()) return ended.status();
-  *awaited = ended->awaited;
+  AB_ASSIGN_OR_RETURN(const auto ended, broker_.EndFences(caller.session, request.done, request.lost));
+  *awaited = ended.awaited;
   if (!line_.waits_for_names()) return Ok();
-  for (const auto& facts : ended->finished) publishes_.AnnounceName(caller.session, facts->ns, facts->name);
+  for (const auto& facts : ended.finished) publishes_.AnnounceName(caller.session, facts->ns, facts->name);
   return Ok();
 }
 
 // The event kinds stay as the session first offered them, because other sessions wait for events already.
 Status ShareVerbs::OfferAnew(const Caller& caller, const wire::ClientCapabilities& capabilities) {
-  auto peer = broker_.PeerOf(caller.session);
-  if (!peer.ok()) return peer.status();
-  OfferHandles(capabilities, here_, *peer);
-  broker_.OfferAnew(caller.session, *std::move(peer));
+  AB_ASSIGN_OR_RETURN(auto peer, broker_.PeerOf(caller.session));
+  OfferHandles(capabilities, here_, peer);
+  broker_.OfferAnew(caller.session, std::move(peer));
   return Ok();
 }
 

@@ -21,18 +21,16 @@ Result<Request> Read(std::string_view bytes) {
 template <class Noun, class Request>
 Result<Served> Now(const Caller& caller, std::string_view bytes, Noun& noun,
                    Result<Answer> (Noun::*verb)(const Caller&, const Request&)) {
-  const auto request = Read<Request>(bytes);
-  if (!request.ok()) return request.status();
-  return Served{(noun.*verb)(caller, *request)};
+  AB_ASSIGN_OR_RETURN(const auto request, Read<Request>(bytes));
+  return Served{(noun.*verb)(caller, request)};
 }
 
 // A verb that may wait.
 template <class Noun, class Request>
 Result<Served> Waiting(const Caller& caller, std::string_view bytes, const Later& later, Noun& noun,
                        Served (Noun::*verb)(const Caller&, const Request&, std::string_view, const Later&)) {
-  const auto request = Read<Request>(bytes);
-  if (!request.ok()) return request.status();
-  return (noun.*verb)(caller, *request, bytes, later);
+  AB_ASSIGN_OR_RETURN(const auto request, Read<Request>(bytes));
+  return (noun.*verb)(caller, request, bytes, later);
 }
 
 }  // namespace

@@ -15,17 +15,16 @@ namespace {
 
 // The Publish that the entry stands for; views of the entry. INVALID_ARGUMENT: the description is malformed.
 Result<wire::PublishRequest> RequestOf(const DirectChannelRecord& of, const direct_channel::Entry& entry) {
-  const auto share = wire::Decode<wire::Share>(direct_channel::DescriptionOf(entry));
-  if (!share.ok()) return share.status();
+  AB_ASSIGN_OR_RETURN(const auto share, wire::Decode<wire::Share>(direct_channel::DescriptionOf(entry)));
   const direct_channel::Header header = direct_channel::HeaderOf(entry);
   return wire::PublishRequest{.namespace_ = of.ns,
                               .arena = header.arena,
                               .arena_generation = header.generation,
                               .offset = header.offset,
                               .size = header.size,
-                              .specs = share->specs,
-                              .structure = share->structure,
-                              .metadata = share->metadata,
+                              .specs = share.specs,
+                              .structure = share.structure,
+                              .metadata = share.metadata,
                               .channel = Number(of.sending)};
 }
 

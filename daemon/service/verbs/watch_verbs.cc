@@ -37,11 +37,10 @@ void WatchVerbs::Stop() {
 }
 
 Result<std::optional<Answer>> WatchVerbs::TakeEvents(const Caller& caller, WatcherId watcher) {
-  const auto taken = broker_.events().Take(caller.session, watcher, AnswerBytesMax(config_.limits));
-  if (!taken.ok()) return taken.status();
-  if (taken->empty()) return std::optional<Answer>();
+  AB_ASSIGN_OR_RETURN(const auto taken, broker_.events().Take(caller.session, watcher, AnswerBytesMax(config_.limits)));
+  if (taken.empty()) return std::optional<Answer>();
   wire::WatchResponse response{.watch = Number(watcher)};
-  for (const auto& event : *taken) response.events.push_back(ToWire(*event));
+  for (const auto& event : taken) response.events.push_back(ToWire(*event));
   return std::optional(AnswerOf(response));
 }
 
@@ -51,9 +50,8 @@ Result<Answer> WatchVerbs::OpenOrClose(const Caller& caller, const wire::WatchRe
     if (CloseWatch(caller, watcher)) return Opened(watcher);
     return NotFound("this watch is not open").Because("WATCH_NOT_OPEN");
   }
-  const auto opened = broker_.OpenWatch(caller.session, FilterOf(request));
-  if (!opened.ok()) return opened.status();
-  return Opened(*opened);
+  AB_ASSIGN_OR_RETURN(const auto opened, broker_.OpenWatch(caller.session, FilterOf(request)));
+  return Opened(opened);
 }
 
 bool WatchVerbs::CloseWatch(const Caller& caller, WatcherId watcher) {

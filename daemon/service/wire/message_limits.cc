@@ -176,10 +176,9 @@ Status CheckPublish(const Limits& limits, const wire::PublishRequest& request) {
   AB_RETURN_IF_ERROR(CheckShare(share_limits, share));
   AB_RETURN_IF_ERROR(CheckNote(limits, request.note));
   if (request.fence) AB_RETURN_IF_ERROR(CheckFence(*request.fence));
-  const auto specs = wire::Decode<wire::ArraySpecs>(request.specs);
-  if (!specs.ok()) return specs.status();
-  for (uint64_t index = 0; index < specs->arrays.size(); ++index) {
-    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs->arrays[index], index, request.size));
+  AB_ASSIGN_OR_RETURN(const auto specs, wire::Decode<wire::ArraySpecs>(request.specs));
+  for (uint64_t index = 0; index < specs.arrays.size(); ++index) {
+    AB_RETURN_IF_ERROR(CheckSpec(share_limits, specs.arrays[index], index, request.size));
   }
   return Ok();
 }

@@ -19,36 +19,63 @@ namespace arraybridge {
 template <class Opened>
 class CudaOpenings {
  public:
-  // Returns the object of `key`, or opens it with `open`, a function that returns a Result of a unique_ptr.
+  // Returns the object of `key`, or opens it with `open`, a function that returns a Result of a unique_ptr. The driver
+  // may open and close slowly while a GPU is busy: only users of the same key wait for that.
   template <class Open>
   Result<std::shared_ptr<const Opened>> Get(const std::string& key, Open open) {
-    MutexLock lock(mutex_);
-    auto found = open_.find(key);
-    if (found == open_.end()) {
-      AB_ASSIGN_OR_RETURN(auto fresh, open());
-      found = open_.emplace(key, Entry{std::move(fresh)}).first;
+    const std::shared_ptr<Entry> entry = Join(key);
+    Status failed;
+    {
+      MutexLock lock(entry->driver);
+      if (entry->opened == nullptr) {
+        auto fresh = open();
+        failed = fresh.status();
+        if (fresh.ok()) entry->opened = *std::move(fresh);
+      }
+      if (failed.ok()) {
+        const auto leave = [this, key, entry](const Opened*) { Leave(key, *entry); };
+        return std::shared_ptr<const Opened>(entry->opened.get(), leave);
+      }
     }
-    ++found->second.users;
-    return std::shared_ptr<const Opened>(found->second.opened.get(), [this, key](const Opened*) { Release(key); });
+    Leave(key, *entry);
+    return failed;
   }
 
  private:
   struct Entry {
-    std::unique_ptr<const Opened> opened;
-    uint64_t users = 0;
+    Mutex driver;  // held while the driver opens or closes: an object that is being closed must not be opened
+    std::unique_ptr<const Opened> opened AB_GUARDED_BY(driver);
+    uint64_t users = 0;  // guarded by the table's mutex
   };
 
-  void Release(const std::string& key) {
-    // In a forked child the openings belong to the parent, and the lock may stay held for ever.
-    if (CudaDevices::IfUsed() == nullptr) return;
+  std::shared_ptr<Entry> Join(const std::string& key) {
     MutexLock lock(mutex_);
-    const auto found = open_.find(key);
-    if (--found->second.users == 0) open_.erase(found);
+    std::shared_ptr<Entry>& entry = open_[key];
+    if (entry == nullptr) entry = std::make_shared<Entry>();
+    ++entry->users;
+    return entry;
   }
 
-  // Held while the driver opens or closes, unlike other locks: an object that is being closed must not be opened.
+  void Leave(const std::string& key, Entry& entry) {
+    // In a forked child the openings belong to the parent, and the locks may stay held for ever.
+    if (CudaDevices::IfUsed() == nullptr) return;
+    {
+      MutexLock lock(mutex_);
+      if (--entry.users > 0) return;
+    }
+    MutexLock closing(entry.driver);
+    {
+      MutexLock lock(mutex_);
+      if (entry.users > 0) return;  // another user has come meanwhile
+    }
+    entry.opened = nullptr;
+    MutexLock lock(mutex_);
+    const auto found = open_.find(key);
+    if (entry.users == 0 && found != open_.end() && found->second.get() == &entry) open_.erase(found);
+  }
+
   Mutex mutex_;
-  std::map<std::string, Entry> open_ AB_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Entry>> open_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

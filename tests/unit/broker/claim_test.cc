@@ -61,7 +61,7 @@ TEST_F(ClaimTest, EndsWithItsSession) {
   const SessionId holder = Open();
   ASSERT_TRUE(Claim(holder).ok());
   ASSERT_TRUE(Claim(holder, 0, {}, {.name = "n"}, "project").ok());
-  std::vector<std::shared_ptr<const arraybridge::Claim>> ended;
+  std::vector<std::shared_ptr<const daemon::Claim>> ended;
   broker().EndSession(holder, &ended);
   ASSERT_EQ(ended.size(), 2u);
   EXPECT_EQ(ended[1]->ns, "project");

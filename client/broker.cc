@@ -432,7 +432,7 @@ Result<uint64_t> Broker::Core::Withdraw(const std::string& request, std::span<co
   const auto check = [&](const Session& session) { return CheckLife(session, refs); };
   AB_ASSIGN_OR_RETURN(auto withdrawn,
                       connection()->Ask<wire::WithdrawResponse>(Verb::kWithdraw, request, Timeout(), late, check));
-  late(withdrawn->second, withdrawn.first);
+  late(*withdrawn.second, withdrawn.first);
   return uint64_t{withdrawn.first.withdrawn};
 }
 
@@ -480,7 +480,7 @@ Result<ServerInfo> Broker::GetServerInfo() {
   auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
   if (!answer.ok()) return answer.status();
   AB_ASSIGN_OR_RETURN(const auto reply, codec::Read<wire::GetServerInfoResponse>(answer->payload));
-  return codec::ServerOfreply.info;
+  return codec::ServerOf(reply).info;
 }
 
 Status Broker::Flush() {

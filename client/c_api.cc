@@ -346,7 +346,7 @@ ab_code ab_put_content(ab_broker* broker, const char* name, const ab_content* co
                                                       .replace = replace != 0,
                                                       .structure = std::move(description.structure),
                                                       .metadata = std::move(description.metadata)};
-    if (IsBorn(known)) return broker->broker.Publish(known->array->placement, options).status();
+    if (IsBorn(known)) return broker->broker.Publish(*known.array->placement, options).status();
     const auto views = ViewsOf(known);
     return views.ok() ? broker->broker.Put(*views, options).status() : views.status();
   });
@@ -480,7 +480,7 @@ ab_code ab_send(ab_channel* channel, const ab_content* content, int64_t timeout_
                                               .metadata = std::move(description.metadata),
                                               .timeout = TimeoutOf(timeout_ms),
                                               .on_peer_death = channel->on_peer_death};
-    if (IsBorn(known)) return channel->channel.Send(known->array->placement, options);
+    if (IsBorn(known)) return channel->channel.Send(*known.array->placement, options);
     AB_ASSIGN_OR_RETURN(const auto views, ViewsOf(known));
     return channel->broker.Send(channel->channel, views, std::move(options)).status();
   });

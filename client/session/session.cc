@@ -82,7 +82,7 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
   if (opened.protocol != kProtocolVersion) {
     return FailedPrecondition("the broker speaks protocol ", opened.protocol, ", this client ", kProtocolVersion);
   }
-  codec::Server server = opened.server ? codec::ServerOf(opened->server) : codec::Server{};
+  codec::Server server = opened.server ? codec::ServerOf(*opened.server) : codec::Server{};
   if (server.clock_ms != 0) {
     ClockOffset offset;
     offset.Note(requested_ms, static_cast<int64_t>(server.clock_ms), answered_ms);

@@ -81,7 +81,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
   AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
   session.written().Return(allocated.returned);
   if (!allocated.handle) return std::optional<Handle>();
-  AB_ASSIGN_OR_RETURN(auto handle, codec::HandleOf(allocated->handle));
+  AB_ASSIGN_OR_RETURN(auto handle, codec::HandleOf(*allocated.handle));
   handle.descriptor = std::move(answer.descriptor);
   return std::optional(std::move(handle));
 }

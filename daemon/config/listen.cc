@@ -28,7 +28,7 @@ std::string WrittenSocket(const std::string& path) { return path.empty() ? "off"
 Result<std::string> ReadHttp(std::string_view text) {
   if (text.empty() || text == "off") return std::string();
   AB_ASSIGN_OR_RETURN(const auto endpoint, ReadEndpoint(text));
-  AB_ASSIGN_OR_RETURN(const auto numbers, NumericAddress(endpoint));
+  AB_RETURN_IF_ERROR(NumericAddress(endpoint).status());
   return std::string(text);
 }
 

@@ -471,12 +471,16 @@ JOURNALS = ROOT / "tests/faults/journals"  # what a daemon of each layout had st
 JOURNAL_BYTES = 1 << 34
 
 
-@pytest.mark.parametrize("layout", sorted(path.name.removesuffix(".journal.gz") for path in JOURNALS.glob("*.journal.gz")))
-def test_the_journal_of_an_earlier_layout_is_read(keeper: Keeper, layout: str) -> None:
-    """A daemon that is upgraded continues one of each minor version before it: share a, and a name that was withdrawn."""
+def store_what_was_left(keeper: Keeper, layout: str) -> None:
     journal, arena = (JOURNALS / f"{layout}.{what}.gz" for what in ("journal", "arena"))
     keeper.run_stub(f"remove j0;adopt j0 {JOURNAL_BYTES} {journal};adopt a1 {2 << 20} {arena}", "wait")
     keeper.lives(1)
+
+
+@pytest.mark.parametrize("layout", sorted(path.name.removesuffix(".journal.gz") for path in JOURNALS.glob("2.*.journal.gz")))
+def test_the_journal_of_an_earlier_layout_is_read(keeper: Keeper, layout: str) -> None:
+    """A daemon that is upgraded continues one of each minor version before it: share a, and a name that was withdrawn."""
+    store_what_was_left(keeper, layout)
     for _ in range(2):  # what this daemon writes into that journal can be read, too
         keeper.replace_program(DAEMON)
         keeper.kill_daemon()
@@ -487,6 +491,17 @@ def test_the_journal_of_an_earlier_layout_is_read(keeper: Keeper, layout: str) -
         client.ask("put c 4096 9 replace")
         client.leave()
     assert "lost 0 shares; 0 damaged records" in keeper.log_text()
+
+
+def test_the_journal_of_another_major_layout_is_left_whole(keeper: Keeper) -> None:
+    """A daemon that is upgraded to another layout says so and ends. The version that wrote the journal can continue it."""
+    store_what_was_left(keeper, "1.0")
+    keeper.replace_program(DAEMON)
+    os.kill(keeper.daemon, signal.SIGKILL)
+    refused = "the stored journal has layout 1.0; this daemon reads 2.x: start the version that wrote it, or stop it to drop"
+    eventually("a refusal", lambda: keeper.log_text().count(refused) > 1)
+    keeper.replace_program(f"#!{sys.executable}\n{STUB.read_text()}")
+    assert {"j0", "a1"} <= set(keeper.lives(2)[1]["names"])  # type: ignore[call-overload]
 
 
 @pytest.mark.skipif(not GUARD.exists(), reason="malloc_guard is not built")

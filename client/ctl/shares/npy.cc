@@ -210,12 +210,12 @@ Result<ArraySpec> ReadNpyHead(std::string_view head) {
   Reader reader(text);
   AB_ASSIGN_OR_RETURN(auto header, TakeDictionary(reader));
   if (!reader.AtEnd()) return Bad("has text after its dictionary");
-  if (header->is_fortran && header.shape->size() > 1) {
+  if (*header.is_fortran && header.shape->size() > 1) {
     return MakeStatus(Code::kUnimplemented,
                       "cannot share an array in Fortran order: save numpy.ascontiguousarray(array) instead");
   }
   ArraySpec array;
-  array.type = header->type;
+  array.type = *header.type;
   array.dtype = NameOf(array.type);
   array.shape = *std::move(header.shape);
   const auto nbytes = array.compact_bytes();

@@ -112,7 +112,7 @@ Result<v1::ShareInfo> InfoOf(const Options& options, const Share& share) {
   request.mutable_share()->set_name(share.name);
   request.mutable_share()->set_generation(share.generation);
   AB_ASSIGN_OR_RETURN(auto found, connection->Inspect(request));
-  return std::move(found->mutable_share());
+  return std::move(*found.mutable_share());
 }
 
 std::string FateOf(const v1::ShareInfo& info, const PutWishes& wishes) {

@@ -82,7 +82,7 @@ Result<Broker::State::Reserved> Broker::State::Reserve(Session& session, const N
 Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& call) {
   State& state = *state_;
   AB_ASSIGN_OR_RETURN(const auto served, state.ServedFor(session, call));
-  MemoryBackend& backend = served->backend;
+  MemoryBackend& backend = *served.backend;
   const Device& device = served.device;
   std::optional<State::Reserved> reserved;
   ArenaId id{};

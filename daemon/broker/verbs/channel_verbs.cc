@@ -140,7 +140,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
     Session* const found = state.sessions.Find(session);
     if (found == nullptr) return NoSession();
     AB_ASSIGN_OR_RETURN(const auto end, Channels::EndOf(*found, id, ChannelRole::kReceiver));
-    Channel& channel = end->channel;
+    Channel& channel = *end.channel;
     AB_RETURN_IF_ERROR(state.channels.NoticeTo(channel, id, seen));
     if (channel.queued() == 0 && channel.direct != nullptr && channel.direct->open) return RefuseAsDirect(channel);
     AB_ASSIGN_OR_RETURN(const auto next, channel.Next(id));

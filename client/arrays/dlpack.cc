@@ -205,7 +205,7 @@ Result<View> Describe(void* data, DataType type, std::vector<int64_t> shape, std
                       Device device, bool read_only, std::shared_ptr<const void> owner) {
   AB_RETURN_IF_ERROR(layout::CheckType(type));
   AB_ASSIGN_OR_RETURN(const auto elements, layout::Elements(shape));
-  AB_ASSIGN_OR_RETURN(const auto bytes, layout::CompactBytes(elements, type));
+  AB_RETURN_IF_ERROR(layout::CompactBytes(elements, type).status());
   if (!strides.empty() && strides.size() != shape.size())
     return InvalidArgument(strides.size(), " strides for ", shape.size(), " dimensions");
   if (elements == 0) data = nullptr;

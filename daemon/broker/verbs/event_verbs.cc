@@ -47,9 +47,7 @@ Result<WatcherId> Broker::OpenWatch(SessionId session, EventFilter filter) {
   const MutexLock lock(state.mutex);
   Session* const found = state.sessions.Find(session);
   if (found == nullptr) return NoSession();
-  if (!filter.ns.empty()) {
-    AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, filter.ns, Right::kRead));
-  }
+  if (!filter.ns.empty()) AB_RETURN_IF_ERROR(state.rights.KeyOf(found->peer, filter.ns, Right::kRead).status());
   std::set<std::string> shared;
   for (const auto& [name, policy] : state.rights.policies()) {
     if (!filter.ns.empty() && filter.ns != name) continue;

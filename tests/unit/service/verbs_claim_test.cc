@@ -92,11 +92,11 @@ TEST_F(VerbsClaimTest, AnAnswerThatCannotArriveGivesTheClaimBack) {
 }
 
 TEST_F(VerbsClaimTest, WaitsAreChargedToTheirUser) {
-  config_.limits.queued_requests_per_uid = 1;
+  config_.limits.requests_per_uid = 1;
   ASSERT_NE(Claimed(Open()), 0u);
   const Caller waits = Open();
   auto first = StartClaim(waits);
-  EXPECT_THAT(StartClaim(Open())->Get().status().message(), HasSubstr("queued_requests_per_uid"));
+  EXPECT_THAT(StartClaim(Open())->Get().status().message(), HasSubstr("requests_per_uid"));
   verbs().sessions.EndSession(waits.session);
   EXPECT_EQ(waiting(), 0u) << "the waits of a session end with it";
 }

@@ -137,7 +137,7 @@ class Broker {
 
   // Claims (claim_verbs.cc). Claims the name of `key` and returns the claim's number; 0: the share of the key is there.
   // `held`: a claim of this session, which is renewed. `lifetime` 0: as long as the session. NOT_FOUND, NAME_CLAIMED:
-  // another session holds the claim. RESOURCE_EXHAUSTED: Limits.claims_per_session; limits.object_bytes_per_uid, namespaces.
+  // another session holds the claim. RESOURCE_EXHAUSTED: Limits.claims_per_session, object_bytes_per_uid, namespaces.
   Result<uint64_t> ClaimName(SessionId session, std::string_view ns, const ShareKey& key,
                              std::chrono::milliseconds lifetime, uint64_t held = 0);
   // Returns the ended claim, for whose name other sessions may wait. Null: the session does not hold it.

@@ -13,7 +13,7 @@ GENERATOR = Path(__file__).resolve().parents[2] / "proto/wire/generate.py"
 def generate(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     source = folder / "a.proto"
     source.write_text('syntax = "proto3";\npackage a;\n' + text)
-    command = [sys.executable, *map(str, (GENERATOR, folder / "a.h", folder / "a.cc", source))]
+    command = [sys.executable, *map(str, (GENERATOR, "a", folder / "a.h", folder / "a.cc", source))]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -17,7 +17,9 @@
 namespace arraybridge::daemon {
 namespace {
 
-std::string_view TextOf(const std::shared_ptr<const std::string>& text) { return text == nullptr ? "" : *text; }
+std::string_view TextOf(const std::shared_ptr<const std::string>& text) {
+  return text == nullptr ? std::string_view() : *text;
+}
 std::string_view TextOf(const Token& token) { return {reinterpret_cast<const char*>(token.data()), token.size()}; }
 
 std::vector<record::Notice> RecordsOf(const Notices& notices) {

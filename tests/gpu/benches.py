@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import reaper
 from pythons import Python
-from steps import DYING_S, Runner, json_lines
+from steps import Runner, json_lines
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CARD_SIZES = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB, 4 * GIB)
@@ -54,7 +55,7 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
             "--cuda-driver",
             driver,
         ]
-        process = subprocess.Popen(command, pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(reaper.command(None, command), pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
         os.close(write)
         try:
             with os.fdopen(read) as lines:
@@ -64,7 +65,7 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
         finally:
             process.terminate()
             try:
-                process.wait(DYING_S)
+                process.wait(2 * reaper.DYING_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -86,7 +87,7 @@ def run(runner: Runner, build: Path, driver: str, small: bool, python: Python) -
         rows.extend(line for line in lines if "us" in line)
         notes.extend(f"{what}: {line['note']}" for line in lines if "note" in line)
         if status != 0:
-            said = " | ".join(text.splitlines()[-3:]) if status != 124 else f"no answer within {limit:.0f} s"
+            said = " | ".join(text.splitlines()[-3:]) if status != reaper.TOOK_TOO_LONG else f"no answer within {limit:.0f} s"
             notes.append(f"{what}: ended with {status}: {said}")
 
     with daemon(build / "daemon/arraybridged", driver, runner.environment) as address:

@@ -88,6 +88,28 @@ def test_a_step_leaves_no_process_behind(tmp_path: Path) -> None:
     assert not running(int(number.read_text()))
 
 
+def test_a_step_ends_also_what_hides_its_origin(tmp_path: Path) -> None:
+    """A process with a session and a parent of its own, and nothing of the step's environment."""
+    number = tmp_path / "pid"
+    hiding = f"env -i PATH=$PATH setsid sh -c 'sleep 600 & echo $! >{number}; exit' & while [ ! -s {number} ]; do sleep 0.01; done"
+    status, _ = Runner(dict(os.environ), time.monotonic() + 600).output(["sh", "-c", f"{hiding}; sleep 600"], 1)
+    assert status == 124
+    assert not running(int(number.read_text()))
+
+
+def test_a_step_ends_with_the_run_that_is_killed(tmp_path: Path) -> None:
+    number = tmp_path / "pid"
+    code = f"from steps import Runner; Runner(dict(), None).output(['/bin/sh', '-c', 'echo $$ >{number}; exec sleep 600'], 1)"
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=HERE)
+    while not number.exists() or not number.read_text():
+        time.sleep(0.01)
+    pid = int(number.read_text())
+    run.kill()
+    run.wait()
+    while running(pid):
+        time.sleep(0.01)
+
+
 def running(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

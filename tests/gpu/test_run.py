@@ -17,12 +17,20 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import benches
-from expected import check_limits, check_simulated_run
+import plan
+import suites
+from expected import OUTCOMES, check_limits, check_simulated_run
+from plan import Planned
 from steps import Runner
 
 ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
 DRIVER = BUILD / "tests/simulated_cuda/libsimulated_cuda.so"
+
+
+def planned(*parts: str) -> list[Planned]:
+    """The steps of these parts, or of all."""
+    return plan.steps(Runner(dict(os.environ), None), BUILD / "tests/gpu/gpu_experiments", list(parts or plan.PARTS))
 
 
 @contextlib.contextmanager
@@ -61,9 +69,8 @@ def test_a_machine_without_a_driver_is_told_so(tmp_path: Path) -> None:
     if any(Path(folder, "libcuda.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64")):
         return  # this machine has a GPU
     environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
-    python = HERE.parents[1] / ".venv/bin/python"
     done = subprocess.run(
-        [str(python), str(HERE / "run.py"), "--build", str(tmp_path)], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, str(HERE / "run.py"), "--build", str(tmp_path)], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 69
     assert "no card can be used here: libcuda.so.1" in done.stderr
@@ -130,7 +137,41 @@ def test_every_experiment_can_finish_within_its_limit(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (written,) = tmp_path.glob("simulated-*-experiments.json")
-    check_limits(json.loads(written.read_text())["experiments"])
+    check_limits(json.loads(written.read_text())["experiments"], planned())
+
+
+def test_the_plan_fits_into_the_time_of_a_lent_machine() -> None:
+    assert all(step.estimate_s <= step.limit_s for step in planned())
+    assert sum(step.estimate_s for step in planned()) <= plan.TOTAL_S
+    for parts in plan.COMMANDS:
+        assert sum(step.estimate_s for step in planned(*parts)) <= plan.WHOLE_RUN_S
+    last = planned(*plan.COMMANDS[0])[-1]
+    assert last.name == "E3b", "nothing else may have the GPU open meanwhile"
+
+
+def test_the_plan_has_every_experiment_and_test() -> None:
+    steps = [step.name for step in planned() if step.part != "benchmarks"]
+    assert sorted(steps) == sorted([plan.FACTS.name, plan.EXTENSION, *OUTCOMES, *suites.TESTS])
+
+
+def test_the_plan_is_listed_with_the_sum_of_its_estimates() -> None:
+    command = [sys.executable, HERE / "run.py", "--build", BUILD, "--plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, *_, last = done.stdout.splitlines()
+    assert first.split() == ["part", "group", "step", "s", "limit", "sum"]
+    assert int(last.split()[-1]) == sum(step.estimate_s for step in planned())
+
+
+def test_a_step_for_which_no_time_is_left_is_not_begun(tmp_path: Path) -> None:
+    """As on a card, where time is limited."""
+    with simulated_machine() as environment:
+        environment["SIMULATED_CUDA"] = "guest;memory=67108864"
+        command = [sys.executable, HERE / "run.py", "--build", BUILD, "--out", tmp_path, "--seconds", "21", "experiments"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = {each["experiment"]: each["outcome"] for each in kept(tmp_path)["experiments"]}
+    assert outcomes["E1"] == "as expected"
+    assert outcomes["E3b"] == "not run: no time left for its 26 s"
 
 
 def test_a_run_that_is_killed_keeps_what_it_had(tmp_path: Path) -> None:
@@ -173,9 +214,7 @@ def test_jax_reads_a_view_in_place_in_the_program_for_a_card() -> None:
 
 
 def test_the_tests_that_are_chosen_for_a_card_exist() -> None:
-    import run
-
-    for pattern in run.MAPPERS_ON_A_CARD.split(":"):
+    for pattern in suites.MAPPERS_ON_A_CARD.split(":"):
         command = [BUILD / "tests/unit/client/client_cuda_test", "--gtest_list_tests", f"--gtest_filter={pattern}"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
         assert listed.stdout.count("\n  "), pattern

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -140,6 +141,23 @@ def test_every_experiment_can_finish_within_its_limit(tmp_path: Path) -> None:
     check_limits(json.loads(written.read_text())["experiments"], planned())
 
 
+def test_a_machine_that_cannot_build_takes_the_prebuilt_extension(tmp_path: Path) -> None:
+    broken = tmp_path / "bin/cmake"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    core = tmp_path / f"prebuilt/_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+    command = [HERE / "extension", tmp_path, sys.executable, "60"]
+    environment = os.environ | {"PATH": f"{broken.parent}:{os.environ['PATH']}"}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "there is no prebuilt one" in refused.stdout
+    core.parent.mkdir()
+    core.write_text("built elsewhere")
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert (tmp_path / "site/arraybridge" / core.name).read_text() == "built elsewhere"
+
+
 def test_the_plan_fits_into_the_time_of_a_lent_machine() -> None:
     assert all(step.estimate_s <= step.limit_s for step in planned())
     assert sum(step.estimate_s for step in planned()) <= plan.TOTAL_S
@@ -196,21 +214,37 @@ def kept(folder: Path) -> dict[str, list[dict[str, str]]]:
     return json.loads(files[0].read_text()) if files else {"experiments": []}
 
 
-def test_jax_reads_a_view_in_place_in_the_program_for_a_card() -> None:
-    """Here with the CPU of JAX, and a broker without a GPU."""
+def jax_on_the_cpu(program: str, commands: list[str]) -> list[str]:
+    """The answers of a program for a card, here with the CPU of JAX and a broker without a GPU."""
     pytest.importorskip("jax")
     arraybridge = pytest.importorskip("arraybridge")
     with arraybridge.Broker(start="private") as broker:
-        command = [sys.executable, HERE / "frameworks/jax_program.py", broker.address]
         done = subprocess.run(
-            command,
-            input="put own 14\nread own 14\n",
+            [sys.executable, HERE / "frameworks" / program, broker.address],
+            input="\n".join(commands) + "\n",
             capture_output=True,
             text=True,
             env=os.environ | {"JAX_PLATFORMS": "cpu"},
             check=False,
         )
-    assert done.stdout.split("\n")[:2] == ["(1, 0)", "right"], done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_jax_reads_a_view_in_place_in_the_program_for_a_card() -> None:
+    assert jax_on_the_cpu("jax_program.py", ["put own 14", "read own 14"]) == ["(1, 0)", "right"]
+
+
+def test_jax_hands_on_what_is_not_computed_yet_in_the_program_for_a_card() -> None:
+    commands = ["hand_on later jax default put", "read later jax default put", "put_complete full jax 2", "read_late full jax default"]
+    assert jax_on_the_cpu("order_program.py", [*commands, "put_complete full jax 3", "copied"]) == [
+        "ok",
+        "right",
+        "ok",
+        "ok",
+        "ok",
+        "right",
+    ]
 
 
 def test_the_tests_that_are_chosen_for_a_card_exist() -> None:

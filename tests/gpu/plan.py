@@ -30,6 +30,7 @@ class Planned:
 
 HAND_OFF = "a first hand-off"
 EXTENSION = "extension"
+BUILD_S = 150  # then a prebuilt extension is taken
 # The parts of these names: the group's name, the step's, its estimate and its limit.
 TESTS = (
     ("the product", "integration, GPU memory", 40, 120),

@@ -37,6 +37,11 @@ WORK = {
 REACH = "D2D put at least 0.9 x the copy's rate at 1 GiB; warm get at most 20 us at every size; Broker.put and get at least 5 x as quick as torch.multiprocessing"
 
 
+def program_of(row: str) -> str:
+    """The benchmark that measures this row."""
+    return TORCH if "torch" in row else "gpu_bench"
+
+
 @contextlib.contextmanager
 def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[str]:
     """A private daemon; yields the directory of its sockets."""

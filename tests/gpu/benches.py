@@ -79,7 +79,7 @@ def one(
     runner: Runner, build: Path, driver: str, small: bool, name: str, limit: float, python: Callable[[], Python]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows {id, bytes, us} of this benchmark, and notes on missing measurements with the reason."""
-    sizes = SMALL_SIZES if small else CARD_SIZES
+    sizes: tuple[int, ...] = SMALL_SIZES if small else CARD_SIZES
     program = [str(build / "tests/gpu" / name), "--driver", driver]
     more: dict[str, str] = {}
     if name == TORCH:

@@ -65,6 +65,7 @@ def check_simulated_run(folder: Path, said: str, built: bool = False) -> None:
     ):
         assert steps[name]["outcome"] == "passed"
     assert ("extension" in steps) == built
+    assert not built or steps["extension"]["said"] == "", "it was built, and not a prebuilt one taken"
     assert steps["foreign client, cudaIpcMemHandle"]["passed"] >= 10
     assert steps["real frameworks"]["passed"] >= 6, "PyTorch's and Numba's tests"
     assert result["bench_notes"] == []

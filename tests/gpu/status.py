@@ -48,7 +48,7 @@ def of_cards(results: Iterable[Result]) -> list[Result]:
 
 def outcomes(results: list[Result]) -> dict[str, tuple[str, str]]:
     """Of each step that ran: its outcome, and the card."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for result in results:
         ran = [(each["experiment"], each["outcome"]) for each in result["experiments"]]
         ran += [(each["name"], each["outcome"]) for each in result["steps"]]

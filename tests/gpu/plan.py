@@ -31,6 +31,7 @@ class Planned:
 HAND_OFF = "a first hand-off"
 EXTENSION = "extension"
 BUILD_S = 150  # then a prebuilt extension is taken
+ANY_TIME_S = 24 * 3600  # on the simulated driver
 # The parts of these names: the group's name, the step's, its estimate and its limit.
 TESTS = (
     ("the product", "integration, GPU memory", 40, 120),

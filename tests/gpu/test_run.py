@@ -22,6 +22,7 @@ import plan
 import suites
 from expected import OUTCOMES, check_limits, check_simulated_run
 from plan import Planned
+from pythons import Python
 from steps import Runner
 
 ROOT = HERE.parents[1]
@@ -190,6 +191,14 @@ def test_a_step_for_which_no_time_is_left_is_not_begun(tmp_path: Path) -> None:
     outcomes = {each["experiment"]: each["outcome"] for each in kept(tmp_path)["experiments"]}
     assert outcomes["E1"] == "as expected"
     assert outcomes["E3b"] == "not run: no time left for its 26 s"
+
+
+def test_the_first_hand_off_needs_no_python() -> None:
+    with simulated_machine() as environment:
+        runner = Runner(environment | {"ARRAYBRIDGE_CUDA_DRIVER": str(DRIVER.resolve())}, None)
+        here = suites.Here(runner, BUILD, True, lambda: Python(missing="the extension is not built"))
+        step = suites.TESTS[plan.HAND_OFF](here, plan.HAND_OFF, 60)
+    assert (step.outcome, step.passed) == ("passed", 4), step.said
 
 
 def test_a_run_that_is_killed_keeps_what_it_had(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def check_simulated_run(folder: Path, said: str, built: bool = False) -> None:
     assert left_out.items() <= NOT_RUN.items(), said
     assert all(step["passed"] for name, step in steps.items() if name not in left_out), said
     for name in (
-        plan.HAND_OFF,
+        plan.FIRST_HAND_OFF.name,
         "conformance, cudaIpcMemHandle",
         "integration, fences",
         "foreign client, cudaIpcMemHandle",

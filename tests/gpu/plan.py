@@ -28,8 +28,6 @@ class Planned:
     limit_s: float
 
 
-HAND_OFF = "a first hand-off"
-EXTENSION = "extension"
 BUILD_S = 150  # then a prebuilt extension is taken
 ANY_TIME_S = 24 * 3600  # on the simulated driver
 # The parts of these names: the group's name, the step's, its estimate and its limit.
@@ -49,7 +47,8 @@ BENCHMARKS = (("figures", "gpu_bench", 90, 150), ("figures", "bench_torch.py", 7
 # A run begins with the facts about the machine. The extension is built beside the first experiments, and a hand-off by
 # the product comes as soon as it can: it says more than all that follows.
 FACTS = Planned("experiments", "facts", "facts", 10, 60)
-PRODUCT = (Planned("experiments", "the product", EXTENSION, 20, 170), Planned("experiments", "the product", HAND_OFF, 25, 60))
+WAIT_FOR_EXTENSION = Planned("experiments", "the product", "extension", 20, 170)
+FIRST_HAND_OFF = Planned("experiments", "the product", "a first hand-off", 25, 60)
 PRODUCT_AFTER = "fences"
 
 
@@ -60,7 +59,7 @@ def experiment_steps(runner: Runner, program: Path) -> list[Planned]:
     for group, names in experiments.GROUPS.items():
         planned += [Planned("experiments", group, name, *known[name]) for name in names]
         if group == PRODUCT_AFTER:
-            planned += PRODUCT
+            planned += [WAIT_FOR_EXTENSION, FIRST_HAND_OFF]
     return planned
 
 

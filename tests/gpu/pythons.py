@@ -5,6 +5,7 @@ checkout on the simulated driver.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import subprocess
@@ -43,7 +44,8 @@ class Extension:
             status = self.building.wait(None if runner.ends is None else max(min(limit, runner.left()), 0))
         except subprocess.TimeoutExpired:
             self.building.terminate()
-            self.building.wait(2 * reaper.DYING_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.building.wait(2 * reaper.DYING_S)
             status = reaper.TOOK_TOO_LONG
         self.building = None
         importlib.invalidate_caches()

@@ -72,7 +72,7 @@ class Run:
     @functools.cached_property
     def python(self) -> Python:
         """The Python of the frameworks."""
-        self.extension_is_built(plan.PRODUCT[0].limit_s)
+        self.extension_is_built(plan.WAIT_FOR_EXTENSION.limit_s)
         return pythons.simulated(self.runner, self.scratch) if self.simulated else pythons.of_this_machine()
 
 
@@ -112,7 +112,7 @@ def no_time(run: Run, step: Planned) -> None:
 def run_step(run: Run, step: Planned) -> None:
     if step == plan.FACTS:  # they are known
         return
-    if step.name == plan.EXTENSION:
+    if step == plan.WAIT_FOR_EXTENSION:
         run.extension_is_built(step.limit_s)
     elif run.runner.left() < step.estimate_s:
         no_time(run, step)
@@ -201,7 +201,7 @@ def main() -> int:
         for step in steps:
             run.begins(step.name)
             run_step(run, step)
-        run.extension_is_built(plan.PRODUCT[0].limit_s)  # for a later command, if none here needed it
+        run.extension_is_built(plan.WAIT_FOR_EXTENSION.limit_s)  # for a later command, if none here needed it
         run.begins("")
     print("\n" + report.page(result))
     if folder is not None:

@@ -96,7 +96,7 @@ def gtest(path: str, only: str = "*") -> Callable[[Here, str, float], Step]:
 
 
 TESTS: dict[str, Callable[[Here, str, float], Step]] = {
-    plan.HAND_OFF: hand_off,
+    plan.FIRST_HAND_OFF.name: hand_off,
     "integration, GPU memory": gtest("tests/integration/cuda_processes_test"),
     "real frameworks": frameworks,
     "conformance, descriptors": gtest("tests/conformance/conformance_memory_test", "*CudaVmm"),

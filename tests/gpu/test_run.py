@@ -170,7 +170,7 @@ def test_the_plan_fits_into_the_time_of_a_lent_machine() -> None:
 
 def test_the_plan_has_every_experiment_and_test() -> None:
     steps = [step.name for step in planned() if step.part != "benchmarks"]
-    assert sorted(steps) == sorted([plan.FACTS.name, plan.EXTENSION, *OUTCOMES, *suites.TESTS])
+    assert sorted(steps) == sorted([plan.FACTS.name, plan.WAIT_FOR_EXTENSION.name, *OUTCOMES, *suites.TESTS])
 
 
 def test_the_plan_is_listed_with_the_sum_of_its_estimates() -> None:
@@ -197,7 +197,7 @@ def test_the_first_hand_off_needs_no_python() -> None:
     with simulated_machine() as environment:
         runner = Runner(environment | {"ARRAYBRIDGE_CUDA_DRIVER": str(DRIVER.resolve())}, None)
         here = suites.Here(runner, BUILD, True, lambda: Python(missing="the extension is not built"))
-        step = suites.TESTS[plan.HAND_OFF](here, plan.HAND_OFF, 60)
+        step = suites.TESTS[plan.FIRST_HAND_OFF.name](here, plan.FIRST_HAND_OFF.name, 60)
     assert (step.outcome, step.passed) == ("passed", 4), step.said
 
 

@@ -50,7 +50,7 @@ def hand_off(here: Here, name: str, limit: float) -> Step:
     """PyTorch's put and get between two processes; where it or the extension is missing, C++'s."""
     python = here.python()
     if not python.missing:
-        words = [python.program, str(HERE / "frameworks"), "-k", "tensors_cross or host_and_gpu"]
+        words = [python.program, str(HERE / "frameworks"), "-k", "tensors_cross or current_streams"]
         step = here.runner.pytest(name, words, limit, python.environment)
         if step.passed or step.failed:
             return step

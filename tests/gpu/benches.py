@@ -7,18 +7,19 @@ import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import reaper
 from pythons import Python
-from steps import DYING_S, Runner, json_lines
+from steps import Runner, json_lines
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CARD_SIZES = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB, 4 * GIB)
 SMALL_SIZES = (4 * KIB, MIB)
 TORCH_BYTES_MAX = GIB
-SHORTEST_S = 5  # no benchmark ends sooner
+TORCH = "bench_torch.py"
 
 WORK = {
     "floor_d2d": "cuMemcpyDtoDAsync and the wait for it",
@@ -34,6 +35,11 @@ WORK = {
     "broker_torch": "Broker.put and get of a torch tensor, acknowledged",
 }
 REACH = "D2D put at least 0.9 x the copy's rate at 1 GiB; warm get at most 20 us at every size; Broker.put and get at least 5 x as quick as torch.multiprocessing"
+
+
+def program_of(row: str) -> str:
+    """The benchmark that measures this row."""
+    return TORCH if "torch" in row else "gpu_bench"
 
 
 @contextlib.contextmanager
@@ -54,7 +60,7 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
             "--cuda-driver",
             driver,
         ]
-        process = subprocess.Popen(command, pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(reaper.command(None, command), pass_fds=[write], env=environment, stdin=subprocess.DEVNULL)
         os.close(write)
         try:
             with os.fdopen(read) as lines:
@@ -64,40 +70,33 @@ def daemon(program: Path, driver: str, environment: dict[str, str]) -> Iterator[
         finally:
             process.terminate()
             try:
-                process.wait(DYING_S)
+                process.wait(2 * reaper.DYING_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
 
-def run(runner: Runner, build: Path, driver: str, small: bool, python: Python) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows {id, bytes, us}, and notes on missing measurements with the reason."""
-    sizes = SMALL_SIZES if small else CARD_SIZES
-    rounds = 5 if small else 15
-    notes: list[str] = []
-    rows: list[dict[str, Any]] = []
-
-    def measure(what: str, command: list[str], limit: float, environment: dict[str, str] | None = None) -> None:
-        limit = min(limit, runner.left())
-        if limit < SHORTEST_S:
-            notes.append(f"{what}: no time left")
-            return
-        status, text = runner.output(command, limit, environment)
-        lines = json_lines(text)
-        rows.extend(line for line in lines if "us" in line)
-        notes.extend(f"{what}: {line['note']}" for line in lines if "note" in line)
-        if status != 0:
-            said = " | ".join(text.splitlines()[-3:]) if status != 124 else f"no answer within {limit:.0f} s"
-            notes.append(f"{what}: ended with {status}: {said}")
-
+def one(
+    runner: Runner, build: Path, driver: str, small: bool, name: str, limit: float, python: Callable[[], Python]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows {id, bytes, us} of this benchmark, and notes on missing measurements with the reason."""
+    sizes: tuple[int, ...] = SMALL_SIZES if small else CARD_SIZES
+    program = [str(build / "tests/gpu" / name), "--driver", driver]
+    more: dict[str, str] = {}
+    if name == TORCH:
+        if not python().sees_a_gpu_by_torch(runner):
+            return [], [f"torch.multiprocessing: {python().missing or 'torch is not here, or sees no GPU'}"]
+        sizes = tuple(size for size in sizes if size <= TORCH_BYTES_MAX)
+        program, more = [python().program, str(Path(__file__).with_name(name))], python().environment
     with daemon(build / "daemon/arraybridged", driver, runner.environment) as address:
-        given = ["--address", address, "--sizes", ",".join(map(str, sizes)), "--rounds", str(rounds)]
-        measure("gpu_bench", [str(build / "tests/gpu/gpu_bench"), *given, "--driver", driver], 150)
-        if python.sees_a_gpu_by_torch(runner):
-            given[3] = ",".join(str(size) for size in sizes if size <= TORCH_BYTES_MAX)
-            measure("bench_torch.py", [python.program, str(Path(__file__).with_name("bench_torch.py")), *given], 120, python.environment)
-        else:
-            notes.append(f"torch.multiprocessing: {python.missing or 'torch is not here, or sees no GPU'}")
-    return [{"id": row["id"], "bytes": int(row["bytes"]), "us": round(row["us"], 2)} for row in rows], notes
+        given = ["--address", address, "--sizes", ",".join(map(str, sizes)), "--rounds", str(5 if small else 15)]
+        limit = min(limit, runner.left())
+        status, text = runner.output([*program, *given], limit, more)
+    lines = json_lines(text)
+    notes = [f"{name}: {line['note']}" for line in lines if "note" in line]
+    if status != 0:
+        said = " | ".join(text.splitlines()[-3:]) if status != reaper.TOOK_TOO_LONG else f"no answer within {limit:.0f} s"
+        notes.append(f"{name}: ended with {status}: {said}")
+    return [{"id": line["id"], "bytes": int(line["bytes"]), "us": round(line["us"], 2)} for line in lines if "us" in line], notes
 
 
 def size_text(size: int) -> str:

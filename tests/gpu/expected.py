@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import benches
+import plan
+from plan import Planned
 
 # The outcomes of the experiments on the simulated driver; "as expected" for all others.
-OUTCOMES = dict.fromkeys(["E3b", *(f"E{number}" for number in range(1, 27))], "as expected")
-OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E22", "E23", "E24", "E26"], "recorded")
+OUTCOMES = dict.fromkeys(["E3b", *(f"E{number}" for number in range(1, 31))], "as expected")
+OUTCOMES |= dict.fromkeys(["E6", "E19", "E20", "E22", "E23", "E24", "E26", "E28", "E29"], "recorded")
 OUTCOMES |= {
     "E14": "not run: the driver has no stream memory operations",
     "E25": "not run: MPS and MIG are settings of the machine, which a test leaves alone",
@@ -22,16 +24,19 @@ NOT_ASKED = [
     "- E8, second context: the driver has no cuCtxCreate_v2",
     "- E9, pool: the driver has no cuMemAllocAsync",
 ]
-# What a process may take on a card until it has a context, if no other keeps the GPU open.
+# What a process takes on a card until it has a context: by estimate, and at most, if no other keeps the GPU open.
+STARTED_S = 1
 START_S = 5
 # Steps that need more than the simulated driver.
 NOT_RUN = {"declarations against <cuda.h>": "not run: no toolkit is here"}
 
 
-def check_limits(experiments: list[dict[str, Any]]) -> None:
-    """Each experiment's limit holds what it waits for, and the start of its processes."""
+def check_limits(experiments: list[dict[str, Any]], planned: list[Planned]) -> None:
+    """Each experiment's estimate holds the start of its processes, and its limit also what it waits for."""
     assert len(experiments) == len(OUTCOMES)
+    estimates = {step.name: step.estimate_s for step in planned}
     for each in experiments:
+        assert estimates[each["experiment"]] >= STARTED_S * each["drivers"], f"{each['experiment']} takes longer"
         assert each["limit_s"] >= each["waits_s"] + START_S * each["drivers"], f"{each['experiment']} cannot finish on a card"
 
 
@@ -47,14 +52,20 @@ def check_simulated_run(folder: Path, said: str, built: bool = False) -> None:
     result = json.loads(written.read_text())
     assert result["running"] == ""
     assert {each["experiment"]: each["outcome"] for each in result["experiments"]} == OUTCOMES, said
-    check_limits(result["experiments"])
     steps = {step["name"]: step for step in result["steps"]}
     left_out = {name: step["outcome"] for name, step in steps.items() if step["outcome"] != "passed"}
     assert left_out.items() <= NOT_RUN.items(), said
     assert all(step["passed"] for name, step in steps.items() if name not in left_out), said
-    for name in ("conformance, cudaIpcMemHandle", "integration, fences", "foreign client, cudaIpcMemHandle", "real frameworks"):
+    for name in (
+        plan.FIRST_HAND_OFF.name,
+        "conformance, cudaIpcMemHandle",
+        "integration, fences",
+        "foreign client, cudaIpcMemHandle",
+        "real frameworks",
+    ):
         assert steps[name]["outcome"] == "passed"
     assert ("extension" in steps) == built
+    assert not built or steps["extension"]["said"] == "", "it was built, and not a prebuilt one taken"
     assert steps["foreign client, cudaIpcMemHandle"]["passed"] >= 10
     assert steps["real frameworks"]["passed"] >= 6, "PyTorch's and Numba's tests"
     assert result["bench_notes"] == []

@@ -10,10 +10,14 @@ from typing import Any
 
 from steps import Runner, json_lines
 
-# The most valuable first, in case the time ends: facts that the code cannot do without; those that a design rests on;
-# figures. E3b is last, as nothing else may have the GPU open meanwhile. Others come before it, in their order.
-FIRST = ("E1", "E2", "E17", "E18", "E9", "E4", "E7", "E8", "E12", "E13", "E5", "E6", "E10", "E11", "E3", "E16", "E21", "E23", "E24", "E20")
-LAST = ("E19", "E22", "E3b")
+# The most valuable first, in case the time ends. Nothing else may have the GPU open during the last one.
+GROUPS = {
+    "what the code cannot do without": ("E1", "E2", "E17", "E18", "E27", "E9", "E8", "E7", "E16", "E30"),
+    "fences": ("E12", "E13", "E11", "E28"),
+    "designs": ("E15", "E4", "E5", "E6", "E10", "E3", "E21", "E23", "E24", "E20", "E26", "E14", "E22", "E25"),
+    "figures": ("E29", "E19"),
+    "alone": ("E3b",),
+}
 ENDING_S = 5  # the program ends by itself at its limit
 
 
@@ -42,12 +46,11 @@ def outcome(name: str, what: str) -> dict[str, Any]:
 
 def one(runner: Runner, program: Path, driver: str, name: str, limit: float, small: bool) -> dict[str, Any]:
     """An experiment's outcome, the sums of its calls, and its cost rows."""
-    if runner.left() < limit:
-        return outcome(name, "not run: no time left")
-    command = [str(program), "--driver", driver, *(["--small"] if small else []), name]
+    within = ["--small"] if small else ["--limit", str(max(1, int(min(limit, runner.left() - ENDING_S))))]
+    command = [str(program), "--driver", driver, *within, name]
     # Two devices only for the experiment that needs them: with several, the current device matters to others.
     machine = {"SIMULATED_CUDA": runner.environment["SIMULATED_CUDA"] + ";devices=2"} if small and name == "E22" else {}
-    status, text = runner.output(command, limit + ENDING_S, machine)
+    status, text = runner.output(command, min(limit + ENDING_S, runner.left()), machine)
     lines = json_lines(text)
     found = next((line for line in lines if "outcome" in line), None)
     if found is None:
@@ -60,11 +63,10 @@ def one(runner: Runner, program: Path, driver: str, name: str, limit: float, sma
     return found
 
 
-def limits(runner: Runner, program: Path) -> dict[str, float]:
-    """The experiments in the order in which they run, and how many seconds each may take."""
+def listed(runner: Runner, program: Path) -> dict[str, tuple[float, float]]:
+    """The seconds of every experiment: by estimate, and at most."""
     status, text = runner.output([str(program), "--list"], 10)
     if status != 0:
         raise OSError(f"{program.name} --list ended with {status}: {text}")
-    known = {name: float(seconds) for name, seconds in (line.split() for line in text.splitlines())}
-    rank = [*FIRST, *(name for name in known if name not in FIRST + LAST), *LAST]
-    return {name: known[name] for name in rank if name in known}
+    rows = [line.split(maxsplit=3) for line in text.splitlines()]
+    return {name: (float(estimate), float(limit)) for name, estimate, limit, _ in rows}

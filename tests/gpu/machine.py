@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 FRAMEWORKS = ("torch", "cupy-cuda13x", "jax", "numba-cuda", "numba", "numpy", "cuda-bindings")
@@ -108,6 +109,10 @@ def facts(simulated: bool) -> dict[str, str]:
         with contextlib.suppress(OSError):
             found["kernel module"] = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
         found["/dev/shm"] = f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free"
+        said_by = {name: value for name, value in os.environ.items() if name.startswith(("LD_", "CUDA", "NVIDIA", "XLA"))}
+        found["environment"] = " ".join(f"{name}={value}" for name, value in sorted(said_by.items())) or "says nothing"
+        headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+        found["headers of Python"] = "here" if headers else "missing: the extension cannot be built"
         found["lacks"] = " ".join(tool for tool in TOOLS if shutil.which(tool) is None) or "no tool"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found["kernel"] = platform.release()  # gVisor reports 4.4.0

@@ -5,18 +5,18 @@ checkout on the simulated driver.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-import os
 import subprocess
 import sys
 import time
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import machine
-from steps import MARK, Runner, Step, end_all
+import reaper
+from steps import Runner, Step
 
 ROOT = Path(__file__).resolve().parents[2]
 # tests/simulated_cuda/frameworks/run makes it.
@@ -27,16 +27,14 @@ FRAMEWORKS = ROOT / "tests/simulated_cuda/frameworks"
 class Extension:
     """A bundle's extension, which a child builds for this Python while experiments run: they use no Python."""
 
-    def __init__(self, build: Path, wanted: bool) -> None:
+    def __init__(self, build: Path, wanted: bool, limit: float) -> None:
         self.begun = time.monotonic()
         self.log = build / "extension.log"
-        self.mark = uuid.uuid4().hex
         self.building: subprocess.Popen[bytes] | None = None
         if wanted:
             with self.log.open("wb") as log:
-                command = [str(Path(__file__).with_name("extension")), str(build), sys.executable]
-                environment = os.environ | {MARK: self.mark}
-                self.building = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment)
+                command = reaper.command(None, [str(Path(__file__).with_name("extension")), str(build), sys.executable, f"{limit:.0f}"])
+                self.building = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def built(self, runner: Runner, limit: float) -> list[Step]:
         """Waits for the build, if there is one; the first call tells its outcome."""
@@ -45,14 +43,18 @@ class Extension:
         try:
             status = self.building.wait(None if runner.ends is None else max(min(limit, runner.left()), 0))
         except subprocess.TimeoutExpired:
-            end_all(self.mark)
-            status = 124
+            self.building.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.building.wait(2 * reaper.DYING_S)
+            status = reaper.TOOK_TOO_LONG
         self.building = None
         importlib.invalidate_caches()
         seconds = round(time.monotonic() - self.begun, 2)
+        said = self.log.read_text(errors="replace").splitlines()
         if status == 0:
-            return [Step("extension", "passed", seconds, passed=1)]
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+            fallback = said[-1] if said and "prebuilt" in said[-1] else ""
+            return [Step("extension", "passed", seconds, passed=1, said=fallback)]
+        tail = "\n".join(said[-40:])
         return [Step("extension", "failed", seconds, failed=1, said=tail)]
 
 

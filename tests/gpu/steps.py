@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
 import subprocess
 import tempfile
 import time
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import reaper
 
 
 @dataclass
@@ -26,12 +24,6 @@ class Step:
     failed: int = 0
     skipped: list[str] = field(default_factory=list)  # name or reason
     said: str = ""  # the end of the output of a failed step
-
-
-# A variable of every process of a step, by which the step's end finds them: a process may leave its session and its
-# parent, but keeps its environment.
-MARK = "ARRAYBRIDGE_GPU_STEP"
-DYING_S = 10  # how long a killed process may take to end: its driver first waits for the GPU
 
 
 @dataclass
@@ -46,24 +38,22 @@ class Runner:
         """Exit status and output; 124 if it took longer than `limit` seconds. Every process that it started, and that
         lives, is killed at its end.
         """
-        mark = uuid.uuid4().hex
-        # Not a pipe: a process that outlives the command would keep it open, and its reader waiting.
+        within = None if self.ends is None else limit
+        # Not a pipe: a process that a driver does not let go would keep it open, and its reader waiting.
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                command,
+                reaper.command(within, command),
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                env=self.environment | (environment or {}) | {MARK: mark},
+                env=self.environment | (environment or {}),
                 start_new_session=True,
             )
             try:
-                status = process.wait(None if self.ends is None else limit)
+                status = process.wait(None if within is None else within + 2 * reaper.DYING_S)
             except subprocess.TimeoutExpired:
-                status = 124
-            finally:
-                end_all(mark)
-                process.poll()
+                process.kill()
+                status = reaper.TOOK_TOO_LONG
             said.seek(0)
             return status, said.read().decode(errors="replace")
 
@@ -90,31 +80,9 @@ class Runner:
         step = Step(name, "passed" if status == 0 else "failed", round(time.monotonic() - begun, 2))
         count(step, text)
         if status != 0:
-            step.said = (f"no answer within {limit:.0f} s\n" if status == 124 else "") + "\n".join(text.splitlines()[-60:])
+            step.said = (f"no answer within {limit:.0f} s\n" if status == reaper.TOOK_TOO_LONG else "") + "\n".join(text.splitlines()[-60:])
             step.failed = max(step.failed, 1)
         return step
-
-
-def marked(mark: str) -> list[int]:
-    """The living processes with this mark in their environment."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):  # it has ended, or it is another user's
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):  # empty once it has ended
-                    found.append(int(folder.name))
-    return found
-
-
-def end_all(mark: str) -> None:
-    """Kills the processes with this mark until none is left; one that a driver does not let go is left behind."""
-    ends = time.monotonic() + DYING_S
-    while (alive := marked(mark)) and time.monotonic() < ends:
-        for pid in alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
 
 
 def _count_gtest(step: Step, text: str) -> None:

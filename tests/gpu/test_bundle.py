@@ -41,6 +41,13 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_it_says_whether_it_has_an_extension_for_a_machine_that_cannot_build(unpacked: Path) -> None:
+    built = unpacked / "arraybridge-gpu/build/gpu"
+    prebuilt = [file.name for file in built.glob("prebuilt/*")]
+    assert len(prebuilt) == ("; an extension for Python 3.12" in (built / "BUNDLE").read_text())
+    assert all(name.startswith("_core.cpython-312-") for name in prebuilt)
+
+
 def compiler_cache() -> list[str | Path]:
     """The compiler cache, if there is one: a bare machine compiles the same files each time."""
     cache = os.environ.get("CCACHE_DIR")

@@ -92,6 +92,34 @@ void DescriptorPolled(Scene& scene) {
   scene.Expect("nor after its death", unbroken(alone));
 }
 
+namespace {
+
+// Another byte in place of the one at `place`, in hexadecimal digits.
+std::string Spoiled(std::string digits, size_t place) {
+  if (digits.size() > 2 * place) digits[2 * place] = digits[2 * place] == '0' ? '1' : '0';
+  return digits;
+}
+
+// A opens handles of B in which one byte is another.
+void SpoiledHandles(Scene& scene, Peer& a) {
+  const auto b = scene.Start("B");
+  scene.Needs("alloc", b->Do(Concat("alloc legacy ", 2 * kMiB)));
+  scene.Needs("event", b->Do("event made"));
+  const std::string memory = b->Do("handle legacy").value;
+  const std::string event = b->Do("event_handle made").value;
+  constexpr size_t places[] = {0, 8, 24, 40, 63};
+  for (const size_t place : places) {
+    const std::string what = Concat("with another byte at ", place);
+    const Answer opened = a.Do(Concat("open spoiled ", Spoiled(memory, place), " ", 2 * kMiB));
+    scene.Record("memory " + what, opened.ok() ? "opened" : opened.ToString());
+    if (opened.ok()) scene.Needs("closed", a.Do("close spoiled"));
+    scene.Record("event " + what, a.Do(Concat("open_event spoiled", place, " ", Spoiled(event, place))).ToString());
+    if (opened.died) return scene.Expect("A lives", false);
+  }
+}
+
+}  // namespace
+
 void HostileDescriptors(Scene& scene) {
   const int count = scene.small() ? 200 : 10000;
   const auto a = scene.Start("A");
@@ -106,6 +134,7 @@ void HostileDescriptors(Scene& scene) {
   const Answer garbage = a->Do("garbage");
   scene.Record("handles of 64 bytes that no driver made", garbage.ToString());
   scene.Expect("they are refused, and A lives", garbage.value.starts_with("refused"));
+  SpoiledHandles(scene, *a);
 }
 
 }  // namespace arraybridge::experiments

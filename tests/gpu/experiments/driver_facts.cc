@@ -72,7 +72,7 @@ void PointerAttributes(Scene& scene) {
 
 void Hardening(Scene& scene) {
   for (const std::string setting : {"no_new_privs", "mdwe"}) {
-    const auto a = scene.StartBare("A-" + setting);
+    const auto a = scene.StartUnloaded("A-" + setting);
     if (!a->Do("harden " + setting).ok()) {
       scene.Record(setting, "the kernel does not know it");
       continue;

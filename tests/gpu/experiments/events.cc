@@ -105,10 +105,12 @@ void EventLifetime(Scene& scene) {
     a->End();
     scene.Record("A dies with the event pending: B asks", b->Do(AwaitWithin(scene, "opened", 3s)).ToString());
     scene.Record("C's stream, which waited before that", c->Do(AwaitWithin(scene, "after", 3s)).ToString());
+    scene.Record("C synchronises it, 3 s at most", scene.Within(*c, "sync", 3s).ToString());
     scene.Record("C's context then", c->Do("memory").ToString());
     scene.Record("B's stream waits now", b->Do("wait opened").ToString());
     scene.Record("and records", b->Do("record after").ToString());
     scene.Record("and goes on", b->Do(AwaitWithin(scene, "after", 3s)).ToString());
+    scene.Record("B synchronises its stream, 3 s at most", scene.Within(*b, "sync", 3s).ToString());
     scene.Record("B's context then", b->Do("memory").ToString());
   }
   const auto a = scene.Start("A");
@@ -117,7 +119,7 @@ void EventLifetime(Scene& scene) {
   scene.Needs("B opens", b->Do("open_event opened " + handle));
   scene.Record("destroyed under an importer", a->Do("destroy made").ToString());
   scene.Record("then B waits", b->Do("wait opened").ToString());
-  scene.Record("and synchronises", b->Do("sync").ToString());
+  scene.Record("and synchronises, 3 s at most", scene.Within(*b, "sync", 3s).ToString());
 }
 
 void CounterFence(Scene& scene) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The experiments that cuda.md numbers, each a straight line of commands to peers. Facts that are only recorded have no
+// The numbered experiments, each a straight line of commands to peers. Facts that are only recorded have no
 // expectation.
 #pragma once
 
@@ -34,5 +34,9 @@ void Captures(Scene& scene);                 // E23
 void OrderOfDeath(Scene& scene);             // E24
 void OtherTenants(Scene& scene);             // E25
 void Hardening(Scene& scene);                // E26
+void WithoutAContext(Scene& scene);          // E27
+void BesideKernels(Scene& scene);            // E28
+void Starts(Scene& scene);                   // E29
+void HiddenDevices(Scene& scene);            // E30
 
 }  // namespace arraybridge::experiments

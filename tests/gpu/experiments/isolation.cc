@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// E10, E11, E15, E22, E25: effects of namespaces, users and masks.
+// E10, E11, E15, E22, E25, E30: effects of namespaces, users and masks.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,6 +97,14 @@ void OtherUsers(Scene& scene) {
   const auto a = scene.Start("A", true, as("1000"));
   const auto b = scene.Start("B", true, as("1001"));
   Both(scene, "uid 1000 to 1001", *a, *b, true);
+  scene.Needs("an event", a->Do("event made"));
+  const Answer handle = a->Do("event_handle made");
+  scene.Needs("recorded", a->Do("record made"));
+  const Answer opened = b->Do("open_event opened " + handle.value);
+  scene.Record("uid 1000 to 1001: event", opened.ToString());
+  if (!opened.ok()) return;
+  scene.Record("B's stream waits for it", b->Do("wait opened").ToString());
+  scene.Record("and is synchronised, 3 s at most", scene.Within(*b, "sync", std::chrono::seconds(3)).ToString());
 }
 
 void MaskedDevices(Scene& scene) {
@@ -107,6 +115,19 @@ void MaskedDevices(Scene& scene) {
                              {simulated == nullptr ? std::string("CUDA_VISIBLE_DEVICES=1")
                                                    : Concat("SIMULATED_CUDA=", simulated, ";visible=1")});
   Both(scene, "GPU 0 to a process that sees GPU 1 alone", *a, *b, false);
+}
+
+void HiddenDevices(Scene& scene) {
+  const char* const simulated = std::getenv("SIMULATED_CUDA");
+  for (const std::string value : {"", "-1", "7"}) {
+    // The simulated driver has a setting of its own, where an ordinal that does not exist is a mistake.
+    const std::string mask =
+        simulated == nullptr ? "CUDA_VISIBLE_DEVICES=" + value : Concat("SIMULATED_CUDA=", simulated, ";visible=");
+    const auto a = scene.StartUnloaded("A", {mask});
+    const Answer loaded = a->Do("load");
+    scene.Expect(Concat("with '", value, "' cuInit finds no device: ", loaded.ToString()),
+                 loaded.value.find("CUDA_ERROR_NO_DEVICE") != std::string::npos);
+  }
 }
 
 void OtherTenants(Scene& scene) {

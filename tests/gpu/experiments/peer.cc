@@ -31,9 +31,22 @@ std::vector<std::string> EnvironmentWith(const std::vector<std::string>& more) {
   return all;
 }
 
+// Of a peer that has ended, if there is no message.
+Answer AnswerOf(std::optional<Message> message) {
+  Answer answer;
+  answer.died = !message.has_value();
+  if (answer.died) return answer;
+  const size_t space = message->text.find(' ');
+  answer.code = std::atoi(message->text.c_str());
+  if (space != std::string::npos) answer.value = message->text.substr(space + 1);
+  answer.descriptor = std::move(message->descriptor);
+  return answer;
+}
+
 }  // namespace
 
 std::string Answer::ToString() const {
+  if (late) return "no answer";
   if (died) return "died";
   return value.empty() ? std::to_string(code) : std::to_string(code) + ": " + value;
 }
@@ -74,16 +87,22 @@ void Peer::Say(const std::string& command, int descriptor) {
 }
 
 Answer Peer::Hear() {
+  if (!socket_.valid()) return AnswerOf({});
   bool late = false;
   auto message = Receive(socket_.get(), deadline_, &late);
   if (late) late_(name_ + " did not answer '" + doing_ + "'");
-  Answer answer;
-  answer.died = !message.has_value();
-  if (answer.died) return answer;
-  const size_t space = message->text.find(' ');
-  answer.code = std::atoi(message->text.c_str());
-  if (space != std::string::npos) answer.value = message->text.substr(space + 1);
-  answer.descriptor = std::move(message->descriptor);
+  return AnswerOf(std::move(message));
+}
+
+Answer Peer::DoWithin(const std::string& command, std::chrono::steady_clock::time_point deadline) {
+  Say(command);
+  bool late = false;
+  Answer answer = AnswerOf(Receive(socket_.get(), deadline, &late));
+  if (!late) return answer;
+  answer.late = true;
+  Kill();
+  id_ = 0;
+  socket_.reset();
   return answer;
 }
 

@@ -18,12 +18,13 @@ namespace arraybridge::experiments {
 
 struct Answer {
   bool died = false;  // the peer has ended
+  bool late = false;  // it did not answer within the command's own limit
   int code = -1;      // the CUresult of the call that failed, else 0
   std::string value;  // the result of the command, may be empty
   UniqueFd descriptor;
 
-  bool ok() const { return !died && code == 0; }
-  // "0", "201", "0: 42 of 64 words", "died"
+  bool ok() const { return !died && !late && code == 0; }
+  // "0", "201", "0: 42 of 64 words", "died", "no answer"
   std::string ToString() const;
 };
 
@@ -49,6 +50,9 @@ class Peer {
   // Do in two halves, for commands that take long.
   void Say(const std::string& command, int descriptor = -1);
   Answer Hear();
+  // For commands that may never return. A peer that does not answer in time is killed, and its death is not awaited: a
+  // driver may not let it go.
+  Answer DoWithin(const std::string& command, std::chrono::steady_clock::time_point deadline);
 
   // Sends SIGKILL, without waiting for the death.
   void Kill() const;

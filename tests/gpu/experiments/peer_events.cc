@@ -37,23 +37,6 @@ CUresult CopyHalf(const State& state, const Block& block, cuda::CUstream stream)
   return state.driver.MemcpyDtoDAsync(block.address + half, block.address, half, stream);
 }
 
-// Queues about this much work on the stream; the block's second half is scratch memory. The value: the number of
-// copies.
-Reply KeepBusyOn(const State& state, const Block& block, uint64_t milliseconds, cuda::CUstream stream) {
-  CUresult result = CopyHalf(state, block, stream);  // the first copy costs more
-  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
-  const auto begun = std::chrono::steady_clock::now();
-  constexpr int measured = 8;
-  for (int i = 0; i < measured && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block, stream);
-  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
-  const double each = MicrosecondsSince(begun) / measured;
-  const double wanted = static_cast<double>(milliseconds) * 1000 / std::max(each, 1.0);
-  const auto copies = static_cast<uint64_t>(std::min(wanted, 900.0));  // a stream's queue blocks when it is full
-  for (uint64_t i = 0; i < copies && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, block, stream);
-  state.recorder.Write("cuMemcpyDtoDAsync", result, each);
-  return {result, Concat(copies, " copies of ", static_cast<uint64_t>(each), " us")};
-}
-
 // busy NAME MILLISECONDS
 Reply KeepBusy(State& state, const Words& words) {
   return KeepBusyOn(state, state.blocks[words[0]], words.Number(1), state.stream);
@@ -129,6 +112,24 @@ CUresult Steps(const State& state, const char* symbol, Function* function, const
 }
 
 }  // namespace
+
+Reply KeepBusyOn(State& state, const Block& scratch, uint64_t milliseconds, cuda::CUstream stream) {
+  if (Spin(state, milliseconds, stream) == cuda::CUDA_SUCCESS) {
+    return {cuda::CUDA_SUCCESS, Concat("a kernel of ", milliseconds, " ms")};
+  }
+  CUresult result = CopyHalf(state, scratch, stream);  // the first copy costs more
+  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
+  const auto begun = std::chrono::steady_clock::now();
+  constexpr int measured = 8;
+  for (int i = 0; i < measured && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, scratch, stream);
+  if (result == cuda::CUDA_SUCCESS) result = state.driver.StreamSynchronize(stream);
+  const double each = MicrosecondsSince(begun) / measured;
+  const double wanted = static_cast<double>(milliseconds) * 1000 / std::max(each, 1.0);
+  const auto copies = static_cast<uint64_t>(std::min(wanted, 900.0));  // a stream's queue blocks when it is full
+  for (uint64_t i = 0; i < copies && result == cuda::CUDA_SUCCESS; ++i) result = CopyHalf(state, scratch, stream);
+  state.recorder.Write("cuMemcpyDtoDAsync", result, each);
+  return {result, Concat(copies, " copies of ", static_cast<uint64_t>(each), " us")};
+}
 
 void AddEventVerbs(Verbs& verbs) {
   verbs.insert({

@@ -80,6 +80,8 @@ Verbs AllVerbs() {
   AddBlockVerbs(verbs);
   AddLegacyVerbs(verbs);
   AddEventVerbs(verbs);
+  AddKernelVerbs(verbs);
+  AddBareVerbs(verbs);
   AddCaptureVerbs(verbs);
   AddProbeVerbs(verbs);
   AddHostVerbs(verbs);

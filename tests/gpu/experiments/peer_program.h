@@ -8,6 +8,8 @@
 //   alloc · free · handle · open · close · second_context                               peer_legacy.cc
 //   event · event_handle · open_event · record · query · wait · await · destroy ·
 //   busy · legacy_waits · copy · write_value · wait_value · events_until_refused       peer_events.cc
+//   beside                                                                              peer_kernels.cc
+//   bare                                                                                peer_bare.cc
 //   capture                                                                             peer_capture.cc
 //   symbols · attributes · pointer · hostile · garbage                                  peer_probe.cc
 //   host_block                                                                          peer_host.cc
@@ -17,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +62,7 @@ struct State {
   cuda::Driver driver;
   cuda::CUcontext context = nullptr;
   cuda::CUstream stream = nullptr;
+  std::optional<void*> spin;  // the kernel of Spin, once it was asked for
   std::map<std::string, Block> blocks;
   std::map<std::string, cuda::CUevent> events;
   UniqueFd received;  // arrived with the command
@@ -80,6 +84,8 @@ using Verbs = std::map<std::string, std::function<Reply(State&, const Words&)>>;
 void AddBlockVerbs(Verbs& verbs);
 void AddLegacyVerbs(Verbs& verbs);
 void AddEventVerbs(Verbs& verbs);
+void AddKernelVerbs(Verbs& verbs);
+void AddBareVerbs(Verbs& verbs);
 void AddCaptureVerbs(Verbs& verbs);
 void AddProbeVerbs(Verbs& verbs);
 void AddHostVerbs(Verbs& verbs);
@@ -93,6 +99,10 @@ cuda::CUmemAllocationProp BlockProperties(bool exportable = true);
 cuda::CUresult MapBlock(const State& state, Block& block, uint64_t bytes, uint64_t offset,
                         cuda::CUmemAccess_flags access);
 cuda::CUresult UnmapBlock(const State& state, Block& block);
+// Queues a kernel that takes so long. NOT_FOUND if this driver runs none.
+cuda::CUresult Spin(State& state, uint64_t milliseconds, cuda::CUstream stream);
+// Queues about this much work: a kernel, or copies of the block's first half over the second. The value: which.
+Reply KeepBusyOn(State& state, const Block& scratch, uint64_t milliseconds, cuda::CUstream stream);
 // Copies 64-bit counters from `seed` to the range, and waits.
 cuda::CUresult FillRange(const State& state, cuda::CUdeviceptr address, uint64_t bytes, uint64_t seed);
 // Counts the 64-bit words that differ from the counters from `seed`, or from 0 without a seed.

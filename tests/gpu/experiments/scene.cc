@@ -30,6 +30,11 @@ std::unique_ptr<Peer> Scene::StartBare(const std::string& name, std::vector<std:
   });
 }
 
+std::unique_ptr<Peer> Scene::StartUnloaded(const std::string& name, std::vector<std::string> environment) {
+  ++drivers_;
+  return StartBare(name, {}, std::move(environment));
+}
+
 std::unique_ptr<Peer> Scene::Start(const std::string& name, bool context, std::vector<std::string> under,
                                    std::vector<std::string> environment) {
   auto peer = StartBare(name, std::move(under), std::move(environment));
@@ -54,6 +59,11 @@ std::chrono::milliseconds Scene::Takes(std::chrono::milliseconds time) {
 }
 
 void Scene::Wait(std::chrono::milliseconds time) { std::this_thread::sleep_for(Takes(time)); }
+
+Answer Scene::Within(Peer& peer, const std::string& command, std::chrono::milliseconds time) {
+  waits_ += time;
+  return options_.small ? peer.Do(command) : peer.DoWithin(command, std::chrono::steady_clock::now() + time);
+}
 
 void Scene::Print(const std::string& late) const {
   const bool differs = std::any_of(checks_.begin(), checks_.end(), [](const auto& check) { return !check.second; });

@@ -30,6 +30,8 @@ class Scene {
   // Without a driver.
   std::unique_ptr<Peer> StartBare(const std::string& name, std::vector<std::string> under = {},
                                   std::vector<std::string> environment = {});
+  // The same, for an experiment that loads the driver itself.
+  std::unique_ptr<Peer> StartUnloaded(const std::string& name, std::vector<std::string> environment = {});
   // The driver loaded and initialised; with `context`, the first device's primary context is current.
   std::unique_ptr<Peer> Start(const std::string& name, bool context = true, std::vector<std::string> under = {},
                               std::vector<std::string> environment = {});
@@ -46,6 +48,8 @@ class Scene {
   // Counts a time that a command or a wait takes in addition to its calls; a tenth of it on a small machine.
   std::chrono::milliseconds Takes(std::chrono::milliseconds time);
   void Wait(std::chrono::milliseconds time);
+  // The answer to a command that may never return, and is given up after this time; on a small machine, never.
+  Answer Within(Peer& peer, const std::string& command, std::chrono::milliseconds time);
 
   // One JSON line: {experiment, title, outcome, checks, seen, seconds, waits_s, drivers}. The last two: all that was
   // counted by Takes, as if on a large machine, and how many peers loaded the driver.

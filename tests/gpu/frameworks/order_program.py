@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +45,8 @@ class Torch:
     def delay(self, stream: Any) -> None:
         self.cuda._sleep(MILLISECONDS * 2_000_000)
 
-    def copy(self, to: Any, source: Any, stream: Any) -> None:
-        to.copy_(source, non_blocking=True)
+    def copy(self, to: Any, source: Any, stream: Any) -> Any:
+        return to.copy_(source, non_blocking=True)
 
     def pending(self, stream: Any) -> bool:
         return not stream.query()
@@ -80,8 +81,9 @@ class Numba:
     def delay(self, stream: Any) -> None:
         self.spin[1, 1, stream](MILLISECONDS)  # type: ignore[index]
 
-    def copy(self, to: Any, source: Any, stream: Any) -> None:
+    def copy(self, to: Any, source: Any, stream: Any) -> Any:
         to.copy_to_device(source, stream=stream)
+        return to
 
     def pending(self, stream: Any) -> bool:
         reached = self.cuda.event(timing=False)
@@ -122,8 +124,9 @@ class Cupy:
     def delay(self, stream: Any) -> None:
         self.spin((1,), (1,), (np.int64(MILLISECONDS * 1_000_000),))  # type: ignore[misc]
 
-    def copy(self, to: Any, source: Any, stream: Any) -> None:
+    def copy(self, to: Any, source: Any, stream: Any) -> Any:
         to.data.copy_from_device_async(source.data, source.nbytes)
+        return to
 
     def pending(self, stream: Any) -> bool:
         return not stream.done
@@ -135,7 +138,59 @@ class Cupy:
         return self.cupy.asnumpy(array)
 
 
-KNOWN = {"torch": Torch, "numba": Numba, "cupy": Cupy}
+class Jax:
+    """Its arrays never change, and it has no streams: the array is a new one, after a long computation."""
+
+    SIDES = {"cpu": 256, "gpu": 8192}  # of a matrix: a product takes some milliseconds
+
+    def __init__(self) -> None:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        import jax
+
+        def products(matrix: Any, count: int) -> Any:
+            return jax.lax.fori_loop(0, count, lambda _, product: product @ matrix, matrix).sum()
+
+        self.jax = jax
+        self.slow = self.last = None
+        self.products = jax.jit(products, static_argnums=1)
+        side = self.SIDES[jax.default_backend()]
+        self.matrix = jax.numpy.zeros((side, side), jax.numpy.float32)
+        if not SIMULATED:
+            self.count = self.enough()
+            self.products(self.matrix, self.count).block_until_ready()  # compiled before it counts
+
+    def enough(self) -> int:
+        """As many products as take the time of a delay."""
+        self.products(self.matrix, 1).block_until_ready()
+        begun = time.perf_counter()
+        self.products(self.matrix, 1).block_until_ready()
+        return 1 + int(MILLISECONDS / 1000 / (time.perf_counter() - begun))
+
+    @contextlib.contextmanager
+    def on(self, kind: str) -> Iterator[Any]:
+        yield None
+
+    def new(self, value: float, stream: Any) -> Any:
+        return self.jax.device_put(np.full(COUNT, value, np.float32)).block_until_ready()
+
+    def delay(self, stream: Any) -> None:
+        self.slow = self.products(self.matrix, self.count)  # 0, later
+
+    def copy(self, to: Any, source: Any, stream: Any) -> Any:
+        self.last = source if self.slow is None else source + self.slow
+        return self.last
+
+    def pending(self, stream: Any) -> bool:
+        return not self.last.is_ready()
+
+    def synchronize(self) -> None:
+        """Reading an array waits for it."""
+
+    def values(self, array: Any, stream: Any) -> Any:
+        return np.asarray(array)
+
+
+KNOWN = {"torch": Torch, "numba": Numba, "cupy": Cupy, "jax": Jax}
 made: dict[str, Any] = {}
 
 
@@ -155,7 +210,7 @@ def hand_on(name: str, of: str, kind: str, verb: str) -> str:
         gpu.synchronize()
         if not SIMULATED:
             gpu.delay(stream)
-        gpu.copy(array, source, stream)
+        array = gpu.copy(array, source, stream)
         if not SIMULATED and not gpu.pending(stream):
             return "the delay has ended before the array was handed on"
         if verb == "put":
@@ -187,7 +242,7 @@ def read_late(name: str, of: str, kind: str) -> str:
         gpu.synchronize()
         if not SIMULATED:
             gpu.delay(stream)
-        gpu.copy(own, broker.get(name, of), stream)
+        own = gpu.copy(own, broker.get(name, of), stream)
         pending = SIMULATED or gpu.pending(stream)
         kept.append((gpu, own, stream))
     return "ok" if pending else "the delay has ended before the share was given back"

@@ -156,13 +156,14 @@ def orderly(address: str) -> Iterator[tuple[Do, Do]]:
         yield one, other
 
 
-FRAMEWORKS = ("torch", "numba", "cupy")
-STREAMS = ("default", "side", "thread")
+# JAX has one stream.
+STREAMS = [(framework, stream) for framework in ("torch", "numba", "cupy") for stream in ("default", "side", "thread")] + [
+    ("jax", "default")
+]
 
 
 @pytest.mark.parametrize("verb", ["put", "put_later", "send", "asend"])
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(("framework", "stream"), STREAMS)
 def test_readers_wait_for_the_work_that_writes_an_array(request: pytest.FixtureRequest, framework: str, stream: str, verb: str) -> None:
     needs(framework)
     one, other = request.getfixturevalue("orderly")
@@ -172,8 +173,7 @@ def test_readers_wait_for_the_work_that_writes_an_array(request: pytest.FixtureR
     assert one("forget") == "ok"
 
 
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(("framework", "stream"), STREAMS)
 def test_memory_is_not_written_again_under_a_readers_queued_copy(request: pytest.FixtureRequest, framework: str, stream: str) -> None:
     needs(framework)
     one, other = request.getfixturevalue("orderly")

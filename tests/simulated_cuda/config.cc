@@ -93,6 +93,7 @@ void Apply(Config& config, const std::string& item) {
       {"peers", [&] { config.peers = true; }},
       {"exclusive", [&] { config.exclusive = true; }},
       {"own", [&] { config.own = true; }},
+      {"context_for_memory", [&] { config.context_for_memory = true; }},
       {"held", [&] { config.held = true; }},
       {"guest", [&] { config.guest = true; }},
       {"ledger", [&] { config.ledger = true; }},

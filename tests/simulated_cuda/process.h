@@ -75,7 +75,8 @@ struct Process {
   void Enqueue(const std::shared_ptr<Stream>& stream, Work work);
 };
 
-enum class Needs : uint8_t { kNothing, kInit, kContext };
+// kContextForMemory: a context if the configuration says so, otherwise kInit.
+enum class Needs : uint8_t { kNothing, kInit, kContext, kContextForMemory };
 
 // A Call is one call of a client: it is counted, may be made to fail, and holds the lock. `if (call.refused()) return
 // call.refused();` comes first.

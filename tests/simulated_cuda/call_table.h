@@ -4,44 +4,53 @@
 #pragma once
 
 // Calls that only real frameworks make.
-#define SIM_GUEST_CALLS(X)                                                                                       \
-  X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, (CUuuid * uuid, CUdevice device))                                    \
-  X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, (char* text, int size, CUdevice device))                     \
-  X(cuDeviceComputeCapability, 2000, cuDeviceComputeCapability, (int* major, int* minor, CUdevice device))       \
-  X(cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags))     \
-  X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (CUcontext context))                                            \
-  X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (CUcontext * context))                                            \
-  X(cuCtxGetDevice, 2000, cuCtxGetDevice, (CUdevice * device))                                                   \
-  X(cuCtxGetDevice, 13000, cuCtxGetDevice_v2, (CUdevice * device, CUcontext context))                            \
-  X(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion, (CUcontext context, unsigned int* version))                    \
-  X(cuCtxGetFlags, 7000, cuCtxGetFlags, (unsigned int* flags))                                                   \
-  X(cuCtxGetId, 12000, cuCtxGetId, (CUcontext context, unsigned long long* id))                                  \
-  X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                 \
-  X(cuCtxGetLimit, 3010, cuCtxGetLimit, (size_t * value, unsigned int limit))                                    \
-  X(cuCtxSynchronize, 13000, cuCtxSynchronize_v2, (CUcontext context))                                           \
-  X(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority,                                                \
-    (CUstream * stream, unsigned int flags, int priority))                                                       \
-  X(cuStreamQuery, 2000, cuStreamQuery, (CUstream stream))                                                       \
-  X(cuStreamGetCtx, 9020, cuStreamGetCtx, (CUstream stream, CUcontext * context))                                \
-  X(cuStreamGetDevice, 12080, cuStreamGetDevice, (CUstream stream, CUdevice * device))                           \
-  X(cuStreamGetPriority, 5050, cuStreamGetPriority, (CUstream stream, int* priority))                            \
-  X(cuStreamGetFlags, 5050, cuStreamGetFlags, (CUstream stream, unsigned int* flags))                            \
-  X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))           \
-  X(cuStreamEndCapture, 10000, cuStreamEndCapture, (CUstream stream, void** graph))                              \
-  X(cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags)) \
-  X(cuMemcpy, 4000, cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                  \
-  X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes))                       \
-  X(cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes))                             \
-  X(cuMemcpyDtoD, 3020, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                       \
-  X(cuMemsetD8, 3020, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                        \
-  X(cuMemAllocHost, 3020, cuMemAllocHost_v2, (void** address, size_t bytes))                                     \
-  X(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2,                                               \
-    (CUdeviceptr * device, void* host, unsigned int flags))                                                      \
-  X(cuMemGetAccess, 10020, cuMemGetAccess,                                                                       \
-    (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address))                             \
-  X(cuGetExportTable, 3000, cuGetExportTable, (const void** table, const CUuuid* id))                            \
-  X(cuGetProcAddress, 11030, cuGetProcAddress, (const char* name, void** found, int version, uint64_t flags))    \
-  X(cuGetProcAddress, 12000, cuGetProcAddress_v2,                                                                \
+#define SIM_GUEST_CALLS(X)                                                                                           \
+  X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, (CUuuid * uuid, CUdevice device))                                        \
+  X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, (char* text, int size, CUdevice device))                         \
+  X(cuDeviceComputeCapability, 2000, cuDeviceComputeCapability, (int* major, int* minor, CUdevice device))           \
+  X(cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags))         \
+  X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (CUcontext context))                                                \
+  X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (CUcontext * context))                                                \
+  X(cuCtxGetDevice, 2000, cuCtxGetDevice, (CUdevice * device))                                                       \
+  X(cuCtxGetDevice, 13000, cuCtxGetDevice_v2, (CUdevice * device, CUcontext context))                                \
+  X(cuCtxGetApiVersion, 3020, cuCtxGetApiVersion, (CUcontext context, unsigned int* version))                        \
+  X(cuCtxGetFlags, 7000, cuCtxGetFlags, (unsigned int* flags))                                                       \
+  X(cuCtxGetId, 12000, cuCtxGetId, (CUcontext context, unsigned long long* id))                                      \
+  X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                     \
+  X(cuCtxGetLimit, 3010, cuCtxGetLimit, (size_t * value, unsigned int limit))                                        \
+  X(cuCtxSynchronize, 13000, cuCtxSynchronize_v2, (CUcontext context))                                               \
+  X(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority,                                                    \
+    (CUstream * stream, unsigned int flags, int priority))                                                           \
+  X(cuStreamQuery, 2000, cuStreamQuery, (CUstream stream))                                                           \
+  X(cuStreamGetCtx, 9020, cuStreamGetCtx, (CUstream stream, CUcontext * context))                                    \
+  X(cuStreamGetDevice, 12080, cuStreamGetDevice, (CUstream stream, CUdevice * device))                               \
+  X(cuStreamGetPriority, 5050, cuStreamGetPriority, (CUstream stream, int* priority))                                \
+  X(cuStreamGetFlags, 5050, cuStreamGetFlags, (CUstream stream, unsigned int* flags))                                \
+  X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))               \
+  X(cuStreamEndCapture, 10000, cuStreamEndCapture, (CUstream stream, void** graph))                                  \
+  X(cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags))     \
+  X(cuMemcpy, 4000, cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                      \
+  X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes))                           \
+  X(cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes))                                 \
+  X(cuMemcpyDtoD, 3020, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                           \
+  X(cuMemsetD8, 3020, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                            \
+  X(cuMemsetD16, 3020, cuMemsetD16_v2, (CUdeviceptr to, unsigned short value, size_t count))                         \
+  X(cuMemsetD32, 3020, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t count))                           \
+  X(cuMemsetD16Async, 3020, cuMemsetD16Async, (CUdeviceptr to, unsigned short value, size_t count, CUstream stream)) \
+  X(cuMemsetD32Async, 3020, cuMemsetD32Async, (CUdeviceptr to, unsigned int value, size_t count, CUstream stream))   \
+  X(cuEventElapsedTime, 2000, cuEventElapsedTime, (float* milliseconds, CUevent begin, CUevent end))                 \
+  X(cuEventElapsedTime, 12080, cuEventElapsedTime_v2, (float* milliseconds, CUevent begin, CUevent end))             \
+  X(cuLaunchHostFunc, 10000, cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* data))                     \
+  X(cuStreamAddCallback, 5000, cuStreamAddCallback,                                                                  \
+    (CUstream stream, CUstreamCallback function, void* data, unsigned int flags))                                    \
+  X(cuMemAllocHost, 3020, cuMemAllocHost_v2, (void** address, size_t bytes))                                         \
+  X(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2,                                                   \
+    (CUdeviceptr * device, void* host, unsigned int flags))                                                          \
+  X(cuMemGetAccess, 10020, cuMemGetAccess,                                                                           \
+    (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address))                                 \
+  X(cuGetExportTable, 3000, cuGetExportTable, (const void** table, const CUuuid* id))                                \
+  X(cuGetProcAddress, 11030, cuGetProcAddress, (const char* name, void** found, int version, uint64_t flags))        \
+  X(cuGetProcAddress, 12000, cuGetProcAddress_v2,                                                                    \
     (const char* name, void** found, int version, uint64_t flags, CUdriverProcAddressQueryResult* why))
 
 // Interfaces from before CUDA 4, with 32-bit sizes and addresses, under the plain names: calling one is a violation.

@@ -67,6 +67,7 @@ CUresult Call::Refusal(Needs needs) {
   if (injected != CUDA_SUCCESS) return injected;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   if (!process.initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (process.sticky != CUDA_SUCCESS) return process.sticky;
   if (process.capture.Forbids(symbol)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto& stack = CurrentContexts();

@@ -44,7 +44,7 @@ struct Process {
   uint64_t last_id = 0;
   std::mt19937_64 random{config.seed};
   std::map<std::string, long> calls;  // by symbol without version
-  uint64_t work_done = 0;             // number of work items that have run
+  uint64_t work_done = 0;             // number of copies and fills that have run
 
   DeviceTable devices{config};
   AddressSpace space;
@@ -98,6 +98,9 @@ class Call {
   Context* context_ = nullptr;
   cuda::CUresult refused_ = cuda::CUDA_SUCCESS;
 };
+
+// True in a thread that runs a function of the client for a stream.
+bool InHostFunction();
 
 // Called before every call, without the driver's lock; null for none. A test aborts in it if it holds one of its own
 // locks.

@@ -21,6 +21,7 @@ AB_DRIVER_CALLS(SIM_DECLARE)
 #undef SIM_DECLARE
 #define SIM_DECLARE(base, version, exported, parameters) SIM_API exported parameters;
 SIM_GUEST_CALLS(SIM_DECLARE)
+SIM_KERNEL_CALLS(SIM_DECLARE)
 #undef SIM_DECLARE
 
 }  // namespace arraybridge::simulated

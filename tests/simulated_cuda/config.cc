@@ -51,7 +51,8 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 bool IsCall(const std::string& name) {
 #define SIM_OURS(name, ...) "cu" #name,
 #define SIM_NAME(base, ...) #base,
-  static const std::set<std::string> kNames = {"*", AB_DRIVER_CALLS(SIM_OURS) SIM_GUEST_CALLS(SIM_NAME)};
+  static const std::set<std::string> kNames = {
+      "*", AB_DRIVER_CALLS(SIM_OURS) SIM_GUEST_CALLS(SIM_NAME) SIM_KERNEL_CALLS(SIM_NAME)};
 #undef SIM_NAME
 #undef SIM_OURS
   return kNames.contains(name);

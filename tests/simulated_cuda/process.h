@@ -21,7 +21,9 @@
 #include "tests/simulated_cuda/config.h"
 #include "tests/simulated_cuda/device.h"
 #include "tests/simulated_cuda/event.h"
+#include "tests/simulated_cuda/guest_abi.h"
 #include "tests/simulated_cuda/memory_block.h"
+#include "tests/simulated_cuda/module.h"
 #include "tests/simulated_cuda/small_blocks.h"
 #include "tests/simulated_cuda/stream.h"
 
@@ -45,6 +47,7 @@ struct Process {
   std::mt19937_64 random{config.seed};
   std::map<std::string, long> calls;  // by symbol without version
   uint64_t work_done = 0;             // number of copies and fills that have run
+  uint64_t kernels_done = 0;          // number of launches that have run
 
   DeviceTable devices{config};
   AddressSpace space;
@@ -55,6 +58,8 @@ struct Process {
   std::map<cuda::CUevent, std::shared_ptr<Event>> events;
   std::vector<std::shared_ptr<Stream>> draining;  // destroyed with queued work, which still runs when it is waited for
   std::set<const void*> destroyed;                // streams and events; using one ends the process
+  std::map<CUmodule, std::shared_ptr<Module>> modules;  // and libraries
+  std::map<CUlinkState, std::unique_ptr<std::string>> links;
   uint64_t recorded_while_imported = 0;
   EventFile event_file;
   Capture capture;

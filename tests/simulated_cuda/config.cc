@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulated_cuda/config.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -148,6 +149,15 @@ Config Config::Read() {
   if (config.directory.empty()) config.directory = "/dev/shm/simulated_cuda." + std::to_string(getuid());
   mkdir(config.directory.c_str(), 0700);
   return config;
+}
+
+cuda::CUuuid Config::Uuid(int physical) const {
+  const auto given = uuids.find(physical);
+  if (given != uuids.end()) return given->second;
+  cuda::CUuuid uuid{};
+  std::fill(std::begin(uuid.bytes), std::end(uuid.bytes), uint8_t{0x5A});
+  uuid.bytes[15] = static_cast<uint8_t>(physical);
+  return uuid;
 }
 
 }  // namespace arraybridge::simulated

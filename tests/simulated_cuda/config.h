@@ -68,6 +68,7 @@ struct Config {
   std::string report;
 
   static Config Read();
+  cuda::CUuuid Uuid(int physical) const;
 };
 
 }  // namespace arraybridge::simulated

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "tests/simulated_cuda/driver_fixture.h"
-#include "tests/simulated_cuda/guest_calls.h"
+#include "tests/simulated_cuda/loaded_calls.h"
 
 namespace arraybridge::cuda {
 namespace {

@@ -110,7 +110,7 @@ void DecodeCvt(Decoder& d) {
 void DecodePack(Decoder& d, const Type& type) {
   std::vector<Source> parts;
   const auto& operands = d.At(1).parts;
-  if (operands.empty()) return;
+  if (operands.size() < 2) return;
   const auto bytes = static_cast<uint32_t>(type.bytes / operands.size());
   for (const Operand& part : operands) parts.push_back(d.SourceOf(part, {TypeKind::kBits, bytes}));
   d.run = [to = d.TargetAt(0), parts, bits = 8 * bytes](Thread& t) {
@@ -123,7 +123,7 @@ void DecodePack(Decoder& d, const Type& type) {
 void DecodeUnpack(Decoder& d, const Type& type) {
   std::vector<Target> parts;
   for (const Operand& part : d.At(0).parts) parts.push_back(d.TargetOf(part));
-  if (parts.empty()) return;
+  if (parts.size() < 2) return;
   d.run = [parts, from = d.SourceAt(1, type), bits = 8 * type.bytes / parts.size()](Thread& t) {
     const uint64_t value = from.Of(t);
     for (size_t i = 0; i < parts.size(); ++i) parts[i].Put(t, value >> bits * i & ((uint64_t{1} << bits) - 1));

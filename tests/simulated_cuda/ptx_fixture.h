@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/simulated_cuda/driver_fixture.h"
-#include "tests/simulated_cuda/guest_calls.h"
+#include "tests/simulated_cuda/loaded_calls.h"
 
 namespace arraybridge::cuda {
 

@@ -131,7 +131,8 @@ void DecodeMul24(Decoder& d, bool adds) {
 void DecodeSad(Decoder& d) {
   const Type type = d.OnlyType();
   VisitInteger(type, [&]<class T>() {
-    Ternary<T>(d, type, [](T a, T b, T c) { return static_cast<T>(c + (a < b ? b - a : a - b)); });
+    Ternary<T>(d, type,
+               [](T a, T b, T c) { return static_cast<T>(__int128{c} + (a < b ? __int128{b} - a : __int128{a} - b)); });
   });
 }
 

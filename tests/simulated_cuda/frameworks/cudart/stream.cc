@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and captures.
 #include "tests/simulated_cuda/frameworks/cudart/runtime.h"
+#include "tests/simulated_cuda/frameworks/cudart/unsupported.h"
 
 using namespace arraybridge::simulated_runtime;
 
@@ -25,19 +26,6 @@ RUNTIME cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
 }
 RUNTIME cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   return Call(driver::cuStreamIsCapturing, Stream(stream), reinterpret_cast<driver::CUstreamCaptureStatus*>(status));
-}
-// The headers give the call another name and other parameters with each version.
-#if CUDART_VERSION >= 13000
-RUNTIME cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                             unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
-                                             const cudaGraphEdgeData**, size_t*) {
-#else
-RUNTIME cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                                unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
-                                                size_t*) {
-#endif
-  if (id != nullptr) *id = 0;
-  return cudaStreamIsCapturing(stream, status);
 }
 RUNTIME cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return Call(driver::cuStreamBeginCapture_v2, Stream(stream), static_cast<driver::CUstreamCaptureMode>(mode));
@@ -74,4 +62,8 @@ RUNTIME cudaError_t cudaEventSynchronize(cudaEvent_t event) { return Call(driver
 RUNTIME cudaError_t cudaEventDestroy(cudaEvent_t event) { return Call(driver::cuEventDestroy_v2, Event(event)); }
 RUNTIME cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   return Call(driver::cuEventElapsedTime, milliseconds, Event(begin), Event(end));
+}
+
+int arraybridge::simulated_runtime::IsCapturing(void* stream, int* status) {
+  return cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), reinterpret_cast<cudaStreamCaptureStatus*>(status));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that frameworks import and that nothing here can do: each leaves the error that it returns. This file has no
-// headers of the runtime, because they give some of these calls other parameters with each version.
+// headers of the runtime, because they give some of these calls, and the last ones, other names or parameters with each
+// version.
 #include "tests/simulated_cuda/frameworks/cudart/unsupported.h"
 
 #define UNSUPPORTED(name)                                       \
@@ -107,3 +108,14 @@ UNSUPPORTED(cudaDeviceSetLimit)
 UNSUPPORTED(cudaGetDeviceFlags)
 UNSUPPORTED(cudaSetDeviceFlags)
 UNSUPPORTED(cudaStreamAttachMemAsync)
+
+// What is captured beside the status is empty, so the parameters after these stay as they are.
+#define CAPTURE_INFO(name)                                                                                            \
+  extern "C" __attribute__((visibility("default"))) int name(void* stream, int* status, unsigned long long* capture); \
+  int name(void* stream, int* status, unsigned long long* capture) {                                                  \
+    if (capture != nullptr) *capture = 0;                                                                             \
+    return arraybridge::simulated_runtime::IsCapturing(stream, status);                                               \
+  }
+CAPTURE_INFO(cudaStreamGetCaptureInfo)
+CAPTURE_INFO(cudaStreamGetCaptureInfo_v2)
+CAPTURE_INFO(cudaStreamGetCaptureInfo_v3)

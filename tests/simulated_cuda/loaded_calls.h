@@ -14,7 +14,7 @@ namespace arraybridge::simulated {
 // The function of this name in the loaded driver. REQUIRES: it is loaded.
 template <class Function>
 Function Loaded(const char* name, const std::string& built) {
-  void* const library = ::dlopen(Built(built).c_str(), RTLD_NOW | RTLD_NOLOAD);
+  void* const library = ::dlopen(DriverUnderTest(built).c_str(), RTLD_NOW | RTLD_NOLOAD);
   return reinterpret_cast<Function>(::dlsym(library, name));
 }
 

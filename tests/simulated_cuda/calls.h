@@ -8,7 +8,7 @@
 #include "proto/boundary/cuda/driver_abi.h"
 #include "proto/boundary/cuda/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
-#include "tests/simulated_cuda/guest_abi.h"
+#include "tests/simulated_cuda/guests/abi.h"
 
 #define SIM_API extern "C" __attribute__((visibility("default"))) arraybridge::cuda::CUresult
 

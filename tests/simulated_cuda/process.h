@@ -21,9 +21,9 @@
 #include "tests/simulated_cuda/config.h"
 #include "tests/simulated_cuda/device.h"
 #include "tests/simulated_cuda/event.h"
-#include "tests/simulated_cuda/guest_abi.h"
+#include "tests/simulated_cuda/guests/abi.h"
+#include "tests/simulated_cuda/guests/module.h"
 #include "tests/simulated_cuda/memory_block.h"
-#include "tests/simulated_cuda/module.h"
 #include "tests/simulated_cuda/small_blocks.h"
 #include "tests/simulated_cuda/stream.h"
 

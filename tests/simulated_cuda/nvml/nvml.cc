@@ -231,6 +231,10 @@ NVML nvmlDeviceGetMaxClockInfo(Device device, unsigned int, unsigned int* megahe
 NVML nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned int* generation) {
   return Give(device, generation, 5U);
 }
+NVML nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned int* generation) {
+  return Give(device, generation, 5U);
+}
+NVML nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned int* width) { return Give(device, width, 16U); }
 NVML nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned int* width) { return Give(device, width, 16U); }
 NVML nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned int* megabytes) { return Give(device, megabytes, 32000U); }
 NVML nvmlDeviceGetUtilizationRates(Device device, Utilization* rates) { return Give(device, rates, Utilization{0, 0}); }

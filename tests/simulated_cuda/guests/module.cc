@@ -72,7 +72,7 @@ CUresult Module::PlaceVariables(Process& process, std::string* why) {
   for (const auto& variable : program.variables) {
     if (variable->is_extern) continue;
     if (!Relocate(*variable, why)) return CUDA_ERROR_INVALID_PTX;
-    std::memcpy(memory + (variable->address - memory_), variable->initial.data(), variable->initial.size());
+    std::copy(variable->initial.begin(), variable->initial.end(), memory + (variable->address - memory_));
   }
   return CUDA_SUCCESS;
 }

@@ -85,16 +85,23 @@ void Destroy(Process& process, uint64_t base) {
   }
 }
 
+uint64_t Allocate(Process& process, uint64_t bytes, int physical) {
+  Range range = Place(process, bytes, physical);
+  if (range.block == nullptr) return 0;
+  range.id = process.NextId();
+  NonceOf(range) = Nonce();
+  const uint64_t base = range.base;
+  process.space.ranges[base] = std::move(range);
+  return base;
+}
+
 SIM_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Range range = Place(call.process, bytes, call.context()->physical);
-  if (range.block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  range.id = call.process.NextId();
-  NonceOf(range) = Nonce();
-  *address = range.base;
-  call.process.space.ranges[range.base] = std::move(range);
+  const uint64_t made = Allocate(call.process, bytes, call.context()->physical);
+  if (made == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = made;
   return CUDA_SUCCESS;
 }
 

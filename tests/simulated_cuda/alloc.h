@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Destroys cuMemAlloc's allocations and imports of legacy handles.
+// Makes and destroys cuMemAlloc's allocations, and destroys imports of legacy handles.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include "tests/simulated_cuda/process.h"
 
 namespace arraybridge::simulated {
+
+// Allocates device memory on a physical device; 0 if there is none left. REQUIRES: bytes > 0.
+uint64_t Allocate(Process& process, uint64_t bytes, int physical);
 
 // Destroys the allocation or import whose range begins at `base`: freed bytes become 0xDD, and its nonce becomes
 // invalid. REQUIRES: it exists and is not a mapping of cuMemMap.

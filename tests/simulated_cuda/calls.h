@@ -8,6 +8,7 @@
 #include "proto/boundary/cuda/driver_abi.h"
 #include "proto/boundary/cuda/driver_symbols.h"
 #include "tests/simulated_cuda/call_table.h"
+#include "tests/simulated_cuda/guests/abi.h"
 
 #define SIM_API extern "C" __attribute__((visibility("default"))) arraybridge::cuda::CUresult
 
@@ -20,6 +21,7 @@ AB_DRIVER_CALLS(SIM_DECLARE)
 #undef SIM_DECLARE
 #define SIM_DECLARE(base, version, exported, parameters) SIM_API exported parameters;
 SIM_GUEST_CALLS(SIM_DECLARE)
+SIM_KERNEL_CALLS(SIM_DECLARE)
 #undef SIM_DECLARE
 
 }  // namespace arraybridge::simulated

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulated_cuda/config.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -51,7 +52,8 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 bool IsCall(const std::string& name) {
 #define SIM_OURS(name, ...) "cu" #name,
 #define SIM_NAME(base, ...) #base,
-  static const std::set<std::string> kNames = {"*", AB_DRIVER_CALLS(SIM_OURS) SIM_GUEST_CALLS(SIM_NAME)};
+  static const std::set<std::string> kNames = {
+      "*", AB_DRIVER_CALLS(SIM_OURS) SIM_GUEST_CALLS(SIM_NAME) SIM_KERNEL_CALLS(SIM_NAME)};
 #undef SIM_NAME
 #undef SIM_OURS
   return kNames.contains(name);
@@ -93,6 +95,7 @@ void Apply(Config& config, const std::string& item) {
       {"peers", [&] { config.peers = true; }},
       {"exclusive", [&] { config.exclusive = true; }},
       {"own", [&] { config.own = true; }},
+      {"context_for_memory", [&] { config.context_for_memory = true; }},
       {"held", [&] { config.held = true; }},
       {"guest", [&] { config.guest = true; }},
       {"ledger", [&] { config.ledger = true; }},
@@ -146,6 +149,15 @@ Config Config::Read() {
   if (config.directory.empty()) config.directory = "/dev/shm/simulated_cuda." + std::to_string(getuid());
   mkdir(config.directory.c_str(), 0700);
   return config;
+}
+
+cuda::CUuuid Config::Uuid(int physical) const {
+  const auto given = uuids.find(physical);
+  if (given != uuids.end()) return given->second;
+  cuda::CUuuid uuid{};
+  std::fill(std::begin(uuid.bytes), std::end(uuid.bytes), uint8_t{0x5A});
+  uuid.bytes[15] = static_cast<uint8_t>(physical);
+  return uuid;
 }
 
 }  // namespace arraybridge::simulated

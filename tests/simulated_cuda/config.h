@@ -19,6 +19,7 @@
 //   peers                     devices can access each other's memory
 //   exclusive                 one process per device
 //   own                       a process may import its own exports
+//   context_for_memory        creating, exporting and importing memory demand a current context, too
 //   held                      querying an event or a stream makes no progress
 //   guest                     as lenient as hardware, for frameworks that are not ours
 //   ledger                    aborts if objects are alive when the process ends
@@ -59,6 +60,7 @@ struct Config {
   bool peers = false;
   bool exclusive = false;
   bool own = false;
+  bool context_for_memory = false;
   bool held = false;
   bool guest = false;
   bool ledger = false;
@@ -66,6 +68,7 @@ struct Config {
   std::string report;
 
   static Config Read();
+  cuda::CUuuid Uuid(int physical) const;
 };
 
 }  // namespace arraybridge::simulated

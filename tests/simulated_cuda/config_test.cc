@@ -237,6 +237,34 @@ TEST_F(ConfigTest, WithoutTheVariableAFileBesideTheLibraryIsRead) {
   });
 }
 
+TEST_F(ConfigTest, CallsDemandAContextAsSomeDriversDo) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("context_for_memory");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemGenericAllocationHandle imported = 0;
+    int descriptor = -1;
+    int value = -1;
+    const auto properties = Properties();
+    constexpr auto kType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUcontext context = nullptr;
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    for (const CUcontext current : {CUcontext{nullptr}, context}) {
+      ASSERT_CUDA(driver->CtxSetCurrent(current));
+      const auto expected = [&](CUresult otherwise) {
+        return current == nullptr ? CUDA_ERROR_INVALID_CONTEXT : otherwise;
+      };
+      const auto pointer = reinterpret_cast<void*>(intptr_t{descriptor});
+      EXPECT_EQ(driver->MemCreate(&handle, kBlock, &properties, 0), expected(CUDA_SUCCESS));
+      EXPECT_EQ(driver->MemExportToShareableHandle(&descriptor, handle, kType, 0), expected(CUDA_SUCCESS));
+      EXPECT_EQ(driver->MemImportFromShareableHandle(&imported, pointer, kType), expected(CUDA_ERROR_INVALID_VALUE));
+      EXPECT_EQ(driver->PointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4096),
+                expected(CUDA_ERROR_INVALID_VALUE));
+      EXPECT_EQ(driver->MemGetAddressRange(nullptr, nullptr, 4096), expected(CUDA_ERROR_NOT_FOUND));
+    }
+  });
+}
+
 // Ends the process with one live handle.
 void LeaveAHandle(const std::string& config) {
   const auto driver = LoadWith(config);

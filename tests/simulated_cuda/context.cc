@@ -22,6 +22,9 @@ const char* LeftBehind(Process& process, const Context& context) {
     if (range.kind == RangeKind::kAlloc) return "last release with live cuMemAlloc memory";
     if (range.kind == RangeKind::kLegacyImport) return "last release with an open legacy handle";
   }
+  for (const auto& [handle, module] : process.modules) {
+    if (&module->context == &context) return "last release with a loaded module";
+  }
   for (const auto& [key, event] : process.events) {
     if (event->context == &context) return "last release with live events";
   }
@@ -33,6 +36,10 @@ const char* LeftBehind(Process& process, const Context& context) {
 
 // For guests, as on hardware: destroys the objects of the context with it.
 void DestroyWhatLives(Process& process, const Context& context) {
+  for (const auto& [handle, module] : process.modules) {
+    if (&module->context == &context) module->Unload(process);
+  }
+  std::erase_if(process.modules, [&](const auto& entry) { return &entry.second->context == &context; });
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : process.space.ranges) {
     const bool here = process.devices.OrdinalOf(range.block->device()) == context.ordinal;

@@ -54,7 +54,7 @@ CUresult Execute(Process& process, const Copy& copy) {
     if (from == nullptr) return RefuseCopy(copy, "the source may not be read");
   }
   if (copy.kind == CopyKind::kFill) {
-    std::memset(to, copy.fill, copy.bytes);
+    for (uint64_t i = 0; i < copy.bytes; i += copy.fill_bytes) std::memcpy(to + i, &copy.fill, copy.fill_bytes);
     return CUDA_SUCCESS;
   }
   if (to < from + copy.bytes && from < to + copy.bytes)
@@ -79,6 +79,7 @@ CUresult Enqueue(Call& call, Copy copy, CUstream stream, Host host) {
     copy.kind = to && from ? CopyKind::kDeviceToDevice : to ? CopyKind::kHostToDevice : CopyKind::kDeviceToHost;
   }
   if (ToDevice(copy.kind) && process.space.Find(copy.to, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.kind == CopyKind::kFill && copy.to % copy.fill_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (FromDevice(copy.kind) && process.space.Find(copy.from, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t to = ToDevice(copy.kind) ? copy.to : 0;
   const uint64_t from = FromDevice(copy.kind) ? copy.from : 0;

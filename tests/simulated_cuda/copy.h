@@ -16,8 +16,9 @@ struct Copy {
   uint64_t to = 0;
   uint64_t from = 0;
   uint64_t bytes = 0;
-  uint8_t fill = 0;
-  int32_t ordinal = 0;  // ordinal of the copying device
+  uint32_t fill = 0;
+  uint8_t fill_bytes = 1;  // size of the value that a fill repeats
+  int32_t ordinal = 0;     // ordinal of the copying device
 };
 
 // Enqueues the copy to `stream`.

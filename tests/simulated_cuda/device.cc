@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 #include "tests/simulated_cuda/calls.h"
 #include "tests/simulated_cuda/process.h"
@@ -94,15 +93,7 @@ Context* DeviceTable::Known(CUcontext context) {
   return nullptr;
 }
 
-CUuuid DeviceTable::Uuid(int ordinal) const {
-  const int physical = Physical(ordinal);
-  const auto given = config_.uuids.find(physical);
-  if (given != config_.uuids.end()) return given->second;
-  CUuuid uuid{};
-  std::memset(uuid.bytes, 0x5A, sizeof(uuid.bytes));
-  uuid.bytes[15] = static_cast<uint8_t>(physical);
-  return uuid;
-}
+CUuuid DeviceTable::Uuid(int ordinal) const { return config_.Uuid(Physical(ordinal)); }
 
 SIM_API cuDeviceGet(CUdevice* device, int ordinal) {
   const Call call(__func__);

@@ -29,6 +29,8 @@ std::map<std::string, long> Counters(const Process& process) {
   count("live_streams", process.streams.size());
   count("live_events", process.events.size());
   count("live_pinned", process.host.size());
+  count("live_modules", process.modules.size());
+  count("live_links", process.links.size());
   size_t contexts = 0;
   size_t created = 0;
   for (const Context& context : process.devices.contexts) {
@@ -41,6 +43,7 @@ std::map<std::string, long> Counters(const Process& process) {
   for (const auto& [device, used] : process.devices.used) bytes += used;
   count("bytes_used", bytes);
   count("copies_done", process.work_done);
+  count("kernels_done", process.kernels_done);
   count("recorded_while_imported", process.recorded_while_imported);
   return counters;
 }

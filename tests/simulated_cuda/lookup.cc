@@ -31,7 +31,7 @@ const Row kRows[] = {
     AB_DRIVER_CALLS(SIM_ROW)
 #undef SIM_ROW
 #define SIM_ROW(base, version, exported, parameters) {#base, version, reinterpret_cast<void*>(&exported)},
-        SIM_GUEST_CALLS(SIM_ROW)
+        SIM_GUEST_CALLS(SIM_ROW) SIM_KERNEL_CALLS(SIM_ROW)
 #undef SIM_ROW
 #define SIM_ROW(name) {#name, kOldVersion, reinterpret_cast<void*>(&name)},
             SIM_OLD_CALLS(SIM_ROW)
@@ -53,6 +53,9 @@ const std::map<CUresult, const char*>& ErrorNames() {
       SIM_NAME(CUDA_ERROR_NO_DEVICE),
       SIM_NAME(CUDA_ERROR_INVALID_DEVICE),
       SIM_NAME(CUDA_ERROR_INVALID_CONTEXT),
+      {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+      {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+      {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX"},
       SIM_NAME(CUDA_ERROR_MAP_FAILED),
       SIM_NAME(CUDA_ERROR_ALREADY_MAPPED),
       SIM_NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED),

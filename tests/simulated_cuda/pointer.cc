@@ -101,7 +101,7 @@ size_t SizeOf(CUpointer_attribute attribute) {
 }  // namespace
 
 SIM_API cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
-  const Call call(__func__);
+  const Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool known = Attribute(call.process, call.context(), address, attribute, value);
@@ -111,7 +111,7 @@ SIM_API cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdevi
 // For an unknown address all attributes are zero, and the call succeeds.
 SIM_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** values,
                                CUdeviceptr address) {
-  const Call call(__func__);
+  const Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   if (attributes == nullptr || values == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
@@ -123,7 +123,7 @@ SIM_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribut
 }
 
 SIM_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
-  const Call call(__func__);
+  const Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   const Range* range = call.process.space.Find(address);
   if (range == nullptr) return CUDA_ERROR_NOT_FOUND;

@@ -31,6 +31,10 @@ CUresult Injected(Process& process, const std::string& name, long nth) {
   return CUDA_SUCCESS;
 }
 
+bool NeedsContext(const Config& config, Needs needs) {
+  return needs == Needs::kContext || (needs == Needs::kContextForMemory && config.context_for_memory);
+}
+
 }  // namespace
 
 Process& Process::Get() {
@@ -63,11 +67,12 @@ CUresult Call::Refusal(Needs needs) {
   if (injected != CUDA_SUCCESS) return injected;
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   if (!process.initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (process.sticky != CUDA_SUCCESS) return process.sticky;
   if (process.capture.Forbids(symbol)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto& stack = CurrentContexts();
   context_ = stack.empty() || stack.back() == nullptr || !stack.back()->alive() ? nullptr : stack.back();
-  return needs == Needs::kContext && context_ == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  return NeedsContext(process.config, needs) && context_ == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 std::vector<std::shared_ptr<Stream>> Process::AllStreams() {

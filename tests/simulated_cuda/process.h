@@ -21,6 +21,8 @@
 #include "tests/simulated_cuda/config.h"
 #include "tests/simulated_cuda/device.h"
 #include "tests/simulated_cuda/event.h"
+#include "tests/simulated_cuda/guests/abi.h"
+#include "tests/simulated_cuda/guests/module.h"
 #include "tests/simulated_cuda/memory_block.h"
 #include "tests/simulated_cuda/small_blocks.h"
 #include "tests/simulated_cuda/stream.h"
@@ -44,7 +46,8 @@ struct Process {
   uint64_t last_id = 0;
   std::mt19937_64 random{config.seed};
   std::map<std::string, long> calls;  // by symbol without version
-  uint64_t work_done = 0;             // number of work items that have run
+  uint64_t work_done = 0;             // number of copies and fills that have run
+  uint64_t kernels_done = 0;          // number of launches that have run
 
   DeviceTable devices{config};
   AddressSpace space;
@@ -55,6 +58,8 @@ struct Process {
   std::map<cuda::CUevent, std::shared_ptr<Event>> events;
   std::vector<std::shared_ptr<Stream>> draining;  // destroyed with queued work, which still runs when it is waited for
   std::set<const void*> destroyed;                // streams and events; using one ends the process
+  std::map<CUmodule, std::shared_ptr<Module>> modules;  // and libraries
+  std::map<CUlinkState, std::unique_ptr<std::string>> links;
   uint64_t recorded_while_imported = 0;
   EventFile event_file;
   Capture capture;
@@ -75,7 +80,8 @@ struct Process {
   void Enqueue(const std::shared_ptr<Stream>& stream, Work work);
 };
 
-enum class Needs : uint8_t { kNothing, kInit, kContext };
+// kContextForMemory: a context if the configuration says so, otherwise kInit.
+enum class Needs : uint8_t { kNothing, kInit, kContext, kContextForMemory };
 
 // A Call is one call of a client: it is counted, may be made to fail, and holds the lock. `if (call.refused()) return
 // call.refused();` comes first.
@@ -97,6 +103,9 @@ class Call {
   Context* context_ = nullptr;
   cuda::CUresult refused_ = cuda::CUDA_SUCCESS;
 };
+
+// True in a thread that runs a function of the client for a stream.
+bool InHostFunction();
 
 // Called before every call, without the driver's lock; null for none. A test aborts in it if it holds one of its own
 // locks.

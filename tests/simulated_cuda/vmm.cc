@@ -71,7 +71,7 @@ SIM_API cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* 
 
 SIM_API cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
                     unsigned long long flags) {
-  Call call(__func__);
+  Call call(__func__, Needs::kContextForMemory);
   if (call.refused()) return call.refused();
   const CUresult refusal = Refusal(call.process, properties);
   if (refusal != CUDA_SUCCESS) return refusal;
@@ -115,7 +115,7 @@ SIM_API cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, 
 
 SIM_API cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
                                      CUmemAllocationHandleType type, unsigned long long flags) {
-  const Call call(__func__);
+  const Call call(__func__, Needs::kContextForMemory);
   if (call.refused()) return call.refused();
   const auto found = call.process.handles.find(handle);
   if (shareable == nullptr || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
@@ -131,7 +131,7 @@ SIM_API cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHand
 
 SIM_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                        CUmemAllocationHandleType type) {
-  Call call(__func__);
+  Call call(__func__, Needs::kContextForMemory);
   if (call.refused()) return call.refused();
   if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   if (call.process.Off(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))

@@ -16,7 +16,7 @@ from programs import DRIVER, HERE, Program, one_gpu
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with libcuda.so.1 and libcudart_simulated.so."""
+    """A folder with libcuda.so.1 and the runtime."""
     if not DRIVER.exists():
         pytest.skip(f"{DRIVER.name} is not built")
     folder = tmp_path_factory.mktemp("lib")

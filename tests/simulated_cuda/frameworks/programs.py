@@ -22,7 +22,7 @@ def one_gpu(libraries: Path) -> Iterator[dict[str, str]]:
     shared = tempfile.mkdtemp(prefix="simulated_cuda_", dir="/dev/shm")
     yield os.environ | {
         "LD_LIBRARY_PATH": str(libraries),
-        "LD_PRELOAD": str(libraries / "libcudart_simulated.so"),
+        "LD_PRELOAD": str(libraries / "libcudart.so.13"),
         "SIMULATED_CUDA": f"guest;dir={shared}",
         "PYTHONWARNINGS": "ignore",
     }

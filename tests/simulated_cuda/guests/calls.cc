@@ -138,6 +138,26 @@ SIM_API cuStreamGetFlags(CUstream stream, unsigned int* flags) {
 
 SIM_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int) { return cuEventRecord(event, stream); }
 
+// Work takes no time here.
+SIM_API cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) {
+  const Call call(__func__);
+  if (call.refused()) return call.refused();
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUevent each : {begin, end}) {
+    const auto found = call.process.FindEvent(__func__, each);
+    if (found == nullptr || (found->flags & kEventDisableTiming) != 0 || found->Latest() == 0) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (found->Done() < found->Latest()) return CUDA_ERROR_NOT_READY;
+  }
+  *milliseconds = 0;
+  return CUDA_SUCCESS;
+}
+
+SIM_API cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  return cuEventElapsedTime_v2(milliseconds, begin, end);
+}
+
 SIM_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return CopyNow({__func__, CopyKind::kByAddress, to, from, bytes});
 }
@@ -156,6 +176,22 @@ SIM_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 
 SIM_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes) {
   return CopyNow({__func__, CopyKind::kFill, to, 0, bytes, value});
+}
+
+SIM_API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return CopyNow({__func__, CopyKind::kFill, to, 0, 2 * count, value, 2});
+}
+
+SIM_API cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count) {
+  return CopyNow({__func__, CopyKind::kFill, to, 0, 4 * count, value, 4});
+}
+
+SIM_API cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, 2 * count, value, 2}, stream);
+}
+
+SIM_API cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
+  return EnqueueCopy({__func__, CopyKind::kFill, to, 0, 4 * count, value, 4}, stream);
 }
 
 SIM_API cuMemAllocHost_v2(void** address, size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }

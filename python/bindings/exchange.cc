@@ -31,6 +31,7 @@ PyObject* FromImport(uintptr_t stream, bool producers, Import import) {
   if (object == nullptr) return nullptr;
   Result<View> view = import();
   if (!view.ok()) return RaiseBuffer(view.status());
+  view->owner = OwnerOf(std::move(view->owner));
   if (view->device.type != kDeviceCpu) {
     view->stream = StreamForAnyThread(stream);
     view->stream_is_producers = producers;

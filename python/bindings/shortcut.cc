@@ -102,8 +102,9 @@ PyObject* OfTensor(const Route& route, PyObject* array, Tensor tensor) {
     return Answer(decided, Ref(ExchangeTensor(type, tensor.release())));
   if (show == Py_None) return Answer(decided, Ref(Py_NewRef(array)));
   if (PyObject* const take = TakerOfCapsules(show); take != nullptr) {
-    const Result<View> read = ImportVersioned(tensor.get());
+    Result<View> read = ImportVersioned(tensor.get());
     if (!read.ok()) return nullptr;
+    read->owner = OwnerOf(std::move(read->owner));
     static_cast<void>(tensor.release());
     return Answer(decided, Ref(TakeCapsule(take, *read)));
   }

@@ -142,6 +142,14 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def open_files(pid: int) -> list[str]:
+    names = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            names.append(os.readlink(file))
+    return names
+
+
 def state_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -474,7 +482,7 @@ JOURNAL_BYTES = 1 << 34
 def store_what_was_left(keeper: Keeper, layout: str) -> None:
     journal, arena = (JOURNALS / f"{layout}.{what}.gz" for what in ("journal", "arena"))
     keeper.run_stub(f"remove j0;adopt j0 {JOURNAL_BYTES} {journal};adopt a1 {2 << 20} {arena}", "wait")
-    keeper.lives(1)
+    eventually("both are stored", lambda: sum("memfd:stub" in name for name in open_files(keeper.pid)) == 2)
 
 
 @pytest.mark.parametrize("layout", sorted(path.name.removesuffix(".journal.gz") for path in JOURNALS.glob("2.*.journal.gz")))

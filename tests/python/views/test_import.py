@@ -2,6 +2,10 @@
 """What a View is made of that comes by DLPack: foreign producers, broken ones included."""
 
 import gc
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +166,31 @@ def test_what_does_not_speak_dlpack():
 def test_a_view_is_its_own_view():
     view = _core.wrap(np.zeros(3))
     assert _core.wrap(view) is view
+
+
+def test_a_foreign_deleter_is_not_called_while_the_interpreter_ends():
+    """A thread of its own drops a View at the end of the process, as the client's threads do with copies to a GPU. A
+    deleter that asks for the GIL then would end that thread in the middle of C++, and so the process.
+    """
+    script = """
+        import builtins
+        from dlpack_by_hand import Producer, c, consume
+        from arraybridge import _core
+
+        producer = Producer()
+        managed, _ = consume(_core.wrap(producer.capsule()).__dlpack__(max_version=(1, 0)))
+        libc = c.CDLL(None)
+        libc.pthread_create.argtypes = [c.c_void_p] * 4
+
+        class Last:
+            def __del__(self, libc=libc, managed=managed, thread=c.c_ulong(), address=c.addressof, producer=producer):
+                libc.pthread_create(address(thread), None, managed.deleter, address(managed))
+                libc.usleep(200_000)  # without the GIL
+                libc.write(1, b"end", 3)
+
+        builtins.last = Last()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end", "")

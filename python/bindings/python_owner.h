@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <utility>
 
 #include "proto/boundary/result.h"
 #include "python/bindings/gil.h"
@@ -35,8 +34,7 @@ inline std::shared_ptr<const void> OwnerOf(PyObject* object) {
   return std::shared_ptr<PyObject>(object, [](PyObject* held) { WithInterpreter([held] { Py_DECREF(held); }); });
 }
 
-// Holds memory of another library, whose deleter may take the GIL on its own, and so must not be called while the
-// interpreter ends.
+// Holds foreign memory, whose deleter may take the GIL itself, and so is not called while the interpreter ends.
 inline std::shared_ptr<const void> OwnerOf(std::shared_ptr<const void> memory) {
   auto* const held = new std::shared_ptr<const void>(std::move(memory));
   return std::shared_ptr<const void>(held->get(), [held](const void*) { WithInterpreter([held] { delete held; }); });

@@ -30,7 +30,8 @@ A letter in parentheses is the result of `copy=False`.
 
 In the table for the host an array lies in host memory if its framework has arrays there. CuPy's and Numba's lie on a GPU,
 pyclesperanto's in OpenCL memory; TensorFlow and JAX can use no GPU. The cells for a GPU come from the planner and have run
-with fakes of the frameworks on a simulated driver, not on a card.
+with fakes of the frameworks on a simulated driver, not on a card. PyTorch's, CuPy's and Numba's cells have run there with
+the real packages, too.
 TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: such sources are in host memory, and
 their `get_device_id` is None.
 """

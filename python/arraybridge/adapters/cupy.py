@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy: arrays on a GPU only, any strides, no read-only flag. Arrays are ordered after CuPy's current stream.
 
-Not tested with CuPy itself, which cannot load the simulated driver; tests replace it by a module with its interface.
+Tested with CuPy on the simulated driver (tests/simulated_cuda/frameworks), and with a module of its interface.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ OLDEST = {
     for extra, requirements in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items()
     for name, version in re.findall(r"([\w-]+)>=([\d.]+)", " ".join(requirements))
 }
-# CuPy cannot load the simulated driver; a card's own run has it (tests/gpu).
+# Without a driver CuPy does nothing: tests/simulated_cuda/frameworks has an environment with a simulated one.
 WITHOUT_AN_ENVIRONMENT = {"cupy-cuda12x"}
 
 

@@ -4,14 +4,16 @@
 Each program runs in its own process, because its preloaded libraries cannot be changed later.
 """
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import runtime
-from programs import DRIVER, HERE, Program, one_gpu
+from programs import DRIVER, HERE, ROOT, Program, one_gpu
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,20 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("the CUDA runtime's headers are not installed")
     runtime.made(folder, includes)
     return folder
+
+
+@pytest.fixture(scope="session")
+def package() -> Iterator[str]:
+    """A folder from which arraybridge is imported: this tree's modules and the extension of its build."""
+    built = [*DRIVER.parents[2].glob("python/_core*.so"), *map(Path, filter(None, [os.environ.get("ARRAYBRIDGE_CORE")]))]
+    if not built or not (DRIVER.parents[2] / "daemon/arraybridged").exists():
+        pytest.skip("the daemon or the extension is not built")
+    with tempfile.TemporaryDirectory(prefix="ab-package-") as folder:
+        inside = Path(folder) / "arraybridge"
+        inside.mkdir()
+        for each in [*(ROOT / "python" / "arraybridge").iterdir(), built[0]]:
+            (inside / each.name).symlink_to(each)
+        yield folder
 
 
 @pytest.fixture

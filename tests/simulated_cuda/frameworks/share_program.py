@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process with arrays on the simulated GPU and a Broker: ``share_program.py ADDRESS``.
+"""A process with arrays on the simulated GPU and a Broker: ``share_program.py ADDRESS [MODULE]``.
 
-Each line of standard input names a function and its arguments; the answer is one line: its result or its exception.
+Each line of standard input names a function and its arguments; the answer is one line: its result or its exception. A module
+adds functions.
 """
 
 import asyncio
 import ctypes
+import importlib
 import sys
 import time
 import traceback
@@ -266,6 +268,9 @@ FUNCTIONS = {
         drop,
     )
 }  # fmt: skip
+
+for module in sys.argv[2:]:
+    FUNCTIONS |= importlib.import_module(module).functions(broker)
 
 for line in sys.stdin:
     verb, *arguments = line.split()

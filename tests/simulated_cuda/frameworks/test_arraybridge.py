@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from programs import DRIVER, HERE, ROOT, one_gpu
+from programs import DRIVER, HERE, one_gpu
 
 BUILD = DRIVER.parents[2]
 DAEMON = BUILD / "daemon" / "arraybridged"
@@ -23,20 +23,6 @@ HELD = ";held"  # bytes are written only if a process waits for them
 
 Do = Callable[[str], str]
 Pairs = Callable[..., tuple[Do, Do]]
-
-
-@pytest.fixture(scope="module")
-def package() -> Iterator[str]:
-    """A folder from which arraybridge is imported: this tree's modules and the extension of its build."""
-    built = [*BUILD.glob("python/_core*.so"), *map(Path, filter(None, [os.environ.get("ARRAYBRIDGE_CORE")]))]
-    if not built or not DAEMON.exists():
-        pytest.skip("the daemon or the extension is not built")
-    with tempfile.TemporaryDirectory(prefix="ab-package-") as folder:
-        inside = Path(folder) / "arraybridge"
-        inside.mkdir()
-        for each in [*(ROOT / "python" / "arraybridge").iterdir(), built[0]]:
-            (inside / each.name).symlink_to(each)
-        yield folder
 
 
 @pytest.fixture(params=MACHINES)
@@ -62,10 +48,10 @@ def served(machine: dict[str, str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def client(address: str, environment: dict[str, str]) -> Iterator[Do]:
+def client(address: str, environment: dict[str, str], *modules: str) -> Iterator[Do]:
     """A process with a Broker: a function that sends it one command and returns its answer."""
     process = subprocess.Popen(
-        [sys.executable, HERE / "share_program.py", address],
+        [sys.executable, HERE / "share_program.py", address, *modules],
         env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None

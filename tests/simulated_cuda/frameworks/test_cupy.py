@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real CuPy with arrays in a broker's GPU memory, between processes. Its kernels are interpreted."""
+
+import contextlib
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cupy_runtime
+import pytest
+import runtime
+from programs import one_gpu
+from test_arraybridge import HELD, VIA, Do, client, served
+
+Pairs = Callable[..., tuple[Do, Do]]
+
+
+@pytest.fixture(scope="module")
+def cupy_environment(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    includes = runtime.headers()
+    assert includes is not None
+    # The compiled module stays beside the environment of these tests.
+    folder = Path(sysconfig.get_paths()["data"]).parent / "cupy"
+    folder.mkdir(exist_ok=True)
+    module = cupy_runtime.made(folder, libraries / "libcudart.so.13", includes)
+    return {
+        "CUPY_RUNTIME_MODULE": str(module),
+        "CUPY_COMPILE_WITH_PTX": "1",
+        "CUPY_ACCELERATORS": "",  # CUB's kernels are machine code
+        "CUPY_CACHE_DIR": str(tmp_path_factory.mktemp("kernels")),
+    }
+
+
+@pytest.fixture(scope="module")
+def pair(libraries: Path, package: str, cupy_environment: dict[str, str]) -> Iterator[tuple[Do, Do]]:
+    """Two processes with CuPy, on a machine that writes bytes only if a process waits for them."""
+    with contextlib.ExitStack() as end:
+        machine = end.enter_context(one_gpu(libraries))
+        machine["SIMULATED_CUDA"] += HELD
+        address = end.enter_context(served(machine))
+        machine |= {"PYTHONPATH": package} | cupy_environment
+        writer, reader = (end.enter_context(client(address, machine, "cupy_commands")) for _ in range(2))
+        yield writer, reader
+
+
+def test_kernels_compute_what_numpy_does(pair: tuple[Do, Do]) -> None:
+    assert pair[0]("compute") == "right"
+
+
+def test_arrays_cross_without_a_copy(pair: tuple[Do, Do]) -> None:
+    writer, reader = pair
+    assert writer("cupy_put frame 5") == "(2, 0) cuda_vmm"
+    assert reader("cupy_get frame 5") == f"{VIA['cuda_vmm']} 0 right"
+    assert reader("get frame 5") == f"cuda:0 {VIA['cuda_vmm']} 0 right", "in PyTorch"
+    assert reader("get_numpy frame 5") == "d2h 1 right"
+    assert reader("numba frame 5") == "right (2, 0)"
+    assert writer("put tensor 6") == "(2, 0) cuda_vmm"
+    assert reader("cupy_get tensor 6") == f"{VIA['cuda_vmm']} 0 right"
+
+
+@pytest.mark.parametrize("verb", ["put", "unwaited", "send", "asend"])
+@pytest.mark.parametrize("stream", ["default", "side", "thread"])
+def test_readers_come_after_a_pending_kernel(pair: tuple[Do, Do], stream: str, verb: str) -> None:
+    writer, reader = pair
+    name = f"{stream}-{verb}"
+    assert writer(f"cupy_put_pending {name} 7 {stream} {verb}") == "ok"
+    if "send" in verb:
+        assert reader(f"cupy_received {name} 7") == "right"
+    else:
+        assert reader(f"cupy_get {name} 7").endswith("right")
+
+
+def test_layouts_and_types(pair: tuple[Do, Do]) -> None:
+    writer, reader = pair
+    assert writer("cupy_layouts made") == "right"
+    assert reader("cupy_types made") == "right"
+
+
+def test_conversions_share_memory(pair: tuple[Do, Do]) -> None:
+    assert pair[0]("cupy_convert 8") == "right right d2d-copy"
+
+
+def test_a_copy_is_ones_own(pair: tuple[Do, Do]) -> None:
+    writer, reader = pair
+    writer("cupy_put kept 9")
+    assert reader("cupy_own kept 9") == "right right"

@@ -457,13 +457,12 @@ Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
   do {
     const std::string request = wire::Encode(
         wire::ListRequest{.namespace_ = core_->options().ns, .name_prefix = name_prefix, .page_token = token});
-    std::string broker_id;
-    AB_ASSIGN_OR_RETURN(auto answer, connection->Call(Verb::kList, request, deadline, &broker_id));
-    AB_ASSIGN_OR_RETURN(auto page, codec::DecodeListed(answer.payload));
+    AB_ASSIGN_OR_RETURN(const auto answered, connection->Call(Verb::kList, request, deadline));
+    AB_ASSIGN_OR_RETURN(auto page, codec::DecodeListed(answered.first.payload));
     if (page.next_page_token == token && !token.empty()) return Internal("the broker listed the same page twice");
     token = std::move(page.next_page_token);
     for (ListedShare& listed : page.shares) {
-      listed.share.broker_id = broker_id;
+      listed.share.broker_id = answered.second->server().info.broker_id;
       all.push_back(std::move(listed));
     }
   } while (!token.empty());
@@ -471,15 +470,13 @@ Result<std::vector<ListedShare>> Broker::List(const std::string& name_prefix) {
 }
 
 Result<Stats> Broker::GetStats() {
-  auto answer = core_->connection()->Call(Verb::kGetStats, {}, core_->Timeout());
-  if (!answer.ok()) return answer.status();
-  return codec::DecodeStats(answer->payload);
+  AB_ASSIGN_OR_RETURN(const auto answered, core_->connection()->Call(Verb::kGetStats, {}, core_->Timeout()));
+  return codec::DecodeStats(answered.first.payload);
 }
 
 Result<ServerInfo> Broker::GetServerInfo() {
-  auto answer = core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout());
-  if (!answer.ok()) return answer.status();
-  AB_ASSIGN_OR_RETURN(const auto reply, codec::Read<wire::GetServerInfoResponse>(answer->payload));
+  AB_ASSIGN_OR_RETURN(const auto answered, core_->connection()->Call(Verb::kGetServerInfo, {}, core_->Timeout()));
+  AB_ASSIGN_OR_RETURN(const auto reply, codec::Read<wire::GetServerInfoResponse>(answered.first.payload));
   return codec::ServerOf(reply).info;
 }
 

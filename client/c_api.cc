@@ -396,8 +396,7 @@ ab_code ab_empty_bundle(ab_broker* broker, const ab_entry* entries, size_t count
     made->fingerprint = std::move(given);
     AB_ASSIGN_OR_RETURN(const auto plan, arraybridge::BundlePlan::For(wanted, made->fingerprint));
     AB_ASSIGN_OR_RETURN(auto placed, broker->broker.Empty(plan.specs()));
-    AB_ASSIGN_OR_RETURN(auto written, plan.WriteTo(placed));
-    made->bundle = std::move(written);
+    AB_ASSIGN_OR_RETURN(made->bundle, plan.WriteTo(placed));
     made->placement = std::move(placed);
     *bundle = made.release();
     return Ok();

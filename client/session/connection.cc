@@ -99,12 +99,21 @@ std::shared_ptr<Session> Connection::current() const {
   return session_;
 }
 
-Result<Answer> Connection::Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id) {
+Result<std::pair<Answer, std::shared_ptr<Session>>> Connection::Call(Verb verb, std::string_view payload,
+                                                                     Deadline deadline, const Late& late,
+                                                                     const Check& check) {
   for (bool again = true;; again = false) {
     AB_ASSIGN_OR_RETURN(auto session, Connected(deadline));
-    auto answer = session->Call(verb, payload, deadline);
-    if (broker_id != nullptr) *broker_id = session->server().info.broker_id;
-    if (answer.ok() || !again || answer.status().reason() != Lifeline::kNotSent) return answer;
+    if (check) AB_RETURN_IF_ERROR(check(*session));
+    Lifeline::CompletionHandler handler;
+    if (late) {
+      handler = [late, weak = std::weak_ptr(session)](const Result<Answer>& answer) {
+        if (const auto self = weak.lock(); self && answer.ok()) late(*self, answer->payload);
+      };
+    }
+    auto answer = session->Call(verb, payload, deadline, handler);
+    if (answer.ok()) return std::pair(*std::move(answer), std::move(session));
+    if (!again || answer.status().reason() != Lifeline::kNotSent) return answer.status();
   }
 }
 

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include <arraybridge/broker.h>
@@ -31,29 +32,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Result<std::shared_ptr<Session>> Connected(Deadline deadline);
   // The current session, or null. Never connects.
   std::shared_ptr<Session> current() const;
-  // Sends a request that any session can serve. Retries once on a new session if the broker cannot have seen it.
-  // `broker_id`, if given, receives the id of the broker that answered.
-  Result<Answer> Call(Verb verb, std::string_view payload, Deadline deadline, std::string* broker_id = nullptr);
-  // As Call: the answer, and the session that got it. `late` takes an answer that comes after the caller has given up.
-  // `check`: whether this session may get the request.
-  template <class Message, class Late, class Check = Status (*)(const Session&)>
-  Result<std::pair<Message, std::shared_ptr<Session>>> Ask(
-      Verb verb, const std::string& request, Deadline deadline, Late late,
-      Check check = [](const Session&) { return Ok(); }) {
-    for (bool again = true;; again = false) {
-      AB_ASSIGN_OR_RETURN(auto session, Connected(deadline));
-      AB_RETURN_IF_ERROR(check(*session));
-      const auto handler = [late, weak = std::weak_ptr(session)](const Result<Answer>& answer) {
-        const auto self = weak.lock();
-        if (!self || !answer.ok()) return;
-        if (const auto message = codec::Read<Message>(answer->payload); message.ok()) late(*self, *message);
-      };
-      auto answer = session->Call(verb, request, deadline, handler);
-      if (!answer.ok() && again && answer.status().reason() == Lifeline::kNotSent) continue;
-      if (!answer.ok()) return answer.status();
-      AB_ASSIGN_OR_RETURN(auto message, codec::Read<Message>(answer->payload));
-      return std::pair(std::move(message), std::move(session));
-    }
+  // Takes the payload of an answer that comes after the caller has given up.
+  using Late = std::function<void(Session&, std::string_view payload)>;
+  // Whether this session may get the request.
+  using Check = std::function<Status(const Session&)>;
+  // The answer to a request that any session can serve, and the session that got it. Retries once on a new session if
+  // the broker cannot have seen the request.
+  Result<std::pair<Answer, std::shared_ptr<Session>>> Call(Verb verb, std::string_view payload, Deadline deadline,
+                                                           const Late& late = {}, const Check& check = {});
+  // The same, with the message that is read. Its fields are numbers: texts would be views of bytes that are gone.
+  template <class Message>
+  Result<std::pair<Message, std::shared_ptr<Session>>> Ask(Verb verb, std::string_view request, Deadline deadline,
+                                                           void (*late)(Session&, const Message&),
+                                                           const Check& check = {}) {
+    const auto read = [late](Session& session, std::string_view payload) {
+      if (const auto message = codec::Read<Message>(payload); message.ok()) late(session, *message);
+    };
+    AB_ASSIGN_OR_RETURN(auto answered, Call(verb, request, deadline, read, check));
+    AB_ASSIGN_OR_RETURN(auto message, codec::Read<Message>(answered.first.payload));
+    return std::pair(std::move(message), std::move(answered.second));
   }
   // The errors of unwaited publishes that have not been reported yet.
   Status TakeDeferredErrors() { return shared_.deferred_errors->Take(); }

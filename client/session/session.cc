@@ -70,9 +70,8 @@ Result<std::shared_ptr<Session>> Session::Open(const Broker::Options& options, c
   const auto was_closed = [&] { return answer->status().code() == Code::kUnavailable && lifeline->lost(); };
   for (int attempt = 0; attempt == 0 || (was_closed() && attempt < kHellosMax); ++attempt) {
     std::this_thread::sleep_for(kHelloPause * attempt);
-    AB_ASSIGN_OR_RETURN(auto connected, Lifeline::Connect(options.address.empty() ? FindAddress() : options.address,
-                                                          deadline, options.interrupted, options.spin));
-    lifeline = std::move(connected);
+    AB_ASSIGN_OR_RETURN(lifeline, Lifeline::Connect(options.address.empty() ? FindAddress() : options.address, deadline,
+                                                    options.interrupted, options.spin));
     requested_ms = ClockMs();
     answer.emplace(lifeline->Call(Verb::kOpenSession, hello, deadline));
   }

@@ -104,8 +104,7 @@ Result<View> CopyOnWrite(const View& view) {
   }
   AB_ASSIGN_OR_RETURN(auto mapping, MapOwn(*lease->arena, lease->offset, lease->size));
   own.data = mapping->data() + inside;
-  AB_ASSIGN_OR_RETURN(auto range, lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, std::move(mapping))));
-  own.owner = std::move(range);
+  AB_ASSIGN_OR_RETURN(own.owner, lease->reclaimer().Adopt(std::make_unique<PrivateRange>(lease, std::move(mapping))));
   return own;
 }
 
@@ -210,8 +209,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   arena->handle.device = of.device;
   arena->handle.opaque = of.opaque;
   AB_ASSIGN_OR_RETURN(const auto mapper, session.mappers().Of(of.kind));
-  AB_ASSIGN_OR_RETURN(auto mapping, mapper->Map(arena->handle, of.device, Access::kRead));
-  arena->shared = std::move(mapping);
+  AB_ASSIGN_OR_RETURN(arena->shared, mapper->Map(arena->handle, of.device, Access::kRead));
   arena->mapper = mapper;
   // Only private mappings of host memory need the descriptor later.
   if (of.kind != HandleKind::kMemfd) {
@@ -254,8 +252,7 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
-    AB_ASSIGN_OR_RETURN(auto opened, OpenEvent(handle.device, known.fence.event));
-    fence = std::move(opened);
+    AB_ASSIGN_OR_RETURN(fence, OpenEvent(handle.device, known.fence.event));
   }
   const ReadArena& arena = *lease->arena;
   lease->offset = offset;
@@ -264,8 +261,7 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   // A GPU has no copy-on-write, so all readers read the arena itself.
   const bool own = mode == MapMode::kPrivate && handle.device.type == kDeviceCpu;
   if (own) {
-    AB_ASSIGN_OR_RETURN(auto range, MapOwn(*lease->arena, offset, handle.size));
-    lease->private_mapping = std::move(range);
+    AB_ASSIGN_OR_RETURN(lease->private_mapping, MapOwn(*lease->arena, offset, handle.size));
     base = lease->private_mapping->data();
   }
   std::vector<View> views;
@@ -407,7 +403,7 @@ Result<std::vector<Acquired>> TakeGranted(Session& session, Answer answer, size_
   std::vector<Acquired> acquired;
   acquired.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    std::shared_ptr<Lease>& lease = (leases)[i];
+    std::shared_ptr<Lease>& lease = leases[i];
     AB_ASSIGN_OR_RETURN(auto known, DecodeKnown(session, grants->shares[i].share));
     const Handle& handle = known->handle;
     auto arena = ArenaOf(session, handle, answer.descriptor, grants->descriptor_arena, deadline);

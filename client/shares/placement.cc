@@ -357,8 +357,7 @@ Result<Placement> Allocate(Connection& connection, std::string_view ns, const De
   for (bool again = true;; again = false) {
     auto session = connection.current();
     if (!session || session->lifeline().lost()) {
-      AB_ASSIGN_OR_RETURN(auto connected, connection.Connected(until.calls()));
-      session = std::move(connected);
+      AB_ASSIGN_OR_RETURN(session, connection.Connected(until.calls()));
     }
     AB_RETURN_IF_ERROR(CheckPublish(session->server().limits.share, ns, arrays, options));
     if (device.type != kDeviceCpu) session->ReportGpus();  // the device was found among the GPUs of this process

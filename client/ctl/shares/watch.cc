@@ -100,8 +100,7 @@ Status Watch(Connection& connection, const Options& options, const WatchWishes& 
   };
   const auto print_history = [&]() -> Result<bool> {
     if (wishes.since.count() == 0) return true;
-    AB_ASSIGN_OR_RETURN(auto known, History::Since(wishes.since, request, connection));
-    history = std::move(known);
+    AB_ASSIGN_OR_RETURN(history, History::Since(wishes.since, request, connection));
     return std::ranges::all_of(history.events(), print);
   };
   return connection.Watch(request, print_history,

@@ -56,8 +56,7 @@ class HostMapping final : public Mapping {
     return Ok();
   }
   Status Pin() override {
-    AB_ASSIGN_OR_RETURN(auto pin, CudaPin::Of(base_, length_));
-    pin_ = std::move(pin);
+    AB_ASSIGN_OR_RETURN(pin_, CudaPin::Of(base_, length_));
     return Ok();
   }
   std::shared_ptr<DeviceEvent> Now() override { return pin_ == nullptr ? nullptr : pin_->Now(); }

@@ -39,16 +39,15 @@ void Broker::Recovery::Quotas() {
 
 void Broker::Recovery::Arenas() {
   for (const Records::Entry& entry : Of(record::kArena)) {
-    const Status restored = RestoreArena(entry);
-    if (restored.ok()) continue;
     const auto its = entry.Read<record::Arena>();
+    const Status restored = RestoreArena(its, entry.place);
+    if (restored.ok()) continue;
     arenas_lost_.emplace(entry.id, LostArena{its.ns_uid, std::string(its.ns), restored.message()});
     journal().Erase(entry.place);
   }
 }
 
-Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
-  const auto its = entry.Read<record::Arena>();
+Status Broker::Recovery::RestoreArena(const record::Arena& its, Journal::Place place) {
   const Device device{its.device_kind, its.device_id, std::string(its.device_uuid)};
   const auto kind = static_cast<HandleKind>(its.kind);
   const std::string name = StoredName(kStoredArena, its.id);
@@ -72,7 +71,7 @@ Status Broker::Recovery::RestoreArena(const Records::Entry& entry) {
   if (!arena->immutability && its.sealed) arena->immutability = Immutability(*its.sealed);
   arena->maker_uid = its.maker_uid;
   arena->request = its.request;
-  arena->record = entry.place;
+  arena->record = place;
   arena->stored = journal().Has(name);
   recovered_.bytes += its.size;
   state_.arenas.Restore(maker, std::move(arena));

@@ -44,9 +44,9 @@ class Broker::Recovery {
   void Quotas() AB_REQUIRES(state_.mutex);
   void Sessions(const std::vector<LiveClient>& clients) AB_REQUIRES(state_.mutex);
   void Arenas() AB_REQUIRES(state_.mutex);
-  Status RestoreArena(const Records::Entry& entry) AB_REQUIRES(state_.mutex);
+  Status RestoreArena(const record::Arena& its, Journal::Place place) AB_REQUIRES(state_.mutex);
   void Shares() AB_REQUIRES(state_.mutex);
-  Status RestoreShare(const Records::Entry& entry) AB_REQUIRES(state_.mutex);
+  Status RestoreShare(const record::Share& its, Journal::Place place) AB_REQUIRES(state_.mutex);
   void Catalogues() AB_REQUIRES(state_.mutex);
   void HazardPages() AB_REQUIRES(state_.mutex);
   void Leases() AB_REQUIRES(state_.mutex);

@@ -9,6 +9,15 @@
 #include "daemon/broker/recovery/recovery.h"
 
 namespace arraybridge::daemon {
+namespace {
+
+Token TokenOf(std::string_view bytes) {
+  Token token{};
+  std::copy_n(bytes.begin(), std::min(bytes.size(), token.size()), token.begin());
+  return token;
+}
+
+}  // namespace
 void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
   std::unordered_map<uint64_t, const LiveClient*> live;
   for (const LiveClient& client : clients) live.emplace(Number(client.session), &client);
@@ -24,7 +33,7 @@ void Broker::Recovery::Sessions(const std::vector<LiveClient>& clients) {
     }
     auto session = std::make_unique<Session>();
     session->id = SessionId{entry.id};
-    std::copy_n(its.token.begin(), std::min(its.token.size(), session->token.size()), session->token.begin());
+    session->token = TokenOf(its.token);
     if (lives) session->peer = client->second->peer;
     session->peer.uid = its.uid;
     if (!lives) session->peer.gid = its.gid;
@@ -95,10 +104,8 @@ void Broker::Recovery::Tickets() {
       journal().Erase(entry.place);
       continue;
     }
-    Ticket ticket{
-        {}, ArenaId{its.arena}, Access(its.access), std::max(TimeOf(its.deadline), awaited_until), entry.place};
-    std::copy_n(its.token.begin(), std::min(its.token.size(), ticket.token.size()), ticket.token.begin());
-    session->tickets.Add(ticket);
+    session->tickets.Add({TokenOf(its.token), ArenaId{its.arena}, Access(its.access),
+                          std::max(TimeOf(its.deadline), awaited_until), entry.place});
   }
 }
 

@@ -23,9 +23,9 @@ void Broker::Recovery::Shares() {
   }
   for (const auto& [ns, count] : named) ns->ReserveNames(count);
   for (const Records::Entry& entry : Of(record::kShare)) {
-    const Status restored = RestoreShare(entry);
-    if (restored.ok()) continue;
     const auto its = entry.Read<record::Share>();
+    const Status restored = RestoreShare(its, entry.place);
+    if (restored.ok()) continue;
     channels_.NoteSent(state_, its, nullptr);
     if (!its.withdrawn || its.queued) Lose(ArenaId{its.arena}, std::string(its.name), restored.message());
     journal().Erase(entry.place);
@@ -51,8 +51,7 @@ Broker::Recovery::LostArena Broker::Recovery::WhyLost(uint64_t arena) const {
   return lost == arenas_lost_.end() ? LostArena() : lost->second;
 }
 
-Status Broker::Recovery::RestoreShare(const Records::Entry& entry) {
-  const auto its = entry.Read<record::Share>();
+Status Broker::Recovery::RestoreShare(const record::Share& its, Journal::Place place) {
   Arena* const arena = state_.arenas.Find(ArenaId{its.arena});
   if (arena == nullptr) return FailedPrecondition(WhyLost(its.arena).why);
   if (its.pending) return FailedPrecondition("its maker had not reported the completion of its event");
@@ -88,7 +87,7 @@ Status Broker::Recovery::RestoreShare(const Records::Entry& entry) {
   share->maker_uid = its.maker_uid;
   share->maker_process_id = its.maker_process_id;
   share->request = its.request;
-  share->record = entry.place;
+  share->record = place;
   share->born = TimeOf(its.born);
   share->expires = TimeIfAny(its.expires);
   share->orphan_until = TimeIfAny(its.orphan_until);

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "daemon/broker/ledger/counter.h"
@@ -50,20 +49,12 @@ enum Kind : uint8_t {
 };
 
 // The kind of the one record that an object has.
-template <class Record>
-inline constexpr Kind kKindOf{};
-template <>
-inline constexpr Kind kKindOf<Arena> = kArena;
-template <>
-inline constexpr Kind kKindOf<Share> = kShare;
-template <>
-inline constexpr Kind kKindOf<Session> = kSession;
-template <>
-inline constexpr Kind kKindOf<Channel> = kChannel;
-template <>
-inline constexpr Kind kKindOf<ChannelEnd> = kChannelEnd;
-template <>
-inline constexpr Kind kKindOf<DirectChannel> = kDirectChannel;
+constexpr Kind KindOf(const Arena&) { return kArena; }
+constexpr Kind KindOf(const Share&) { return kShare; }
+constexpr Kind KindOf(const Session&) { return kSession; }
+constexpr Kind KindOf(const Channel&) { return kChannel; }
+constexpr Kind KindOf(const ChannelEnd&) { return kChannelEnd; }
+constexpr Kind KindOf(const DirectChannel&) { return kDirectChannel; }
 
 // The words of the journal.
 enum Word : size_t {
@@ -117,7 +108,7 @@ class Journal {
   void Put(Object& object, const With&... with) {
     if (!keeps()) return;
     const auto its = RecordOf(object, with...);
-    object.record = Write(object.record, record::kKindOf<std::remove_const_t<decltype(its)>>, its);
+    object.record = Write(object.record, KindOf(its), its);
   }
   template <class Object>
   void Erase(Object& object) {

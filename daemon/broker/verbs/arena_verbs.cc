@@ -102,8 +102,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   StoreGuard stored;                   // likewise
   const auto begun = Clock::now();
   auto writable = [&]() -> Result<Handle> {
-    AB_ASSIGN_OR_RETURN(auto allocated, backend.AllocateWithProgress(device, call.size, call.progress));
-    block = std::move(allocated);
+    AB_ASSIGN_OR_RETURN(block, backend.AllocateWithProgress(device, call.size, call.progress));
     if (const int file = block->descriptor(); file >= 0) {
       auto kept =
           state.journal.Store(StoredName(kStoredArena, Number(id)), {&file, 1}, DescriptorStore::Until::kHandled);

@@ -96,8 +96,7 @@ Status Broker::State::Store(DirectChannel& direct) const {
   AB_ASSIGN_OR_RETURN(const auto files, direct.ExportForNextDaemon());
   std::vector<int> numbers;
   for (const UniqueFd& file : files) numbers.push_back(file.get());
-  AB_ASSIGN_OR_RETURN(auto kept, journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers));
-  direct.stored = std::move(kept);
+  AB_ASSIGN_OR_RETURN(direct.stored, journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers));
   return Ok();
 }
 

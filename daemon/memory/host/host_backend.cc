@@ -76,8 +76,7 @@ Result<Handle> HostBlock::Export(Access access) const {
 
 Status HostBlock::OpenSealer() {
   if (sealer_.valid()) return Ok();
-  AB_ASSIGN_OR_RETURN(auto opened, ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK));
-  sealer_ = std::move(opened);
+  AB_ASSIGN_OR_RETURN(sealer_, ReopenMemfd(keep_.get(), O_RDWR | O_NONBLOCK));
   return Ok();
 }
 

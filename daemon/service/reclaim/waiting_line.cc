@@ -162,8 +162,7 @@ Result<WaiterId> WaitingLine::WaitForNames(uint32_t owner, std::string_view ns, 
     MutexLock lock(mutex_);
     // The set of missing names changes, and they may be longer than these.
     const uint64_t key_bytes = names.size() * (kNameBytes + 2 * (ns.size() + limits_.name_bytes_max));
-    AB_ASSIGN_OR_RETURN(auto inserted, Insert(std::move(waiter), key_bytes));
-    entry = std::move(inserted);
+    AB_ASSIGN_OR_RETURN(entry, Insert(std::move(waiter), key_bytes));
     name_waiters_.fetch_add(1);
     entry->names_of = NamesOf(owner, ns);
     for (const std::string_view name : names) Enlist(*entry, entry->names_of + std::string(name));
@@ -175,8 +174,7 @@ Result<WaiterId> WaitingLine::WaitInQueue(uint64_t queue, Waiter waiter) {
   EntryPointer entry;
   {
     MutexLock lock(mutex_);
-    AB_ASSIGN_OR_RETURN(auto inserted, Insert(std::move(waiter)));
-    entry = std::move(inserted);
+    AB_ASSIGN_OR_RETURN(entry, Insert(std::move(waiter)));
     queue_waiters_.fetch_add(1);
     entry->queue = queue;
     in_queue_[queue].insert(entry->id);

@@ -3,29 +3,12 @@
 #include <future>
 #include <thread>
 
-#include "tests/simulated_cuda/driver_fixture.h"
-#include "tests/simulated_cuda/guests/loaded_calls.h"
+#include "tests/simulated_cuda/guests/kernel_fixture.h"
 
 namespace arraybridge::cuda {
 namespace {
 
-class HostFunctionTest : public DriverFixture {
- protected:
-  void SetUp() override {
-    DriverFixture::SetUp();
-    ASSERT_CUDA(driver_->MemAlloc(&memory_, kBlock));
-    ASSERT_CUDA(driver_->StreamCreate(&stream_, kStreamNonBlocking));
-  }
-  void TearDown() override {
-    EXPECT_EQ(driver_->CtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(driver_->StreamDestroy(stream_), CUDA_SUCCESS);
-    EXPECT_EQ(driver_->MemFree(memory_), CUDA_SUCCESS);
-    DriverFixture::TearDown();
-  }
-
-  CUdeviceptr memory_ = 0;
-  CUstream stream_ = nullptr;
-};
+using HostFunctionTest = KernelFixture;  // a block of memory and a stream
 
 struct Seen {
   int byte = 0;

@@ -206,6 +206,8 @@ def main() -> int:
     print("\n" + report.page(result))
     if folder is not None:
         print(*report.write(result, folder), sep="\n")
+    # Again, because of a long output often only the end is kept.
+    print(*(f"{step['name']}:\n{step['said']}\n" for step in result["steps"] if step["outcome"] == "failed"), sep="\n")
     failed = failures(result, wish.parts)
     print(f"failed: {', '.join(failed)}" if failed else "nothing failed")
     return 1 if failed else 0

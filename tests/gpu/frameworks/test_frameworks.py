@@ -81,8 +81,14 @@ def reader(torch_here: None, address: str) -> Iterator[Do]:
         yield do
 
 
+# Their packages need more than a preloaded runtime there.
+ELSEWHERE_IF_SIMULATED = ("cupy",)
+
+
 def needs(*modules: str) -> None:
     for module in modules:
+        if module in ELSEWHERE_IF_SIMULATED and "SIMULATED_CUDA" in os.environ:
+            pytest.skip(f"tests/simulated_cuda/frameworks runs {module} on the simulated driver")
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not here")
 

@@ -26,6 +26,9 @@ PRODUCTION = ("daemon/", "client/", "proto/", "python/")
 NOT_CORE = (
     "client/ctl/", "python/arraybridge/integrations/", "python/arraybridge/compat/", "python/arraybridge/commands/",
 )  # fmt: skip
+# Folders of capabilities that came after the ceilings: what they add counts in ceilings of their own, which the commit
+# that adds a folder states.
+OWN: tuple[str, ...] = ()
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")
 FILES_MAX = 30
@@ -99,14 +102,18 @@ def _lines(sources: Iterable[Source]) -> int:
 
 
 def _of_sizes(sources: list[Source], root: Path) -> list[Count]:
-    core = [source for source in sources if not source.path.startswith(NOT_CORE)]
-    counts = [Count("lines of the core", _lines(core)), Count("lines of production code", _lines(sources))]
+    common = [source for source in sources if not source.path.startswith(OWN)]
+    core = [source for source in common if not source.path.startswith(NOT_CORE)]
+    counts = [Count("lines of the core", _lines(core)), Count("lines of production code", _lines(common))]
     counts += [Count(f"lines of {room}", _lines(s for s in core if s.path.startswith(room))) for room in PRODUCTION]
+    for folder in OWN:
+        own = [source for source in sources if source.path.startswith(folder)]
+        counts += [Count(f"lines of {folder}", _lines(own)), Count(f"class names in {folder}", len(set().union(*map(classes, own))))]
     lengths = {source.path: source.text.count("\n") for source in sources}
     longest = max(lengths, key=lambda path: lengths[path])
     counts.append(Count("lines of the longest file", lengths[longest], longest))
     counts.append(Count(f"files of more than {LINES_MAX} lines", sum(length > LINES_MAX for length in lengths.values())))
-    for language, some in (("C++", [s for s in sources if s.cpp]), ("Python", [s for s in sources if s.python])):
+    for language, some in (("C++", [s for s in common if s.cpp]), ("Python", [s for s in common if s.python])):
         counts.append(Count(f"class names in {language}", len(set().union(*map(classes, some)))))
     tests = [source for source in sources_of(root) if source.path.startswith("tests/")]
     for what, some in (("production", sources), ("test", tests)):

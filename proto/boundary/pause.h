@@ -9,7 +9,7 @@ inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
+  __asm__ __volatile__("isb");  // yield does nothing on most of these processors, so loops would end too soon
 #endif
 }
 

@@ -35,8 +35,6 @@ class SessionQueue {
   // served; requests are taken after Seal. FAILED_PRECONDITION: these are no pages of the session's queue, or the
   // session has not mapped them yet.
   static Result<std::unique_ptr<SessionQueue>> Adopt(uint64_t nonce, UniqueFd requests, UniqueFd completions);
-  SessionQueue(const SessionQueue&) = delete;
-  SessionQueue& operator=(const SessionQueue&) = delete;
 
   // Opens a writable description of the submission queue for its session, and a read-only description of the completion
   // queue. FAILED_PRECONDITION after Seal.
@@ -88,7 +86,9 @@ class SessionQueue {
     bool deferred = false;  // some of these have not been returned by Take yet
   };
   Counted counted() const {
-    return {Load(requests_.progress.head, std::memory_order_acquire), reader_.taken(), deferred_any_.load()};
+    // In this order: a count that is newer than the flag would hide a deferred request.
+    return {Load(requests_.progress.head, std::memory_order_acquire), reader_.taken(std::memory_order_acquire),
+            deferred_any_.load()};
   }
 
   enum class Written { kNo, kYes, kDoorbellIsDue };

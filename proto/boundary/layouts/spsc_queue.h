@@ -189,7 +189,7 @@ class Reader {
   void Continue() { taken_.store(head_ = Load(own_.taken, std::memory_order_relaxed), std::memory_order_relaxed); }
   // Every entry that was taken has been served, and its completions are in this side's queue.
   void Serve() { Store(own_.served, taken_.load(std::memory_order_relaxed), std::memory_order_release); }
-  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  uint64_t taken(std::memory_order order = std::memory_order_relaxed) const { return taken_.load(order); }
   // Slots of the entry that Copy has returned.
   uint64_t copied() const { return copied_; }
   // True after the writer has filled more slots than there are, or a malformed entry.

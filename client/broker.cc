@@ -67,8 +67,6 @@ class Broker::Core : public ForkParticipant {
  public:
   explicit Core(Options options) : options_(WithinReason(std::move(options))) { JoinForkGuard(this); }
   ~Core() override { LeaveForkGuard(this); }
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
 
   const Options& options() const { return options_; }
   Deadline Timeout() const { return steady_clock::now() + options_.timeout; }
@@ -415,7 +413,7 @@ void Broker::Note(const Share& share, std::string_view note) {
   const auto session = connection ? connection->current() : nullptr;
   if (!session || share.id == 0 || share.broker_id != session->server().info.broker_id) return;
   codec::Release release;
-  release.notes.emplace_back(share.id, session->NoteFor(note));
+  release.own_notes.emplace_back(share.id, session->NoteFor(note));
   session->releases().Post(std::move(release));
 }
 

@@ -30,8 +30,6 @@ class WrittenArena : public ForkParticipant {
   // REQUIRES: `pinned` only if the mapping is.
   WrittenArena(const Handle& handle, std::unique_ptr<Mapping> mapping, bool own, bool pinned = false);
   ~WrittenArena() override;
-  WrittenArena(const WrittenArena&) = delete;
-  WrittenArena& operator=(const WrittenArena&) = delete;
 
   std::byte* data() const { return data_; }
   bool is_mapped() const { return mapping_ != nullptr; }

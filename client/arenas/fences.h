@@ -25,8 +25,6 @@ class Fences {
 
   Fences() = default;
   ~Fences();
-  Fences(const Fences&) = delete;
-  Fences& operator=(const Fences&) = delete;
 
   void Add(uint64_t share, std::unique_ptr<RecordedEvent> event, Sources sources);
   // Adds the shares to report to the broker: the work has ended or failed, or the broker answered "awaited" some time

@@ -52,8 +52,6 @@ class PrivateMapping {
  public:
   PrivateMapping(PrivateRanges& of, uint64_t offset, std::unique_ptr<Mapping> mapping);
   ~PrivateMapping();
-  PrivateMapping(const PrivateMapping&) = delete;
-  PrivateMapping& operator=(const PrivateMapping&) = delete;
 
   Mapping& mapping() { return *mapping_; }
   std::byte* data() const { return mapping_->data(); }

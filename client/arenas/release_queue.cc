@@ -30,8 +30,8 @@ void Append(codec::Release& to, codec::Release from) {
   to.done.insert(to.done.end(), from.done.begin(), from.done.end());
   to.lost.insert(to.lost.end(), from.lost.begin(), from.lost.end());
   to.direct_channels.insert(to.direct_channels.end(), from.direct_channels.begin(), from.direct_channels.end());
-  std::move(from.notes.begin(), from.notes.end(), std::back_inserter(to.notes));
-  if (from.capabilities) to.capabilities = std::move(from.capabilities);
+  std::move(from.own_notes.begin(), from.own_notes.end(), std::back_inserter(to.own_notes));
+  if (from.own_capabilities) to.own_capabilities = std::move(from.own_capabilities);
 }
 
 // Moves a part of `release` that fits into one message.
@@ -50,10 +50,11 @@ codec::Release TakeMessage(codec::Release& release) {
   message.unmapped = take(release.unmapped);
   message.direct_channels = take(release.direct_channels);
   message.hazards_cleared = std::exchange(release.hazards_cleared, false);
-  message.capabilities = std::exchange(release.capabilities, std::nullopt);
-  const auto some = release.notes.end() - static_cast<std::ptrdiff_t>(std::min(release.notes.size(), kNotesPerMessage));
-  message.notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.notes.end()));
-  release.notes.erase(some, release.notes.end());
+  message.own_capabilities = std::exchange(release.own_capabilities, std::nullopt);
+  const auto some =
+      release.own_notes.end() - static_cast<std::ptrdiff_t>(std::min(release.own_notes.size(), kNotesPerMessage));
+  message.own_notes.assign(std::make_move_iterator(some), std::make_move_iterator(release.own_notes.end()));
+  release.own_notes.erase(some, release.own_notes.end());
   return message;
 }
 
@@ -108,18 +109,29 @@ void ReleaseQueue::Post(codec::Release release) {
   }
 }
 
+Result<wire::ReleaseResponse> ReleaseQueue::Exchange(const std::string& payload, const codec::Release& reported,
+                                                     Deadline deadline) {
+  const auto late = [this, reported](const Result<Answer>& answer) {
+    if (answer.ok()) HandleReply(reported, answer->payload);
+  };
+  AB_ASSIGN_OR_RETURN(const auto answer, lifeline_.Call(Verb::kRelease, payload, deadline, late));
+  HandleReply(reported, answer.payload);
+  return codec::Read<wire::ReleaseResponse>(answer.payload);
+}
+
 Status ReleaseQueue::Sync(codec::Release release, Deadline deadline) {
   release = WithUnsent(std::move(release));
   do {
     const codec::Release message = TakeMessage(release);
-    const auto handler = [this, reported = FencesOf(message)](const Result<Answer>& answer) {
-      if (answer.ok()) HandleReply(reported, answer->payload);
-    };
-    AB_ASSIGN_OR_RETURN(auto answer, lifeline_.Call(Verb::kRelease, codec::Encode(message), deadline, handler));
-    AB_ASSIGN_OR_RETURN(const auto released, codec::Read<wire::ReleaseResponse>(answer.payload));
-    HandleReply(message, answer.payload);
+    AB_RETURN_IF_ERROR(Exchange(codec::Encode(message), FencesOf(message), deadline).status());
   } while (!release.empty());
   return Ok();
+}
+
+bool ReleaseQueue::MakerEnded(uint64_t lease) {
+  const std::string question = wire::Encode(wire::ReleaseRequest{.pending = {lease}});
+  const auto answer = Exchange(question, {}, steady_clock::now() + std::chrono::seconds(1));
+  return answer.ok() && !answer->ended.empty();
 }
 
 Status ReleaseQueue::SyncFences(Deadline deadline) {

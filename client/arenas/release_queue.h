@@ -25,8 +25,6 @@ class ReleaseQueue {
  public:
   ReleaseQueue(Lifeline& lifeline, WrittenArenas& written, ArenaCache& read, Fences& fences)
       : lifeline_(lifeline), written_(written), read_(read), fences_(fences) {}
-  ReleaseQueue(const ReleaseQueue&) = delete;
-  ReleaseQueue& operator=(const ReleaseQueue&) = delete;
 
   WrittenArenas& written() { return written_; }
   ArenaCache& read() { return read_; }
@@ -39,6 +37,8 @@ class ReleaseQueue {
   // Waits, until the deadline, for the unfinished bytes of published shares, and reports the finished ones to the
   // broker.
   Status SyncFences(Deadline deadline) AB_EXCLUDES(mutex_);
+  // Whether the maker of this lease's share has ended. False if no broker can tell at present.
+  bool MakerEnded(uint64_t lease) AB_EXCLUDES(mutex_);
   // Unmaps the arenas that have not been used since `before`. Returns the message that reports them to the broker.
   codec::Release TakeUnused(std::chrono::steady_clock::time_point before);
   // Keeps `memory` for the life of the session, because a device may still use it and no driver can tell.
@@ -52,6 +52,7 @@ class ReleaseQueue {
  private:
   codec::Release WithUnsent(codec::Release release) AB_EXCLUDES(mutex_);
   Status Send(const codec::Release& message);
+  Result<wire::ReleaseResponse> Exchange(const std::string& payload, const codec::Release& reported, Deadline deadline);
   void HandleReply(const codec::Release& reported, std::string_view answer);
 
   Lifeline& lifeline_;

@@ -82,8 +82,6 @@ class BasicHazardTable {
   }
   // REQUIRES: all its slots have ended.
   ~BasicHazardTable() = default;
-  BasicHazardTable(const BasicHazardTable&) = delete;
-  BasicHazardTable& operator=(const BasicHazardTable&) = delete;
 
   // Returns an empty slot if the catalogue does not have the name, or if every slot is in use. The caller then sends a
   // request.

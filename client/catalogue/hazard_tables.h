@@ -24,8 +24,6 @@ class HazardTables {
  public:
   HazardTables(std::string ns, bool wanted, Lifeline& lifeline)
       : ns_(std::move(ns)), wanted_(wanted), lifeline_(lifeline) {}
-  HazardTables(const HazardTables&) = delete;
-  HazardTables& operator=(const HazardTables&) = delete;
 
   // Returns an empty slot if a request is needed.
   HazardSlot Take(std::string_view ns, std::string_view name);

@@ -30,8 +30,6 @@ class Channel::End : public std::enable_shared_from_this<End> {
       const wire::OpenChannelResponse& opened);
   // Abandons it, unless it was closed.
   ~End();
-  End(const End&) = delete;
-  End& operator=(const End&) = delete;
 
   const std::string& name() const { return name_; }
   uint64_t capacity() const { return capacity_; }

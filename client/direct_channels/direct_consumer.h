@@ -28,8 +28,6 @@ class DirectConsumer {
         page_(*static_cast<direct_channel::ConsumerPage*>(pages_->own())),
         reader_(page_.progress, producer_page().progress,
                 direct_channel::SlotsOf(producer_page(), pages_->capacity())) {}
-  DirectConsumer(const DirectConsumer&) = delete;
-  DirectConsumer& operator=(const DirectConsumer&) = delete;
 
   bool opened() const { return pages_->opened(); }
   bool stands() const { return pages_->stands(); }

@@ -36,8 +36,6 @@ class DirectPages {
   // FAILED_PRECONDITION: this client cannot use the files, or they could shrink. RESOURCE_EXHAUSTED: no address space.
   // Takes the doorbells.
   static Result<std::unique_ptr<DirectPages>> Map(bool produces, Files files);
-  DirectPages(const DirectPages&) = delete;
-  DirectPages& operator=(const DirectPages&) = delete;
 
   void* own() const { return own_.base(); }
   const void* other() const { return other_.base(); }

@@ -31,8 +31,6 @@ class DirectProducer {
         page_(*static_cast<direct_channel::ProducerPage*>(pages_->own())),
         other_(*static_cast<const direct_channel::ConsumerPage*>(pages_->other())),
         writer_(page_.progress, direct_channel::SlotsOf(page_, pages_->capacity()), other_.progress) {}
-  DirectProducer(const DirectProducer&) = delete;
-  DirectProducer& operator=(const DirectProducer&) = delete;
 
   // The broker's name for it.
   uint64_t number() const { return pages_->control().number; }

@@ -66,8 +66,6 @@ class Lifeline : public ForkParticipant {
                                                    std::chrono::microseconds spin = kSpin);
   explicit Lifeline(UniqueFd socket, Interrupted interrupted = {}, std::chrono::microseconds spin = kSpin);
   ~Lifeline() override;
-  Lifeline(const Lifeline&) = delete;
-  Lifeline& operator=(const Lifeline&) = delete;
 
   // Sends a request and waits for its answer. Returns the broker's own error, or one of these:
   // - DEADLINE_EXCEEDED, or CANCELLED if interrupted. The reason is kUnanswered if the broker may still serve the

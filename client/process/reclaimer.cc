@@ -256,7 +256,7 @@ bool Reclaimer::Collect(std::chrono::steady_clock::time_point until) {
 
 void Reclaimer::Run() {
   Pace pace;
-  while (!retired_.load(std::memory_order_seq_cst) || living() != 0) {
+  while (!retired_.load(std::memory_order_seq_cst) || living_.load(std::memory_order_seq_cst) != 0) {
     try {
       RunOnce(pace);
     } catch (const std::bad_alloc&) {
@@ -297,7 +297,7 @@ void Reclaimer::Sleep(std::chrono::milliseconds timeout) {
   asleep_.store(true, std::memory_order_seq_cst);
   // A drop before `asleep_` was set sent no wake-up, so check again.
   const bool work = dropped_.load(std::memory_order_seq_cst) != nullptr || nudged_.load(std::memory_order_seq_cst) ||
-                    (retired_.load(std::memory_order_seq_cst) && living() == 0);
+                    (retired_.load(std::memory_order_seq_cst) && living_.load(std::memory_order_seq_cst) == 0);
   if (!work) ::poll(waits.data(), waits.size(), static_cast<int>(timeout.count()));
   asleep_.store(false, std::memory_order_seq_cst);
   ClearWake();

@@ -59,8 +59,6 @@ class Reclaimer : public ForkParticipant, public std::enable_shared_from_this<Re
 
   static std::shared_ptr<Reclaimer> Make(Reclaim reclaim);
   ~Reclaimer() override;
-  Reclaimer(const Reclaimer&) = delete;
-  Reclaimer& operator=(const Reclaimer&) = delete;
 
   // REQUIRES: no call of Adopt yet.
   void SetIdle(Idle idle) { idle_ = std::move(idle); }

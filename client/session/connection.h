@@ -25,8 +25,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   static std::shared_ptr<Connection> Make(const Broker::Options& options);
   ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
 
   // The current session. Connects if there is none or if it is lost.
   Result<std::shared_ptr<Session>> Connected(Deadline deadline);

@@ -113,7 +113,7 @@ void Session::ReportGpus() {
   codec::Capabilities capabilities = CapabilitiesOf(*shared_.mappers);
   if (capabilities.gpu_uuids.empty() || gpus_reported_.exchange(true)) return;
   codec::Release release;
-  release.capabilities = std::move(capabilities);
+  release.own_capabilities = std::move(capabilities);
   releases_.Post(std::move(release));
 }
 

@@ -43,8 +43,6 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   // UNAVAILABLE: no broker answers. FAILED_PRECONDITION: client and broker have no protocol version in common.
   static Result<std::shared_ptr<Session>> Open(const Broker::Options& options, const Shared& shared, Deadline deadline);
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
 
   Lifeline& lifeline() { return *lifeline_; }
   Reclaimer& reclaimer() { return *shared_.reclaimer; }

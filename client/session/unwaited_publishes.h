@@ -27,8 +27,6 @@ class UnwaitedPublishes {
  public:
   UnwaitedPublishes(std::string ns, Lifeline& lifeline, WrittenArenas& written, std::shared_ptr<DeferredErrors> errors)
       : ns_(std::move(ns)), lifeline_(lifeline), written_(written), errors_(std::move(errors)) {}
-  UnwaitedPublishes(const UnwaitedPublishes&) = delete;
-  UnwaitedPublishes& operator=(const UnwaitedPublishes&) = delete;
 
   // Submits a publish. `message`: a PublishRequest without its namespace, for `range`, which the broker holds from now
   // on. Returns false if nothing was done; the caller then sends a waited request.

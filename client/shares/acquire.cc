@@ -225,7 +225,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
 // Handles the answer to an Export whose caller has given up. The session outlives the handler.
 Lifeline::CompletionHandler UnmapLate(Session& session, uint64_t arena) {
   return [&session, arena](const Result<Answer>& answer) {
-    if (answer.ok()) session.releases().Post({.leases = {}, .arenas = {}, .unmapped = {arena}});
+    if (answer.ok()) session.releases().Post({{.unmapped = {arena}}});
   };
 }
 
@@ -252,7 +252,8 @@ Result<std::vector<View>> ViewsAt(const KnownShare& known, uint64_t offset, cons
   const Handle& handle = known.handle;
   std::shared_ptr<const FenceEvent> fence;
   if (!known.fence.done()) {
-    AB_ASSIGN_OR_RETURN(fence, OpenEvent(handle.device, known.fence.event));
+    AB_ASSIGN_OR_RETURN(
+        fence, OpenEvent(handle.device, known.fence.event, [lease] { return lease->releases->MakerEnded(lease->id); }));
   }
   const ReadArena& arena = *lease->arena;
   lease->offset = offset;

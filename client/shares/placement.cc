@@ -75,7 +75,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
     if (!allocated.ok()) return;
     session.written().Return(allocated->returned);
     if (!allocated->handle) return;
-    session.releases().Post({.leases = {}, .arenas = {allocated->handle->arena}, .unmapped = {}});
+    session.releases().Post({{.arenas = {allocated->handle->arena}}});
   };
   AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler));
   AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
@@ -88,7 +88,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
                                            const ArenaWish& wish, uint64_t continued, Deadline deadline) {
-  const auto give_back = [&] { session.releases().Post({.leases = {}, .arenas = {handle.arena}, .unmapped = {}}); };
+  const auto give_back = [&] { session.releases().Post({{.arenas = {handle.arena}}}); };
   if (handle.arena_size < bytes) {
     give_back();
     return Internal("the broker allocated ", handle.arena_size, " bytes instead of ", bytes);
@@ -253,8 +253,6 @@ struct EmittedEvent {
   ~EmittedEvent() {
     if (event) event->Retire();
   }
-  EmittedEvent(const EmittedEvent&) = delete;
-  EmittedEvent& operator=(const EmittedEvent&) = delete;
 
   std::unique_ptr<RecordedEvent> event;
 };
@@ -410,7 +408,7 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
     if (!sealed) return;
     // Nothing else can be published from it, so it goes with its share.
     session.written().Forget(*range->arena);
-    session.releases().Post({.leases = {}, .arenas = {range->arena->id}, .unmapped = {}});
+    session.releases().Post({{.arenas = {range->arena->id}}});
   };
   const auto handler = [heard, range, refused, emitted](const Result<Answer>& answer) {
     if (!answer.ok()) return emitted->event.reset(), refused(*range);

@@ -22,8 +22,6 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
   Feed(std::shared_ptr<Session> session, const Broker::Options& options, uint64_t id);
   // Closes it.
   ~Feed();
-  Feed(const Feed&) = delete;
-  Feed& operator=(const Feed&) = delete;
 
   Result<Event> Next(std::optional<std::chrono::milliseconds> timeout);
   Status Close();

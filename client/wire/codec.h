@@ -83,21 +83,15 @@ struct Grants {
   uint64_t descriptor_arena = 0;
 };
 
-struct Release {
-  std::vector<uint64_t> leases;
-  std::vector<uint64_t> arenas;
-  std::vector<uint64_t> unmapped;
-  bool hazards_cleared = false;  // hazard slots of withdrawn shares have been cleared
-  std::vector<uint64_t> done{};
-  std::vector<uint64_t> lost{};
-  std::vector<uint64_t> direct_channels{};
-  std::vector<std::pair<uint64_t, std::string>> notes{};  // by share id
-  std::optional<Capabilities> capabilities{};             // replaces the earlier ones
+// A request that owns what it is made of.
+struct Release : wire::ReleaseRequest {
+  std::vector<std::pair<uint64_t, std::string>> own_notes{};  // by share id
+  std::optional<Capabilities> own_capabilities{};             // replaces the earlier ones
 
   bool ends_fences() const { return !done.empty() || !lost.empty(); }
   bool empty() const {
     return leases.empty() && arenas.empty() && unmapped.empty() && direct_channels.empty() && !hazards_cleared &&
-           !ends_fences() && notes.empty() && !capabilities;
+           !ends_fences() && own_notes.empty() && !own_capabilities;
   }
 };
 

@@ -61,15 +61,9 @@ std::string Encode(const Publish& request) {
 uint64_t SpecBytes(std::span<const PublishedArray> arrays) { return wire::SizeOf(SpecsOf(arrays)); }
 
 std::string Encode(const Release& request) {
-  wire::ReleaseRequest message{.leases = request.leases,
-                               .arenas = request.arenas,
-                               .unmapped = request.unmapped,
-                               .hazards_cleared = request.hazards_cleared,
-                               .done = request.done,
-                               .lost = request.lost,
-                               .direct_channels = request.direct_channels};
-  if (request.capabilities) message.capabilities = CapabilitiesOf(*request.capabilities);
-  for (const auto& [share, note] : request.notes) message.notes.push_back({.share = share, .note = note});
+  wire::ReleaseRequest message = request;
+  if (request.own_capabilities) message.capabilities = CapabilitiesOf(*request.own_capabilities);
+  for (const auto& [share, note] : request.own_notes) message.notes.push_back({.share = share, .note = note});
   return wire::Encode(message);
 }
 

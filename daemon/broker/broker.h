@@ -130,6 +130,8 @@ class Broker {
                            std::span<const uint64_t> unmapped);
   // Of shares that the session published with an event: the work has ended, or it failed, which withdraws the share.
   // Ids of other shares, and of shares that are gone, are ignored.
+  // Returns the leases among these whose share's maker has ended.
+  std::vector<uint64_t> EndedMakers(SessionId session, std::span<const uint64_t> leases);
   Result<EndedFences> EndFences(SessionId session, std::span<const uint64_t> done, std::span<const uint64_t> lost);
   // Returns the number of names that it took away. NOT_FOUND names the first missing share; the others are withdrawn
   // all the same.

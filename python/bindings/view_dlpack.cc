@@ -157,7 +157,7 @@ PyObject* Export(const View& view, bool versioned, bool is_copied = false) {
 // Orders the consumer's stream after the producer's.
 bool Order(const View& view, const Wish& wish) {
   if (wish.stream == 0) return true;
-  const Status ordered = OrderAfterProducer(view, wish.stream);
+  const Status ordered = WithoutGil([&] { return OrderAfterProducer(view, wish.stream); });
   if (!ordered.ok()) RaiseBuffer(ordered);
   return ordered.ok();
 }

@@ -42,6 +42,8 @@ class Client {
     if (verb == "publish_in_place") return PublishInPlace(name, byte);
     if (verb == "put_later") return PutLater(name, byte);
     if (verb == "get_in_order") return GetInOrder(name);
+    if (verb == "get_in_order_leased") return ReadInOrder(arrays_.at(name));
+    if (verb == "queries") return std::to_string(Count("cuEventQuery"));
     if (verb == "get") return Get(name);
     if (verb == "initialise") return cuda::Driver::Load(driver_path_).status().ToString();  // as a framework does
     if (verb == "lease") return Lease(name);
@@ -142,7 +144,9 @@ class Client {
   // Returns the value of all bytes as read by a stream that is ordered after the producer, without waiting.
   std::string GetInOrder(const std::string& name) {
     auto acquired = broker_.Acquire({.name = name});
-    if (!acquired.ok()) return acquired.status().ToString();
+    return acquired.ok() ? ReadInOrder(*acquired) : acquired.status().ToString();
+  }
+  std::string ReadInOrder(const Acquired& acquired) {
     const CudaDevices& devices = **CudaDevices::OfThisProcess(driver_path_);
     const auto inside = devices.Enter(0);
     const cuda::Driver& driver = devices.driver();
@@ -151,9 +155,9 @@ class Client {
     driver.StreamCreate(&stream, cuda::kStreamNonBlocking);
     driver.MemAlloc(&memory, kBytes);
     const int64_t before = Waits();
-    const View& view = acquired->views[0];
+    const View& view = acquired.views[0];
     const Status ordered = OrderAfterProducer(view, reinterpret_cast<uintptr_t>(stream));
-    if (!ordered.ok()) return ordered.ToString();
+    if (!ordered.ok()) return Concat(ordered.ToString(), " ", ordered.reason());
     driver.MemcpyDtoDAsync(memory, reinterpret_cast<cuda::CUdeviceptr>(view.data), kBytes, stream);
     const bool waited = Waits() != before;
     driver.StreamSynchronize(stream);
@@ -167,11 +171,12 @@ class Client {
   }
   // The number of times that this process has waited for a device, without the waits of its reclaimer. The simulated
   // driver counts them.
-  int64_t Waits() const {
+  int64_t Waits() const { return Count("cuStreamSynchronize") + Count("cuEventSynchronize"); }
+  int64_t Count(const char* symbol) const {
     using Counter = long (*)(const char*);
     void* const library = ::dlopen(driver_path_.c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto count = reinterpret_cast<Counter>(::dlsym(library, "simulated_cuda_counter"));
-    return count == nullptr ? 0 : count("cuStreamSynchronize") + count("cuEventSynchronize");
+    return count == nullptr ? 0 : count(symbol);
   }
   // Acquires a share without reading its bytes.
   std::string Lease(const std::string& name) {

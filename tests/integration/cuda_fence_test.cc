@@ -148,6 +148,40 @@ TEST_F(FenceTest, WhoLeasesWhatItsMakerNeverFinishedIsToldSo) {
   EXPECT_EQ(Do(reader, "why_not frame"), "FENCE_LOST");
 }
 
+// On this machine a wait for the event of a dead process has no end of its own.
+TEST_F(FenceTest, AWaitEndsAlthoughTheDriverDoesNotTellOfTheDeath) {
+  for (const char* waits : {"why_not frame", "get_in_order_leased frame"}) {
+    auto writer = Client("held");
+    const auto reader = Client("held;dead_events_pend");
+    ASSERT_EQ(Do(writer, "put_later frame 68"), "later");
+    ASSERT_EQ(Do(reader, "lease frame"), "ok");
+    writer->Kill();
+    EXPECT_NE(Do(reader, waits).find("FENCE_LOST"), std::string::npos) << waits;
+  }
+}
+
+// The name is free, but the reader still has its lease, and the maker lives.
+TEST_F(FenceTest, AWaitOutlivesTheNameOfItsShare) {
+  const auto writer = Client("held");
+  const auto reader = Client("held;dead_events_pend");
+  ASSERT_EQ(Do(writer, "put_later frame 68"), "later");
+  ASSERT_EQ(Do(reader, "lease frame"), "ok");
+  EXPECT_EQ(Do(writer, "withdraw frame"), "OK");
+  EXPECT_EQ(Do(reader, "look frame"), "68");
+}
+
+TEST_F(FenceTest, AStreamWaitsByWishAndTheHostDoesNot) {
+  ::setenv("ARRAYBRIDGE_STREAMS_WAIT", "1", 1);
+  const auto writer = Client("held");
+  const auto reader = Client("held");
+  ::unsetenv("ARRAYBRIDGE_STREAMS_WAIT");
+  EXPECT_EQ(Do(writer, "put_later frame 60"), "later");
+  ASSERT_EQ(Do(reader, "lease frame"), "ok");
+  EXPECT_EQ(Do(reader, "queries"), "0");
+  EXPECT_EQ(Do(reader, "get_in_order_leased frame"), "60");
+  EXPECT_EQ(Do(reader, "queries"), "0");
+}
+
 TEST_F(FenceTest, ClosingABrokerWaitsForWhatItPublished) {
   const auto writer = Client("");
   const auto reader = Client("");

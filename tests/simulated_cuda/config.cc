@@ -97,6 +97,7 @@ void Apply(Config& config, const std::string& item) {
       {"own", [&] { config.own = true; }},
       {"context_for_memory", [&] { config.context_for_memory = true; }},
       {"held", [&] { config.held = true; }},
+      {"dead_events_pend", [&] { config.dead_events_pend = true; }},
       {"guest", [&] { config.guest = true; }},
       {"ledger", [&] { config.ledger = true; }},
       {"trace", [&] { config.trace = true; }},

@@ -20,11 +20,11 @@
 //   exclusive                 one process per device
 //   own                       a process may import its own exports
 //   context_for_memory        creating, exporting and importing memory demand a current context, too
-//   held                      querying an event or a stream makes no progress
-//   guest                     as lenient as hardware, for frameworks that are not ours
-//   ledger                    aborts if objects are alive when the process ends
-//   report=/tmp/x             file for the counters when the process ends
-//   trace                     every call to stderr
+//   held                      querying an event or a stream makes no progress; of another process's event, the 16th
+//   does dead_events_pend          the events of a dead process neither occur nor fail, so that waits for them never
+//   end guest                     as lenient as hardware, for frameworks that are not ours ledger aborts if objects are
+//   alive when the process ends report=/tmp/x             file for the counters when the process ends trace every call
+//   to stderr
 #pragma once
 
 #include <cstdint>
@@ -62,6 +62,7 @@ struct Config {
   bool own = false;
   bool context_for_memory = false;
   bool held = false;
+  bool dead_events_pend = false;
   bool guest = false;
   bool ledger = false;
   bool trace = false;

@@ -35,7 +35,7 @@ CUresult CompleteElsewhere(Lock& lock, const std::shared_ptr<Event>& event, uint
     const uint32_t seen = slot.word;
     // A slot is reused only after all its records have completed.
     if (slot.done >= record || slot.nonce != event->nonce) break;
-    if (event->OwnerIsDead()) {
+    if (event->OwnerIsDead() && !Process::Get().config.dead_events_pend) {
       orphaned = slot.done < record;
       break;
     }
@@ -85,7 +85,7 @@ void Event::Happened(uint64_t record) {
 
 void Record(const std::shared_ptr<Event>& event, const std::vector<std::shared_ptr<Stream>>& streams) {
   const uint64_t record = ++event->recorded;
-  event->queried = false;
+  event->queries = 0;
   if (event->slot() != nullptr) event->slot()->recorded = record;
   if (streams.empty()) return event->Happened(record);
   const auto missing = std::make_shared<size_t>(streams.size());

@@ -23,7 +23,7 @@ struct Event {
   uint32_t flags = 0;
   const void* context = nullptr;
   std::thread::id maker;
-  bool queried = false;   // since the latest record
+  uint32_t queries = 0;   // since the latest record
   bool captured = false;  // the latest record is in a graph and never completes
   uint64_t recorded = 0;
   uint64_t done = 0;

@@ -12,6 +12,8 @@
 namespace arraybridge::simulated {
 namespace {
 
+constexpr uint32_t kQueriesOfAWait = 16;
+
 CUevent Add(Process& process, const std::shared_ptr<Event>& event) {
   const auto key = reinterpret_cast<CUevent>(event.get());
   process.events[key] = event;
@@ -60,13 +62,15 @@ SIM_API cuEventQuery(CUevent event) {
   if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   if (!found->OwnerKeepsIt()) Violation(__func__, "the exporter destroyed this event");
   const uint64_t record = found->Latest();
-  if (found->Done() >= record) return CUDA_SUCCESS;
-  if (found->imported && found->OwnerIsDead()) return CUDA_ERROR_INVALID_HANDLE;
-  if (!found->queried || call.process.config.held) {
-    found->queried = true;
-    return CUDA_ERROR_NOT_READY;
+  if (found->Done() >= record) return found->queries = 0, CUDA_SUCCESS;
+  const auto& config = call.process.config;
+  if (found->imported && found->OwnerIsDead()) {
+    return config.dead_events_pend ? CUDA_ERROR_NOT_READY : CUDA_ERROR_INVALID_HANDLE;
   }
-  return Complete(call.lock, found, record);
+  ++found->queries;  // each record resets it; for other processes, an answer that it has occurred
+  // A process that asks again and again for another one's event waits for it.
+  const bool waits = config.held ? found->imported && found->queries > kQueriesOfAWait : found->queries > 1;
+  return waits ? Complete(call.lock, found, record) : CUDA_ERROR_NOT_READY;
 }
 
 SIM_API cuEventSynchronize(CUevent event) {

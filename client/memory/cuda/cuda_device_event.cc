@@ -84,8 +84,6 @@ class CudaDeviceEvent final : public DeviceEvent {
     const auto inside = devices_.Enter(ordinal_);
     if (inside.ok()) devices_.driver().EventDestroy(event_);
   }
-  CudaDeviceEvent(const CudaDeviceEvent&) = delete;
-  CudaDeviceEvent& operator=(const CudaDeviceEvent&) = delete;
 
   Result<State> Poll() override;
   Status Wait() override;

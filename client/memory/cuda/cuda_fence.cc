@@ -12,12 +12,15 @@
 // name another event after the producer has restarted.
 #include "client/memory/cuda/cuda_fence.h"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "client/memory/cuda/cuda_capture.h"
 #include "client/memory/cuda/cuda_event_pool.h"
 #include "client/memory/cuda/cuda_openings.h"
+#include "proto/boundary/environment.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/fence.h"
 
@@ -114,13 +117,30 @@ CudaOpenings<OpenedEvent>& EventOpenings() {
 class CudaFenceEvent final : public FenceEvent {
  public:
   // `opened`: null for an event of this process.
-  CudaFenceEvent(const CudaDevices& devices, int32_t ordinal, CUevent event, std::shared_ptr<const OpenedEvent> opened)
-      : devices_(devices), ordinal_(ordinal), event_(event), opened_(std::move(opened)) {}
+  CudaFenceEvent(const CudaDevices& devices, int32_t ordinal, CUevent event, std::shared_ptr<const OpenedEvent> opened,
+                 std::function<bool()> maker_ended)
+      : devices_(devices),
+        ordinal_(ordinal),
+        event_(event),
+        opened_(std::move(opened)),
+        maker_ended_(std::move(maker_ended)) {}
 
+  // Polls another process's event: whether the driver ends a wait when that process dies is not documented.
   Status Wait() const override {
     if (Failpoint("event_wait")) return Ok();
     AB_ASSIGN_OR_RETURN(const auto inside, devices_.Enter(ordinal_));
-    return Explained(devices_.driver().EventSynchronize(event_), "cuEventSynchronize");
+    const Driver& driver = devices_.driver();
+    if (opened_ == nullptr) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
+    bool ended = false;
+    auto ask_at = std::chrono::steady_clock::now() + kAskAfter;
+    for (auto pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
+      const cuda::CUresult answer = driver.EventQuery(event_);
+      if (answer != cuda::CUDA_ERROR_NOT_READY || ended) return Explained(answer, "cuEventQuery");
+      std::this_thread::sleep_for(pause);
+      if (std::chrono::steady_clock::now() < ask_at) continue;
+      ended = maker_ended_();  // then one more query: the event may have occurred just before the end
+      ask_at = std::chrono::steady_clock::now() + kAskAfter;
+    }
   }
   Status OrderBefore(uintptr_t stream) const override {
     if (Failpoint("event_wait")) return Ok();
@@ -128,13 +148,24 @@ class CudaFenceEvent final : public FenceEvent {
     const Driver& driver = devices_.driver();
     // A graph that is being captured cannot depend on work outside of it, so this waits until that work has ended.
     AB_ASSIGN_OR_RETURN(const auto captured, IsCaptured(driver, stream));
-    if (captured) return Explained(driver.EventSynchronize(event_), "cuEventSynchronize");
+    if (captured || (opened_ != nullptr && !StreamsWait())) return Wait();
     return Explained(driver.StreamWaitEvent(StreamOf(stream), event_, 0), "cuStreamWaitEvent");
   }
 
  private:
+  static constexpr std::chrono::seconds kAskAfter{1};
+  static constexpr std::chrono::microseconds kPauseMin{20};
+  static constexpr std::chrono::microseconds kPauseMax{500};
+
+  // A stream that waits for the event of a process that died could wait for ever. Until a card has shown that none does
+  // (docs/gpu-status.md, E13), a program has to ask for it.
+  static bool StreamsWait() {
+    static const bool wait = Environment("ARRAYBRIDGE_STREAMS_WAIT") == "1";
+    return wait;
+  }
   Status Explained(cuda::CUresult result, const char* symbol) const {
-    if (result != cuda::CUDA_ERROR_INVALID_HANDLE) return devices_.driver().Check(result, symbol);
+    const bool lost = result == cuda::CUDA_ERROR_INVALID_HANDLE || result == cuda::CUDA_ERROR_NOT_READY;
+    if (!lost) return devices_.driver().Check(result, symbol);
     return Unavailable("the producer of these bytes died before they were complete").Because("FENCE_LOST");
   }
 
@@ -142,6 +173,7 @@ class CudaFenceEvent final : public FenceEvent {
   const int32_t ordinal_;
   const CUevent event_;
   const std::shared_ptr<const OpenedEvent> opened_;
+  const std::function<bool()> maker_ended_;
 };
 
 }  // namespace
@@ -159,20 +191,21 @@ Result<std::unique_ptr<RecordedEvent>> RecordAfter(const Device& device, std::sp
   return std::unique_ptr<RecordedEvent>(std::move(event));
 }
 
-Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const std::string& handle) {
+Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const std::string& handle,
+                                                    std::function<bool()> maker_ended) {
   if (handle.size() != kEventBytes) {
     return InvalidArgument("an event of ", handle.size(), " bytes, not ", kEventBytes);
   }
   AB_ASSIGN_OR_RETURN(const auto devices, CudaDevices::OfThisProcess());
   AB_ASSIGN_OR_RETURN(const auto at, devices->Find(device));
   if (const CUevent own = CudaEventPool::FindOwn(handle); own != nullptr) {
-    return std::shared_ptr<const FenceEvent>(std::make_shared<CudaFenceEvent>(*devices, at.id, own, nullptr));
+    return std::shared_ptr<const FenceEvent>(std::make_shared<CudaFenceEvent>(*devices, at.id, own, nullptr, nullptr));
   }
   auto opened = EventOpenings().Get(handle, [&] { return OpenedEvent::Open(*devices, at.id, handle); });
   if (!opened.ok()) return opened.status();
   const CUevent event = (*opened)->get();
   return std::shared_ptr<const FenceEvent>(
-      std::make_shared<CudaFenceEvent>(*devices, at.id, event, *std::move(opened)));
+      std::make_shared<CudaFenceEvent>(*devices, at.id, event, *std::move(opened), std::move(maker_ended)));
 }
 
 }  // namespace arraybridge

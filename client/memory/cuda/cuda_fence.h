@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,8 +19,9 @@ namespace arraybridge {
 // STREAM_CAPTURING: one of the streams is being captured; no event was recorded.
 Result<std::unique_ptr<RecordedEvent>> RecordAfter(const Device& device, std::span<const uintptr_t> streams);
 
-// Opens the event with that handle, of another process or of this one. UNAVAILABLE, EVENT_NOT_OPENED: the driver
-// refuses it.
-Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const std::string& handle);
+// Opens the event with that handle, of another process or of this one. A wait asks `maker_ended` each second whether
+// the other process has ended. UNAVAILABLE, EVENT_NOT_OPENED: the driver refuses it.
+Result<std::shared_ptr<const FenceEvent>> OpenEvent(const Device& device, const std::string& handle,
+                                                    std::function<bool()> maker_ended);
 
 }  // namespace arraybridge

@@ -43,8 +43,6 @@ class HostMapping final : public Mapping {
       CudaPin::ReleaseAfterWork(pin_);
     }
   }
-  HostMapping(const HostMapping&) = delete;
-  HostMapping& operator=(const HostMapping&) = delete;
 
   std::byte* data() const override { return static_cast<std::byte*>(base_) + skip_; }
   uint64_t size() const override { return size_; }

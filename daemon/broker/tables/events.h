@@ -33,8 +33,6 @@ class Events {
   using Taken = std::vector<std::shared_ptr<const Event>>;
 
   explicit Events(const Limits& limits) : limits_(limits) {}
-  Events(const Events&) = delete;
-  Events& operator=(const Events&) = delete;
 
   // Whether there is any watcher. Callers check it before they make an event.
   bool watched() const { return watchers_open_.load(std::memory_order_relaxed) > 0; }

@@ -124,6 +124,20 @@ Result<EndedFences> Broker::EndFences(SessionId session, std::span<const uint64_
   return ended;
 }
 
+std::vector<uint64_t> Broker::EndedMakers(SessionId session, std::span<const uint64_t> leases) {
+  State& state = *state_;
+  std::vector<uint64_t> ended;
+  const MutexLock lock(state.mutex);
+  const Session* const found = state.sessions.Find(session);
+  if (found == nullptr) return ended;
+  for (const uint64_t lease : leases) {
+    const auto held = found->leases.find(LeaseId{lease});
+    const bool known = held != found->leases.end();
+    if (known && state.sessions.Find(held->second->maker) == nullptr) ended.push_back(lease);
+  }
+  return ended;
+}
+
 Result<uint32_t> Broker::Release(SessionId session, std::span<const uint64_t> leases, std::span<const uint64_t> arenas,
                                  std::span<const uint64_t> unmapped) {
   State& state = *state_;

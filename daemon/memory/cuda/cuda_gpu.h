@@ -31,8 +31,6 @@ class CudaGpu {
   CudaGpu(std::shared_ptr<const cuda::Driver> driver, cuda::CUdevice ordinal, Device device, Refusals refusals,
           uint64_t granularity, uint64_t capacity_bytes);
   ~CudaGpu();
-  CudaGpu(const CudaGpu&) = delete;
-  CudaGpu& operator=(const CudaGpu&) = delete;
 
   // The driver's description of memory on that GPU that can be exported as a descriptor.
   static cuda::CUmemAllocationProp ShareableMemoryOf(cuda::CUdevice ordinal);

@@ -42,8 +42,6 @@ class DirectChannel {
                                                       std::chrono::steady_clock::time_point born,
                                                       std::vector<UniqueFd> files);
   ~DirectChannel() = default;
-  DirectChannel(const DirectChannel&) = delete;
-  DirectChannel& operator=(const DirectChannel&) = delete;
 
   uint64_t number() const { return control_.number; }
   uint64_t capacity() const { return capacity_; }

@@ -60,8 +60,6 @@ class GrpcMeter {
  public:
   GrpcMeter(const Limits& limits, std::shared_ptr<GrpcUser> user) : limits_(limits), user_(std::move(user)) {}
   ~GrpcMeter();
-  GrpcMeter(const GrpcMeter&) = delete;
-  GrpcMeter& operator=(const GrpcMeter&) = delete;
 
   // Counts the bytes that were read, before gRPC sees them. False: the connection has exceeded a limit, now or earlier,
   // and gRPC must read no more of it.

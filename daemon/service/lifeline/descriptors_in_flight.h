@@ -19,8 +19,6 @@ class DescriptorsInFlight {
  public:
   // `epoll` must outlive this object. It reports kUnreadTag when a peer has read or disconnected; then call Empty.
   DescriptorsInFlight(const Limits& limits, int epoll);
-  DescriptorsInFlight(const DescriptorsInFlight&) = delete;
-  DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
 
   enum class Room : uint8_t { kEnough, kNoneInSession, kNoneForUser };
   // Counts the descriptors of one more frame that is to be sent to this socket's peer, if descriptors_in_flight_max and

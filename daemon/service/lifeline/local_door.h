@@ -35,8 +35,6 @@ class LocalDoor {
   LocalDoor(const Config& config, Verbs& verbs);
   // Ends every remaining session (EndCause::kDrain).
   ~LocalDoor();
-  LocalDoor(const LocalDoor&) = delete;
-  LocalDoor& operator=(const LocalDoor&) = delete;
 
   // Thread-safe. Limits.connections_per_uid: answers with an error frame.
   void Adopt(Connection connection) AB_EXCLUDES(mutex_);

@@ -75,8 +75,6 @@ class WaitingLine {
  public:
   explicit WaitingLine(const Limits& limits);  // which must outlive this object
   ~WaitingLine();
-  WaitingLine(const WaitingLine&) = delete;
-  WaitingLine& operator=(const WaitingLine&) = delete;
   // Its thread for deadlines ends: no retry or expiry runs on it any more. Not thread-safe.
   void Stop() { timers_.Stop(); }
 

@@ -28,8 +28,6 @@ class Worker {
   ~Worker();
   // Does the same before the destruction. Later posts are dropped. Idempotent, not thread-safe.
   void Stop() AB_EXCLUDES(mutex_);
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
 
   void Post(Task task) AB_EXCLUDES(mutex_);
   // Runs the task not before `when`, and soon after it unless the thread is busy.

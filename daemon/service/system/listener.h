@@ -50,8 +50,6 @@ class Listener {
   // Stops accepting. Removes the files of the sockets that daemons of this directory have bound, unless LeaveFiles says
   // otherwise.
   ~Listener();
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
 
   // Accepts connections on its own thread and calls the handlers there. The handlers must not block. REQUIRES: called
   // once.

@@ -172,6 +172,7 @@ Result<Answer> ShareVerbs::Release(const Caller& caller, const wire::ReleaseRequ
   if (request.hazards_cleared) reclaimer_.sweeper().HazardCleared(caller.session);
   wire::ReleaseResponse response;
   AB_RETURN_IF_ERROR(EndFences(caller, request, &response.awaited));
+  if (!request.pending.empty()) response.ended = broker_.EndedMakers(caller.session, request.pending);
   if (request.unmapped.empty()) {
     reclaimer_.Reclaim();
   } else {

@@ -245,7 +245,8 @@ Status CheckSend(const wire::PublishRequest& request) {
 
 Status CheckRelease(const wire::ReleaseRequest& request) {
   const uint64_t numbers = request.leases.size() + request.arenas.size() + request.unmapped.size() +
-                           request.done.size() + request.lost.size() + request.direct_channels.size();
+                           request.done.size() + request.lost.size() + request.direct_channels.size() +
+                           request.pending.size();
   if (numbers <= kReleaseNumbersMax) return Ok();
   return InvalidArgument(numbers, " leases, arenas, shares and direct channels in one Release (at most ",
                          kReleaseNumbersMax, "): release them in several requests")

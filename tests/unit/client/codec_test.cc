@@ -84,7 +84,7 @@ TEST(CodecTest, WhatAClientOpensIsSaidWithItsSessionAndLater) {
   capabilities.cuda_driver_version = 13000;
   capabilities.wsl = capabilities.tegra = true;
   codec::Release release;
-  release.capabilities = capabilities;
+  release.own_capabilities = capabilities;
   EXPECT_FALSE(release.empty());
   const auto opened = Parsed<v1::OpenSessionRequest>(
       wire::Encode(wire::OpenSessionRequest{.capabilities = codec::CapabilitiesOf(capabilities)}));
@@ -179,7 +179,7 @@ TEST(CodecTest, WatchesAndNotes) {
   EXPECT_EQ(events->back().kind, EventKind::kUnknown);
 
   codec::Release release;
-  release.notes.emplace_back(9, "torch place");
+  release.own_notes.emplace_back(9, "torch place");
   EXPECT_FALSE(release.empty());
   const auto noted = Parsed<v1::ReleaseRequest>(codec::Encode(release));
   ASSERT_EQ(noted.notes_size(), 1);

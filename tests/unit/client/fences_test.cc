@@ -128,7 +128,7 @@ TEST_F(FencesTest, AnAnswerAboutOthersChangesNothing) {
   Add(2, done);
   done.passed = true;
   const codec::Release told = Told(now_);
-  fences_->Answered({.leases = {}, .arenas = {}, .unmapped = {}, .done = {1, 3}}, {}, now_);
+  fences_->Answered({{.done = {1, 3}}}, {}, now_);
   EXPECT_FALSE(queued.destroyed) << "its work is still queued, whatever the broker answered";
   EXPECT_FALSE(done.destroyed);
   fences_->Answered(told, {}, now_);

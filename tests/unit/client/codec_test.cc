@@ -109,7 +109,7 @@ TEST(CodecTest, AcquireWithdrawReleaseList) {
   EXPECT_EQ(acquire.shares(1).id(), 5u);
   EXPECT_EQ(acquire.shares(1).generation(), 6u);
   const auto release =
-      Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{1, 2}, {3}, {UINT64_MAX}, true, {4}, {5}}));
+      Parsed<v1::ReleaseRequest>(codec::Encode(codec::Release{{{1, 2}, {3}, {UINT64_MAX}, true, {4}, {5}}}));
   EXPECT_EQ(release.leases_size(), 2);
   EXPECT_EQ(release.arenas(0), 3u);
   EXPECT_EQ(release.unmapped(0), UINT64_MAX);

@@ -51,7 +51,7 @@ TEST_F(CudaClientTest, AnEventThatNobodyMadeIsRefusedByName) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     Machine("");
     const Device gpu = (*CudaDevices::OfThisProcess(kLibrary))->all().at(0);
-    const Status refused = OpenEvent(gpu, std::string(kEventBytes, 'e')).status();
+    const Status refused = OpenEvent(gpu, std::string(kEventBytes, 'e'), {}).status();
     EXPECT_EQ(refused.code(), Code::kUnavailable);
     EXPECT_EQ(refused.reason(), "EVENT_NOT_OPENED");
   });

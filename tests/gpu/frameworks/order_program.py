@@ -2,7 +2,7 @@
 """A process that hands arrays on while the GPU still writes them, and reads such arrays: ``order_program.py ADDRESS``; each
 input line is a function, each output line an answer.
 
-A kernel delays the work of a stream. The simulated driver has no kernels, and runs all work late.
+A kernel delays the work of a stream. The simulated driver needs none: it runs all work late.
 """
 
 import asyncio

@@ -136,13 +136,6 @@ def slices_are_stacked_and_scaled_where_they_are() -> None:
     assert [each.tolist() for each in unstack_slices(np.stack([VALUES] * 2))] == [VALUES.tolist()] * 2
 
 
-def cupy_to_torch_is_one_pointer() -> None:
-    """The guides' recipe."""
-    array = made("cupy")
-    tensor = convert_memory(array, "cupy", "torch", gpu_id=0)
-    assert tensor.data_ptr() == array.data.ptr and (tensor.values() == VALUES).all()
-
-
 def every_conversion_is_a_method() -> None:
     for source in NAMES:
         array, converter = made(source), arraybridge.get_converter(source)

@@ -22,7 +22,6 @@ def environment() -> Iterator[dict[str, str]]:
         "numbers_of_gpus",
         "without_copying_only_what_can_be_shared",
         "slices_are_stacked_and_scaled_where_they_are",
-        "cupy_to_torch_is_one_pointer",
         "every_conversion_is_a_method",
         "a_thousand_conversions_give_everything_back",
         "numba_and_capsules_reach_everybody",

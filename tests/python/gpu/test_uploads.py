@@ -14,20 +14,11 @@ from arraybridge import _core
         "a_large_array_goes_by_pinned_chunks",
         "a_tree_is_one_batch",
         "a_put_on_a_gpu_is_one_batch",
-        "a_tree_of_the_gpu_whose_arrays_are_strided_and_compact_is_put",
-        "several_arrays_of_convert_memory_are_one_batch",
     ],
 )
 def test_on_the_simulated_gpu(program: str) -> None:
     with simulated.daemon() as (address, environment):
         assert simulated.run("gpu/uploads_program.py", environment, address, program) == "done\n"
-
-
-def test_a_driver_that_refuses() -> None:
-    with simulated.daemon() as (address, environment):
-        failing = {**environment, "SIMULATED_CUDA": environment["SIMULATED_CUDA"] + ";fail=cuMemcpyHtoDAsync:*:1"}
-        program = "what_the_driver_refuses_is_a_conversion_error"
-        assert simulated.run("gpu/uploads_program.py", failing, address, program) == "done\n"
 
 
 def test_what_is_no_pair_of_views_is_refused() -> None:

@@ -3,7 +3,7 @@
 ``layout_program.py NAME...`` runs these functions.
 
 Values, dtypes and shapes are compared exactly; a plan's claims are verified by address. A strided array is read through the
-memory of its base, because the simulated GPU runs no kernels.
+memory of its base, because no kernel of PyTorch runs on the simulated GPU.
 """
 
 import sys

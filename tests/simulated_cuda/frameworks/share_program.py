@@ -73,7 +73,7 @@ def received(name: str, start: str) -> str:
 
 
 def put_numba(name: str, start: str, stream: str) -> str:
-    """Work on this stream of Numba writes the array that is put; a kernel would be such work."""
+    """Work on this stream of Numba writes the array that is put. Kernels are tried by numba_commands.py."""
     from numba import cuda
 
     source = cuda.to_device(expected(start).numpy())
@@ -246,7 +246,7 @@ def numba_elsewhere(name: str, start: str) -> str:
     assert array[7] == right_values[7]
     own, plan = broker.get(name, "numba", copy=True, explain=True)
     own.copy_to_device(right_values + 1)
-    own[:500].copy_to_device(right_values[:500] + 2)  # __setitem__ launches a kernel, which the simulated GPU cannot run
+    own[:500].copy_to_device(right_values[:500] + 2)  # __setitem__ launches a kernel, which Numba links to machine code
     assert (own.copy_to_host() == right_values + 1 + (np.arange(COUNT) < 500)).all()
     assert (array.copy_to_host() == right_values).all(), "the share must not change"
     assert (broker.get(broker.put(own)) == own.copy_to_host()).all()

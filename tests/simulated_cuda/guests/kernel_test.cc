@@ -197,6 +197,41 @@ TEST_F(KernelTest, VariablesOfTheModuleAreInDeviceMemory) {
   EXPECT_EQ(Values<uint32_t>(1)[0], 7U);
 }
 
+// A kernel of a library runs in every context, with variables of its own in each; one of a module in its context alone.
+TEST_F(KernelTest, AKernelOfALibraryRunsOnEachDevice) {
+  const std::string text =
+      Kernel("ld.global.u32 %r0, [seen]; add.u32 %r0, %r0, 1; st.global.u32 [seen], %r0; st.global.u32 [%out], %r0;",
+             ".global .u32 seen;\n");
+  CUmodule library = nullptr;
+  CUfunction kernel = nullptr;
+  ASSERT_CUDA(GUEST(cuLibraryLoadData)(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CUDA(GUEST(cuLibraryGetKernel)(&kernel, library, "k"));
+  const CUfunction of_module = Load(text);
+  ASSERT_CUDA(Launch(kernel, {}, {&memory_}));
+  ASSERT_CUDA(Launch(kernel, {}, {&memory_}));
+  EXPECT_EQ(Values<uint32_t>(1)[0], 0xCDCDCDCD) << "nothing has waited for it";
+  ASSERT_CUDA(driver_->StreamSynchronize(stream_));
+  EXPECT_EQ(Values<uint32_t>(1)[0], 2);
+
+  CUcontext second = nullptr;
+  CUdeviceptr there = 0;
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRetain(&second, 1));
+  ASSERT_CUDA(driver_->CtxSetCurrent(second));
+  ASSERT_CUDA(driver_->MemAlloc(&there, kBlock));
+  std::vector<void*> parameters = {&there};
+  const auto launch = [&](CUfunction function) {
+    return GUEST(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters.data(), nullptr);
+  };
+  EXPECT_EQ(launch(of_module), CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_CUDA(launch(kernel));
+  ASSERT_CUDA(driver_->StreamSynchronize(nullptr));
+  EXPECT_EQ(Read(there, 1)[0], 1);
+  ASSERT_CUDA(driver_->MemFree(there));
+  ASSERT_CUDA(GUEST(cuLibraryUnload)(library));
+  ASSERT_CUDA(driver_->DevicePrimaryCtxRelease(1));
+  ASSERT_CUDA(driver_->CtxSetCurrent(context_));
+}
+
 TEST_F(KernelTest, AThreadThatSpinsLetsOthersRun) {
   Write(std::vector<uint32_t>{0, 0});
   ASSERT_CUDA(

@@ -57,6 +57,18 @@ ModuleFunction* FindFunction(Process& process, CUfunction function) {
   return nullptr;
 }
 
+// The function in the context of a stream: one of a library is in all contexts, one of a module in its own. Null: it is
+// not there.
+ModuleFunction* FunctionIn(const void* context, CUfunction function, Call& call) {
+  ModuleFunction* const known = FindFunction(call.process, function);
+  if (known == nullptr) return nullptr;
+  const std::shared_ptr<Module> module = known->module.lock();
+  if (&module->context == context) return known;
+  if (call.context() != context) return nullptr;
+  const std::shared_ptr<Module> there = module->In(call.process, *call.context());
+  return there == nullptr ? nullptr : there->Find(known->code->function->name);
+}
+
 // The parameters as the kernel sees them. False if the caller's are incomplete.
 bool ReadParameters(const ptx::Function& function, void** parameters, void** extra, std::vector<std::byte>* bytes) {
   bytes->resize(function.param_bytes);
@@ -109,11 +121,11 @@ CUresult Launch(const char* symbol, CUfunction function, const CUlaunchConfig& c
                 void** extra) {
   Call call(symbol, Needs::kContext);
   if (call.refused()) return call.refused();
-  ModuleFunction* const known = FindFunction(call.process, function);
   const auto stream = call.process.FindStream(symbol, config.stream, call.context());
-  if (known == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  ModuleFunction* const known = FunctionIn(stream->context, function, call);
+  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Module> module = known->module.lock();
-  if (stream->context != &module->context) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult captured = call.process.capture.RefusalToUse(*stream)) return captured;
   if (!known->code->error.empty()) {
     std::fprintf(stderr, "simulated_cuda: kernel '%s': %s -> 801\n", known->code->function->name.c_str(),

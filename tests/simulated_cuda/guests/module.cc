@@ -106,6 +106,16 @@ void Module::DecodeAll(const std::shared_ptr<Module>& self) {
 void Module::Unload(Process& process) {
   if (memory_ != 0) Destroy(process, memory_);
   memory_ = 0;
+  for (const auto& [other, module] : elsewhere_) module->Unload(process);
+}
+
+std::shared_ptr<Module> Module::In(Process& process, Context& other) {
+  if (library.empty()) return nullptr;
+  std::shared_ptr<Module>& there = elsewhere_[&other];
+  CUresult result = CUDA_SUCCESS;
+  std::string why;
+  if (there == nullptr) there = Load(process, other, library.c_str(), &result, &why);
+  return there;
 }
 
 ModuleFunction* Module::Find(const std::string& name) {

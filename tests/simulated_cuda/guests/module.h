@@ -30,6 +30,10 @@ class Module {
   // Gives the memory of the variables back.
   void Unload(Process& process);
 
+  // The same library in another context. Null: this is a module, which belongs to its context, or there is no memory
+  // for the variables. REQUIRES: the process's lock.
+  std::shared_ptr<Module> In(Process& process, Context& other);
+
   // Null if there is none.
   ModuleFunction* Find(const std::string& name);
   const ptx::Variable* Variable(const std::string& name) const;
@@ -37,6 +41,7 @@ class Module {
   Context& context;
   ptx::Program program;
   std::map<std::string, ModuleFunction> functions;  // the entries; the addresses are stable
+  std::string library;                              // of a library: its text. Its kernels run in all contexts
 
   explicit Module(Context& of) : context(of) {}
 
@@ -46,6 +51,7 @@ class Module {
   void DecodeAll(const std::shared_ptr<Module>& self);
 
   std::map<std::string, ptx::Code> codes_;
+  std::map<Context*, std::shared_ptr<Module>> elsewhere_;
   uint64_t memory_ = 0;
 };
 

@@ -134,7 +134,12 @@ SIM_API cuModuleGetLoadingMode(unsigned int* mode) {
 
 SIM_API cuLibraryLoadData(CUlibrary* library, const void* image, unsigned int* options, void** values,
                           unsigned int count, unsigned int*, void**, unsigned int) {
-  return LoadModule(__func__, library, image, count, options, values);
+  const CUresult result = LoadModule(__func__, library, image, count, options, values);
+  if (result != CUDA_SUCCESS) return result;
+  Process& process = Process::Get();
+  const Lock lock(process.mutex);
+  FindModule(process, *library)->library = static_cast<const char*>(image);
+  return result;
 }
 SIM_API cuLibraryUnload(CUlibrary library) { return UnloadModule(__func__, library); }
 SIM_API cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {

@@ -1,46 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real CuPy with arrays in a broker's GPU memory, between processes. Its kernels are interpreted."""
 
-import contextlib
-import sysconfig
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import cupy_runtime
 import pytest
-import runtime
-from programs import one_gpu
-from test_arraybridge import HELD, VIA, Do, client, served
-
-Pairs = Callable[..., tuple[Do, Do]]
+from machines import Do, Machines
+from test_arraybridge import VIA
 
 
 @pytest.fixture(scope="module")
-def cupy_environment(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    includes = runtime.headers()
-    assert includes is not None
-    # The compiled module stays beside the environment of these tests.
-    folder = Path(sysconfig.get_paths()["data"]).parent / "cupy"
-    folder.mkdir(exist_ok=True)
-    module = cupy_runtime.made(folder, libraries / "libcudart.so.13", includes)
-    return {
-        "CUPY_RUNTIME_MODULE": str(module),
-        "CUPY_COMPILE_WITH_PTX": "1",
-        "CUPY_ACCELERATORS": "",  # CUB's kernels are machine code
-        "CUPY_CACHE_DIR": str(tmp_path_factory.mktemp("kernels")),
-    }
-
-
-@pytest.fixture(scope="module")
-def pair(libraries: Path, package: str, cupy_environment: dict[str, str]) -> Iterator[tuple[Do, Do]]:
+def pair(machines: Machines) -> tuple[Do, Do]:
     """Two processes with CuPy, on a machine that writes bytes only if a process waits for them."""
-    with contextlib.ExitStack() as end:
-        machine = end.enter_context(one_gpu(libraries))
-        machine["SIMULATED_CUDA"] += HELD
-        address = end.enter_context(served(machine))
-        machine |= {"PYTHONPATH": package} | cupy_environment
-        writer, reader = (end.enter_context(client(address, machine, "cupy_commands")) for _ in range(2))
-        yield writer, reader
+    machine = machines("cuda_vmm")
+    return machine.writer, machine.reader
 
 
 def test_kernels_compute_what_numpy_does(pair: tuple[Do, Do]) -> None:

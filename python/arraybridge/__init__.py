@@ -17,6 +17,7 @@ Arrays in several processes:
     Channel              send and receive: a bounded queue, a broadcast, or the newest array
     Watch, Event         what happens in the broker: publishes, reads, withdrawals, sessions
     Bundle               one share of many named arrays, such as a model's weights; BundleWriter writes one
+    Table                what get returns for a pandas, polars, Arrow or DuckDB table: columns as arrays of any framework
     load, save           files of safetensors, .npz and torch as a Bundle, and back
 
 Arrays in one process:
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from arraybridge.integrations.capture import capturing
     from arraybridge.planner import Converted, Plan
     from arraybridge.serialization import from_bytes, to_bytes
+    from arraybridge.tables.table import Table
 
 # All public names, also those of other modules: type checkers do not read a list that is computed.
 __all__ = [
@@ -146,6 +148,7 @@ __all__ = [
     "ShareExists",
     "ShareNotFound",
     "SourceTypeMismatch",
+    "Table",
     "UnsupportedArray",
     "UnsupportedDtype",
     "View",
@@ -217,6 +220,7 @@ _HOMES = {
         "integrations.capture": "capturing",
         "planner": "Converted Plan",
         "serialization": "from_bytes to_bytes",
+        "tables.table": "Table",
     }.items()
     for name in names.split()
 }

@@ -106,6 +106,9 @@ class View:
             ValueError: another device.
         """
 
+def arrow_array(node: tuple[Any, ...], /) -> tuple[Any, Any]: ...  # capsules of a node of `tables.table`
+def arrow_stream(node: tuple[Any, ...], /) -> Any: ...
+
 @final
 class Placement:
     """Bytes in an arena of this session, not yet published; or bytes of a share, to be published once more."""

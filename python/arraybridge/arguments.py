@@ -29,9 +29,10 @@ class Wishes(TypedDict, total=False):
 
 
 class ReadWishes(Wishes, total=False):
-    """The same, and the options for a share's tree."""
+    """The same, and the options for a share's tree and its tables."""
 
     types: Iterable[type] | None
+    column: str | None
 
 
 class GetWishes(ReadWishes, total=False):

@@ -65,6 +65,9 @@ _CLASSES: Final = (
     ("tensorflow", "__internal__.EagerTensor"),
     ("cupy", "ndarray"),
     ("pyclesperanto", "Array"),
+    # Tables, which cannot be written. The columns of pandas are arrays of NumPy.
+    ("pyarrow", "Table"),
+    ("polars", "DataFrame"),
 )
 
 
@@ -324,7 +327,7 @@ def _reduce(framework: str, before: Reduce | None, array: Any) -> Reduced:
             gpu.synchronize()
     if settings is not None:
         try:
-            reduced = (_reduced_tensor if framework == "torch" else _reduced_array)(framework, array, settings)
+            reduced = _REDUCERS.get(framework, _reduced_array)(framework, array, settings)
             if reduced is not None:
                 return reduced
         except MemoryConversionError:
@@ -350,6 +353,15 @@ def _reduced_array(framework: str, array: Any, settings: Settings) -> Reduced | 
     return _received, (share, framework, settings.threshold, settings.lifetime, order)
 
 
+def _reduced_table(framework: str, table: Any, settings: Settings) -> Reduced | None:
+    if _bytes_of(framework, table) < max(settings.threshold, 1):
+        return None
+    share = settings.broker.put(table, _new_name(), lifetime=settings.lifetime)
+    if _here.message is not None:
+        _here.message.shares.append(share)
+    return _received, (share, framework, settings.threshold, settings.lifetime, None)
+
+
 def _reduced_tensor(framework: str, tensor: Any, settings: Settings) -> Reduced | None:
     """As `_reduced_array`. A tensor of any size goes with its storage, if the message has that already."""
     message = _here.message
@@ -372,6 +384,9 @@ def _reduced_tensor(framework: str, tensor: Any, settings: Settings) -> Reduced 
     return _tensor_received, (storage, storage.add(tensor), type(tensor), tensor.requires_grad)
 
 
+_REDUCERS: Final = {"torch": _reduced_tensor, "pyarrow": _reduced_table, "polars": _reduced_table}
+
+
 def _new_name() -> str:
     """A share without a name would end soon after its maker, which may end before its array is received."""
     return f"multiprocessing-{uuid.uuid4().hex}"
@@ -388,6 +403,8 @@ def _is_ours_to_write(broker: Broker, array: Any, laid: Any) -> bool:
 
 
 def _bytes_of(framework: str, array: Any) -> int:
+    if framework == "polars":
+        return int(array.estimated_size())
     return int(array.dtype.size * array.shape.num_elements() if framework == "tensorflow" else array.nbytes)
 
 

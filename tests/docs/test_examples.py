@@ -69,6 +69,13 @@ def test_four_frameworks() -> None:
     assert "all of them as claimed" in run("four-frameworks/demo.py", variables=environment())
 
 
+def test_tables(variables: dict[str, str]) -> None:
+    needs("pandas", "polars", "duckdb", "torch", "pyarrow")
+    output = run("tables/tables.py", variables=variables)
+    assert "put 1,000,000 rows" in output and "Bonn: 33" in output and "a minute costs 0.50" in output
+    assert "torch_learns: share to torch by hand_over: no copy" in output
+
+
 def test_model_server(variables: dict[str, str]) -> None:
     needs("torch")
     run("model-server/publish.py", "1", variables=variables)

@@ -34,6 +34,7 @@ _CLASSES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 # The frameworks that are targets, in the order of all lists. The first six are memory types; only a Broker takes the others.
 FRAMEWORKS: Final = ("numpy", "torch", "tensorflow", "jax", "cupy", "pyclesperanto", "numba", "pyarrow")
+LIBRARIES: Final = ("pandas", "polars", "duckdb", "xarray")  # of tables: a get makes their objects of what was put
 MEMORY_TYPES: Final = frozenset(memory_type for _, _, memory_type in _CLASSES)
 
 # (top module, a base of its sparse classes, adapter): matched by the names of a type's bases.
@@ -174,13 +175,15 @@ def unknown_framework(name: object, source: str = "array") -> InvalidMemoryType:
     shown = name if isinstance(name, str) else reprlib.repr(name)
     if not isinstance(name, str):
         what = f"the name of a framework must be a str, not {shown}"
+    elif name in LIBRARIES:
+        what = f"{name!r} has tables, which Broker.get makes, and no arrays"
     elif name in FRAMEWORKS:
         what = f"{name!r} is a framework of a Broker only, for example of Broker.convert"
     else:
-        near = difflib.get_close_matches(name.lower(), FRAMEWORKS, 1)
+        near = difflib.get_close_matches(name.lower(), FRAMEWORKS + LIBRARIES, 1)
         what = f"{name!r} is not the name of a framework" + (f" (did you mean {near[0]!r}?)" if near else "")
     six, more = ([each for each in FRAMEWORKS if (each in MEMORY_TYPES) is known] for known in (True, False))
-    reason = f"{what}: use one of {six}, with a Broker also {more}"
+    reason = f"{what}: use one of {six}, with a Broker also {more}, and to get tables {list(LIBRARIES)}"
     return InvalidMemoryType(source, str(shown), "detect", reason)
 
 

@@ -161,11 +161,10 @@ class Broker(Session):
         that no process can write. A tensor that requires grad is put without its gradient.
 
         Args:
-            array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface
-                or the buffer protocol (PEP 3118). Up to 64 dimensions and any strides; not a list of numbers. Foreign
-                byte order (big-endian), also in fields of structured dtypes, becomes that of the machine in the copy:
-                the values stay. Sparse: SciPy's and CuPy's CSR, CSC and COO, torch's CSR, CSC and COO, JAX's BCOO and
-                BCSR, tf.SparseTensor.
+            array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface or the
+                buffer protocol (PEP 3118); a table of pandas, polars, pyarrow or DuckDB; of xarray, h5py or zarr. Up to 64
+                dimensions, any strides; not a list of numbers. Foreign byte order (big-endian), also in fields, becomes that of
+                the machine: the values stay. Sparse: CSR, CSC, COO of SciPy, CuPy, torch, JAX's BCOO and BCSR, tf.SparseTensor.
             name: None lets the broker choose; such a share ends when its maker has ended and no process reads it.
             metadata: bytes of your own, passed on unchanged.
             progress: called with (bytes done, total bytes) before, during and after the copy of host memory; not called
@@ -275,6 +274,7 @@ class Broker(Session):
         types: Iterable[type] | None = None,
         newer_than: int | Share | None = None,
         info: bool = False,
+        column: str | None = None,
     ) -> Any:
         """The share as arrays of `framework`: by name its newest generation, by Share exactly that one.
 
@@ -283,12 +283,12 @@ class Broker(Session):
 
         Shape, dtype and every bit are those of the array that was put; strides are compact row-major. No tensor
         requires grad, whatever was put: call `requires_grad_()`. A share of a tree is the same tree of arrays and plain
-        values. A sparse array is the framework's own (for NumPy SciPy's), over the same dense parts. The arrays stay
-        valid after this object, the share's maker and the daemon have ended.
+        values. A sparse array is the framework's own (for NumPy SciPy's), over the same dense parts. A table is an
+        `arraybridge.Table` of the framework's arrays. All stay valid after this object, the share's maker and the daemon.
 
         Args:
-            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType. Type checkers infer one array of this
-                framework; for a tree, pass the name as a variable of type str, and they infer Any.
+            framework: "numpy", "torch", "tensorflow", "jax", or a MemoryType; for tables also "pandas", "polars", "duckdb",
+                "pyarrow". Type checkers infer one array; for a tree, pass a variable of type str, and they infer Any.
             wait: seconds to wait for a name that does not exist yet; Ctrl-C ends it. Ignored for a Share.
             access: "shared" promises not to write to the result: a framework without read-only arrays (torch) then
                 reads the broker's memory without a mapping of its own, and a write ends the process (SIGSEGV).
@@ -304,10 +304,10 @@ class Broker(Session):
             newer_than: with a name: only a generation that is newer than this Share's, or than this number; `wait` waits
                 for it. If a broker was lost with its daemon, generations count anew: a Share knows that, a number does not.
             info: returns Got(array, share): the usual result, and its Share, for `newer_than` of the next call.
+            column: of a table: this column alone, as one array, without a copy if it has no nulls.
 
         Raises:
-            ShareNotFound: no such share. BrokerTimeout: no such share within `wait`; or its maker's work on a GPU has
-                not ended (FENCE_PENDING; the message names the maker).
+            ShareNotFound: no such share. BrokerTimeout: none within `wait`, or its maker's work on a GPU goes on (FENCE_PENDING).
             BrokerUnavailable: no daemon answers. InvalidRequest: the arguments are invalid.
             InvalidMemoryType, FrameworkNotAvailable: this framework is unknown, or not installed.
             UnsupportedDtype: the framework has no such dtype, or would narrow it.
@@ -322,7 +322,7 @@ class Broker(Session):
         """
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
-        full = explain or info or newer_than is not None
+        full = explain or info or newer_than is not None or column is not None
         bare = plain and types is None and wait is None and not full and type(framework) is str
         short = delivery.short.get(framework) if bare else None
         wanted = None
@@ -330,7 +330,7 @@ class Broker(Session):
             if type(framework) is str and framework in MEMORY_TYPES and framework not in sys.modules:
                 self._connection.core()  # an idle broker stays for this session while the framework is imported
             wanted = Wanted.of_share(
-                framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types
+                framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types, column=column
             )  # fmt: skip
             short = None if full else delivery.short_for(wanted, framework if bare else None)
         # The fast path: the share is found without a call, and is like an array that took the full path.
@@ -341,10 +341,10 @@ class Broker(Session):
             if held is not None:
                 result, plan = held
                 if plan is None:
-                    return delivery.granted(result, wanted or Wanted.of(framework))
+                    return delivery.granted(result, wanted or Wanted.of_share(framework))
                 delivery.note(plan)
                 return result
-        wanted = wanted or Wanted.of(framework)
+        wanted = wanted or Wanted.of_share(framework)
         acquired = self._acquired(name, wanted.private, wait, wanted.note, *_generation_of(newer_than, name))
         array = delivery.granted(acquired, wanted, explain)
         return Got(array, Share(self, acquired[0])) if info else array

@@ -27,6 +27,8 @@ from arraybridge.conversion.uploads import Uploads
 from arraybridge.conversion.ways import Way
 from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, UnsupportedDtype, raised_by
 from arraybridge.planner import Caps, Description, Plan
+from arraybridge.tables import libraries, results, xarrays
+from arraybridge.tables.nodes import Description as TableDescription
 
 F = TypeVar("F")
 Acquired = tuple[_core.ShareInfo, list[_core.View]]
@@ -56,6 +58,8 @@ class Wanted(NamedTuple):
     plain: bool  # only the framework was given: one plan holds for all similar arrays
     note: str  # how a share is read, unless its plan differs
     types: records.Types = None  # the classes for records and enums of a tree; None: all imported ones
+    library: str = ""  # of libraries.NAMES, makes the tables; "": they are Tables of the target's arrays
+    column: str | None = None  # of a table; None: all
     via: Way | None = None  # the route of the bytes
 
     @classmethod
@@ -69,6 +73,7 @@ class Wanted(NamedTuple):
         allow_downcast: bool = False,
         types: Iterable[type] | None = None,
         via: Way | None = None,
+        column: str | None = None,
     ) -> Wanted:
         """The options of Broker.get, and `via` of Broker.convert.
 
@@ -77,7 +82,7 @@ class Wanted(NamedTuple):
             InvalidRequest: options that contradict each other, or are invalid.
         """
         plain = copy is None and require is None and device is None and not allow_downcast
-        plain = plain and types is None and via is None
+        plain = plain and types is None and via is None and column is None
         if plain and type(framework) is str and type(access) is str:
             known = _settled.get((framework, access))
             if known is not None:
@@ -95,7 +100,7 @@ class Wanted(NamedTuple):
         plain = copy is None and device is None and not allow_downcast and via is None
         note = notes.cut(f"{caps.name} place: {planner.COPY_REQUESTED}" if copy else f"{caps.name} hand_over")
         types_checked = records.checked(types)
-        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, via)
+        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, "", column, via)
 
     @classmethod
     def of_share(cls, framework: str, access: Access = "safe", **wishes: Unpack[ReadWishes]) -> Wanted:
@@ -104,7 +109,11 @@ class Wanted(NamedTuple):
         Raises:
             InvalidDevice, DeviceUnavailable: not a device, or none of this process. Errors of `of`.
         """
-        wanted = cls.of(framework, access, **wishes)
+        library = framework if isinstance(framework, str) and framework in libraries.NAMES else ""
+        libraries.check(library)
+        wanted = cls.of(libraries.NAMES.get(library, framework), access, **wishes)
+        if library:
+            wanted = wanted._replace(library=library)
         if wanted.device is not None:
             devices.wished(wanted.device, gpus_for(wanted.device), "share", wanted.caps.name, wanted.caps.own)
         return wanted
@@ -190,7 +199,7 @@ class Delivery:
 
     def granted_as(self, acquired: Acquired, framework: str) -> Any:
         """A share as arrays of this framework, without other options."""
-        return self.granted(acquired, Wanted.of(framework))
+        return self.granted(acquired, Wanted.of_share(framework))
 
     def all_granted(self, found: Sequence[Acquired], wanted: Wanted) -> list[Any]:
         """Each share in this form, in their order."""
@@ -320,7 +329,11 @@ class Delivery:
             plans.append(chosen)
             return result
 
-        def assembled(layout: SparseLayout, parts: list[Any]) -> Any:
+        def assembled(layout: SparseLayout | TableDescription, parts: list[Any]) -> Any:
+            if isinstance(layout, TableDescription):
+                result, chosen = self._table(layout, parts, info.kind, wanted)
+                plans.append(chosen)
+                return result
             # Checks parts that only the target has: a copy of its own cannot change afterwards.
             sparse.check(layout, [source_of(part, wanted.caps.name).view() for part in parts])
             return wanted.assembled(layout, parts, "share", plans)
@@ -329,7 +342,13 @@ class Delivery:
         shown = tree.unflatten(structure, views, delivered, assembled, wanted.types)
         if not plans:
             raise InvalidRequest("the share's structure names no array")
-        return shown, plans
+        return (xarrays.made(shown) if wanted.library == libraries.LABELLED else shown), plans
+
+    def _table(self, description: TableDescription, views: list[_core.View], kind: str, wanted: Wanted) -> tuple[Any, Plan]:
+        def column_shown(view: _core.View) -> Any:
+            return self.each_shown([view], kind, wanted)[0]
+
+        return results.shown(description, views, wanted, column_shown)
 
     def _one_shown(self, view: _core.View, kind: str, wanted: Wanted) -> tuple[Any, Plan, _core.PlanCount | None]:
         """One array of a share in this form, its plan, and how to count it cheaply, if that is known."""

@@ -21,6 +21,7 @@ from arraybridge.conversion.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
+from arraybridge.tables import results
 
 if TYPE_CHECKING:
     from arraybridge._core import ShareInfo, View
@@ -226,8 +227,14 @@ class Share(Held):
         return self._record.device if self._record.device == HOST else self.view().device
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """Its one array for libraries of Arrow (pyarrow, polars), as `View.__arrow_c_array__`."""
-        return self.view().__arrow_c_array__(requested_schema)
+        """Its one array, or its table, for libraries of Arrow (pyarrow, polars), as `View.__arrow_c_array__`."""
+        source = self.to("table") if self._record.structure else self.view()
+        return results.table_of(source).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The same as a stream of one chunk."""
+        source = self.to("table") if self._record.structure else self.view()
+        return results.table_of(source).__arrow_c_stream__(requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema: Any = None, **wishes: Any) -> tuple[Any, Any]:
         """The same, also of memory on a GPU."""

@@ -11,6 +11,7 @@ from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of, is_keras_variable
 from arraybridge.errors import BrokerError, MemoryConversionError, UnsupportedArray, exhausted_by, raised_by
 from arraybridge.planner import Caps, Description, Plan
+from arraybridge.tables import containers
 
 
 class Held:
@@ -105,6 +106,9 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         return Source(view, adapters.protocols(), described(view, "share", array.kind), target)
     if isinstance(array, _core.View):
         return _of_view(array.plain(), target, private)
+    written = containers.described(array)
+    if written is not None:
+        return Source(array, adapters.protocols(), written, target)
     framework = framework_of(type(array))
     if framework is not None:
         adapter = adapters.named(framework)

@@ -5,7 +5,7 @@ pickle.
 Grammar of a node: an integer is the index of an array, each at most once; {"d": [[key, node], ...]} a dict in its order;
 {"l": [node, ...]} a list; {"t": [node, ...]} a tuple; {"record": [class, [[field, node], ...]]} a dataclass or namedtuple;
 {"enum": [class, [member, ...], node]} an Enum and its value; {"sparse": [layout, [node, ...]]} a sparse array and its dense
-parts; everything else a plain value (`plain`). A single array has the empty structure. Keys are str, int, bool, float or
+parts; {"table": ...} a table (`tables.nodes`); everything else a plain value (`plain`). A single array has the empty structure. Keys are str, int, bool, float or
 None. An OrderedDict (a state_dict) comes back as a dict of the same order. Classes are found as `records` says.
 """
 
@@ -27,6 +27,7 @@ from arraybridge.conversion import plain, records, sparse
 from arraybridge.conversion.records import Record, Types
 from arraybridge.conversion.sparse import Sparse
 from arraybridge.errors import BrokerError, InvalidRequest
+from arraybridge.tables import incoming, nodes, xarrays
 
 DEPTH_MAX: Final = 64
 _COLLISIONS_MAX: Final = 1000
@@ -50,7 +51,7 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearrange
         InvalidRequest: no leaf, a key, value or container that JSON cannot restore, or nesting deeper than DEPTH_MAX.
         BrokerError: raised by `read`. Both messages begin with the path of the part, for example ['a'][3].
     """
-    if not is_tree(tree):
+    if not (is_tree(tree) or incoming.is_table(tree) or xarrays.is_labelled(tree)):
         return b"", [read(tree)]
     writer = _Writer(read)
     node = writer.run(writer.node, tree)
@@ -65,13 +66,13 @@ def unflatten(
     structure: bytes,
     leaves: Sequence[Any],
     show: Callable[[Any], Any] = lambda leaf: leaf,
-    assemble: Callable[[Layout, list[Any]], Any] = lambda layout, parts: (layout, parts),
+    assemble: Callable[[Layout | nodes.Description, list[Any]], Any] = lambda layout, parts: (layout, parts),
     types: Types = None,
 ) -> Any:
     """The tree with show(leaf) of these leaves. The structure comes from another client; errors name its defect.
 
     Args:
-        assemble: makes a sparse array of the results of `show` for its parts.
+        assemble: makes a sparse array of the results of `show` for its parts, and a table of its leaves.
         types: the classes for records and enums; None: all imported ones.
 
     Raises:
@@ -177,14 +178,18 @@ class _Writer(_Walk):
         if is_dense(kind):
             return self._leaf(tree)
         if records.is_record(tree):
-            name, fields = records.fields_of(tree)
-            return {"record": [name, [[field, self.below((field,), self.node, value)] for field, value in fields]]}
+            return self._record(*records.fields_of(tree))
         if isinstance(tree, (dict, list, tuple)) and not is_sparse(kind):
             raise InvalidRequest(f"{kind.__name__} would be read as another class: pass a dict, list or tuple")
         if isinstance(tree, Enum):
             return {"enum": [*records.member_of(tree), self._value(tree)]}
         if plain.is_plain(tree):
             return plain.encoded(tree)
+        labelled = xarrays.fields_of(tree)  # before tables: a DataArray has Arrow's stream, without its dimensions
+        if labelled is not None:
+            return self._record(*labelled)
+        if incoming.is_table(tree):
+            return self._table(tree)
         apart = sparse.taken_apart(tree)
         if apart is not None:
             apart = sparse.canonical(apart)
@@ -208,6 +213,15 @@ class _Writer(_Walk):
         what = f"the value of {member} is not a plain value, so that a reader without its class could not read it"
         raise InvalidRequest(f"{what}: give the member a plain value, or put the value of another field")
 
+    def _record(self, name: str, fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        return {"record": [name, [[field, self.below((field,), self.node, value)] for field, value in fields]]}
+
+    def _table(self, table: Any) -> dict[str, Any]:
+        body, parts = incoming.taken_apart(table)
+        first = len(self.leaves)
+        self.leaves.extend(map(self._read, parts))
+        return {"table": [*body, first, len(parts)]}
+
     def _leaf(self, leaf: Any) -> int:
         self.leaves.append(self._read(leaf))
         return len(self.leaves) - 1
@@ -230,7 +244,7 @@ class _Reader(_Walk):
         self,
         leaves: Sequence[Any],
         show: Callable[[Any], Any],
-        assemble: Callable[[Layout, list[Any]], Any],
+        assemble: Callable[[Layout | nodes.Description, list[Any]], Any],
         types: Types,
     ) -> None:
         super().__init__()
@@ -257,17 +271,20 @@ class _Reader(_Walk):
             return tuple(self._trees(body))
         if kind == "d":
             return self._dict(body)
-        if kind in ("record", "enum", "sparse"):
+        if kind in ("record", "enum", "sparse", "table"):
             return getattr(self, f"_{kind}")(body)
         raise InvalidRequest(f"the share's structure contains a container of the unknown kind {kind[:64]!r}")
 
     def _leaf(self, index: int) -> Any:
+        return self._show(self._taken(index))
+
+    def _taken(self, index: int) -> Any:
         if not 0 <= index < len(self._leaves):
             raise InvalidRequest(f"the share's structure names array {index} of {len(self._leaves)}")
         if index in self._seen:
             raise InvalidRequest(f"the share's structure names array {index} twice")
         self._seen.add(index)
-        return self._show(self._leaves[index])
+        return self._leaves[index]
 
     def _trees(self, nodes: Any) -> list[Any]:
         return [self.below(index, self.tree, child) for index, child in enumerate(nodes)]
@@ -312,6 +329,10 @@ class _Reader(_Walk):
             raise InvalidRequest(f"the share's structure contains a sparse array without its {len(names)} parts")
         parts = [self.below((name,), self._leaf, part) for name, part in zip(names, body[1], strict=True)]
         return self._assemble(layout, parts)
+
+    def _table(self, body: list[Any]) -> Any:
+        description, first, count = nodes.read(body)
+        return self._assemble(description, [self._taken(index) for index in range(first, first + count)])
 
 
 def _no_constant(word: str) -> float:

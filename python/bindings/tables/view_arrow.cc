@@ -1,48 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// View.__arrow_c_array__ and __arrow_c_device_array__: one-dimensional arrays of numbers as Arrow's structures.
-// Source: https://arrow.apache.org/docs/format/CDataInterface.html and CDeviceDataInterface.html. Arrow's arrays are
-// immutable, so a share's own memory is given to them.
+// View.__arrow_c_array__ and __arrow_c_device_array__: one-dimensional arrays of numbers as Arrow's structures. Arrow's
+// arrays are immutable, so a share's own memory is given to them.
 #include <array>
 #include <memory>
 
 #include "python/bindings/python_owner.h"
+#include "python/bindings/tables/arrow_structures.h"
 #include "python/bindings/view.h"
 
 namespace arraybridge::python {
 namespace {
-
-struct ArrowSchema {
-  const char* format;
-  const char* name;
-  const char* metadata;
-  int64_t flags;
-  int64_t n_children;
-  ArrowSchema** children;
-  ArrowSchema* dictionary;
-  void (*release)(ArrowSchema*);
-  void* private_data;
-};
-
-struct ArrowArray {
-  int64_t length;
-  int64_t null_count;
-  int64_t offset;
-  int64_t n_buffers;
-  int64_t n_children;
-  const void** buffers;
-  ArrowArray** children;
-  ArrowArray* dictionary;
-  void (*release)(ArrowArray*);
-  void* private_data;
-};
-
-struct ArrowDeviceArray {
-  ArrowArray array;
-  int64_t device_id;
-  int32_t device_type;
-  void* sync_event;
-  int64_t reserved[3];
-};
 
 constexpr int32_t kArrowDeviceCpu = 1;  // these two, and the numbers of devices, are DLPack's
 constexpr int32_t kArrowDeviceCuda = 2;
@@ -80,41 +47,6 @@ ArrowArray ArrayOf(const View& view) {
   array.release = ReleaseArray;
   array.private_data = kept.release();
   return array;
-}
-
-// The capsule owns the structure, and what its consumer has not taken from it. A pending exception survives.
-void Release(ArrowSchema& schema) {
-  if (schema.release != nullptr) schema.release(&schema);
-}
-void Release(ArrowArray& array) {
-  if (array.release != nullptr) array.release(&array);
-}
-void Release(ArrowDeviceArray& array) { Release(array.array); }
-
-template <class Structure>
-struct Releasing {
-  void operator()(Structure* held) const {
-    Release(*held);
-    delete held;
-  }
-};
-template <class Structure>
-using Held = std::unique_ptr<Structure, Releasing<Structure>>;
-
-template <class Structure>
-void DestroyCapsule(PyObject* capsule) {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  Held<Structure> held(static_cast<Structure*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))));
-  held.reset();  // before the exception is restored
-  PyErr_Restore(type, value, traceback);
-}
-
-template <class Structure>
-Ref CapsuleOf(Held<Structure> held, const char* name) {
-  Ref capsule(PyCapsule_New(held.get(), name, DestroyCapsule<Structure>));
-  if (capsule != nullptr) static_cast<void>(held.release());
-  return capsule;
 }
 
 // Arrow's format of the array; nullptr with a BufferError.

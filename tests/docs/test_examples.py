@@ -69,6 +69,13 @@ def test_four_frameworks() -> None:
     assert "all of them as claimed" in run("four-frameworks/demo.py", variables=environment())
 
 
+def test_born(variables: dict[str, str]) -> None:
+    output = run("born/camera.py", variables=variables)
+    assert "the viewer read 40 frames" in output
+    copied, in_place = (float(number.replace(",", "")) for number in re.findall(r"([\d,]+) us", output))
+    assert in_place < copied / 4, output
+
+
 def test_model_server(variables: dict[str, str]) -> None:
     needs("torch")
     run("model-server/publish.py", "1", variables=variables)

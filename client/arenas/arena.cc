@@ -70,6 +70,13 @@ std::optional<WrittenArenas::Carving> WrittenArenas::Carve(const Device& device,
   return CarveFrom(*best, bytes, std::move(holders));
 }
 
+std::optional<WrittenArenas::Carving> WrittenArenas::CarveIn(const WrittenArena& arena, uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  const auto entry = entries_.find(arena.id);
+  if (entry == entries_.end() || !entry->second.carver.BestGap(bytes)) return std::nullopt;
+  return CarveFrom(entry->second, bytes, {.range = {}});
+}
+
 // Whatever needs memory comes first, so that an arena is in all containers or in none.
 WrittenArenas::Carving WrittenArenas::Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes) {
   MutexLock lock(mutex_);
@@ -169,11 +176,6 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
   return found->second.range.lock();
 }
 
-void WrittenArenas::ReleaseLocal(uint64_t arena, uint64_t offset) {
-  MutexLock lock(mutex_);
-  Release(arena, offset, true, false);
-}
-
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   MutexLock lock(mutex_);
   const auto entry = entries_.find(arena.id);
@@ -181,16 +183,6 @@ void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   if (const auto range = entry->second.ranges.find(offset); range != entry->second.ranges.end()) {
     range->second.broker = true;
   }
-}
-
-void WrittenArenas::ReleaseForBroker(uint64_t arena, uint64_t offset) {
-  MutexLock lock(mutex_);
-  Release(arena, offset, false, true);
-}
-
-void WrittenArenas::ReleaseBoth(uint64_t arena, uint64_t offset) {
-  MutexLock lock(mutex_);
-  Release(arena, offset, true, true);
 }
 
 void WrittenArenas::Return(std::span<const wire::Range> returned) {
@@ -211,6 +203,7 @@ void WrittenArenas::Return(std::span<const wire::Range> returned) {
 }
 
 void WrittenArenas::Release(uint64_t arena, uint64_t offset, bool local, bool broker) {
+  MutexLock lock(mutex_);
   const auto entry = entries_.find(arena);
   if (entry == entries_.end()) return;
   const auto range = entry->second.ranges.find(offset);

@@ -79,6 +79,8 @@ class WrittenArenas {
   std::optional<Carving> CarveForBroker(const Device& device, uint64_t bytes) {
     return Carve(device, bytes, {.local = false, .broker = true, .range = {}}, 0, false);
   }
+  // As the first Carve, from this arena alone.
+  std::optional<Carving> CarveIn(const WrittenArena& arena, uint64_t bytes);
   // Adds `arena` and carves the range from it.
   Carving Add(std::shared_ptr<WrittenArena> arena, uint64_t bytes);
   // The size of the next arena on `device` for a range of `bytes`.
@@ -90,11 +92,11 @@ class WrittenArenas {
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
   void ReleaseLocal(const WrittenArena& arena, uint64_t offset) { ReleaseLocal(arena.id, offset); }
-  void ReleaseLocal(uint64_t arena, uint64_t offset);
+  void ReleaseLocal(uint64_t arena, uint64_t offset) { Release(arena, offset, true, false); }
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
-  void ReleaseForBroker(uint64_t arena, uint64_t offset);
+  void ReleaseForBroker(uint64_t arena, uint64_t offset) { Release(arena, offset, false, true); }
   // Both in one step.
-  void ReleaseBoth(uint64_t arena, uint64_t offset);
+  void ReleaseBoth(uint64_t arena, uint64_t offset) { Release(arena, offset, true, true); }
   // Frees the ranges that the broker has released. Invalid entries change nothing.
   void Return(std::span<const wire::Range> returned);
   // Before an arena is sealed: another one may be mapped at its address. REQUIRES: as for WrittenArena::Unmap.
@@ -127,7 +129,7 @@ class WrittenArenas {
   std::optional<Carving> Carve(const Device& device, uint64_t bytes, Holders holders, uint64_t continued, bool pinned)
       AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
-  void Release(uint64_t arena, uint64_t offset, bool local, bool broker) AB_REQUIRES(mutex_);
+  void Release(uint64_t arena, uint64_t offset, bool local, bool broker) AB_EXCLUDES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
   void RemoveAddress(const Entry& entry) AB_REQUIRES(mutex_);
   std::shared_ptr<WrittenArena> Remove(Entry& entry) AB_REQUIRES(mutex_);

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         supports_dlpack,
     )
     from arraybridge.broker import Broker
+    from arraybridge.broker.born.block import Born
     from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
     from arraybridge.broker.channel import Channel, Received, Sender
     from arraybridge.broker.share import ArraySpec, Got, Listed, Outcome, Share
@@ -108,6 +109,7 @@ __all__ = [
     "VALID_GPU_MEMORY_TYPES",
     "VALID_MEMORY_TYPES",
     "ArraySpec",
+    "Born",
     "Broker",
     "BrokerError",
     "BrokerTimeout",
@@ -198,6 +200,7 @@ _HOMES = {
         "_core": "View __version__",
         "adapters": "ensure_module get_device_id optional_import supports_cuda_array_interface supports_dlpack",
         "broker": "Broker",
+        "broker.born.block": "Born",
         "broker.bundle": "Bundle BundleSpec BundleWriter",
         "broker.channel": "Channel Received Sender",
         "broker.share": "ArraySpec Got Listed Outcome Share",

@@ -28,25 +28,9 @@ Value ValueOf(Result<Value> result) {
   throw py::error_already_set();
 }
 
-std::vector<View> ViewsOf(const py::sequence& objects) {
-  std::vector<View> views;
-  for (const py::handle object : objects) {
-    const View* const view = ViewOf(object.ptr());
-    if (view == nullptr) throw py::error_already_set();
-    views.push_back(*view);
-  }
-  return views;
-}
-
-py::object ViewObjectOf(View view) {
-  PyObject* const object = NewView(std::move(view));
-  if (object == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(object);
-}
-
 py::tuple TupleOf(Bundle::Array array) {
   return py::make_tuple(std::move(array.name), static_cast<int>(array.kind), array.tie,
-                        ViewObjectOf(std::move(array.view)));
+                        Own(NewView(std::move(array.view))));
 }
 
 py::list NamesOf(const Bundle& bundle) {

@@ -58,26 +58,10 @@ auto Ask(Call call) {
   }
 }
 
-py::object Own(PyObject* object) {
-  if (object == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(object);
-}
-
 py::list ListOf(std::vector<View> views) {
   py::list list(views.size());
   for (size_t i = 0; i < views.size(); ++i) list[i] = Own(NewView(std::move(views[i])));
   return list;
-}
-
-std::vector<View> ViewsOf(const py::sequence& objects) {
-  std::vector<View> views;
-  views.reserve(objects.size());
-  for (const py::handle object : objects) {
-    const View* view = ViewOf(object.ptr());
-    if (view == nullptr) throw py::error_already_set();
-    views.push_back(*view);
-  }
-  return views;
 }
 
 // A timeout of more than a week is treated as no limit. NaN is rejected.
@@ -551,6 +535,22 @@ void AddCore(py::module_& module) {
       .def("flush", &Core::Flush)
       .def("confirm", &Core::Confirm)
       .def("settle", &Core::Settle);
+}
+
+py::object Own(PyObject* object) {
+  if (object == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(object);
+}
+
+std::vector<View> ViewsOf(const py::sequence& objects) {
+  std::vector<View> views;
+  views.reserve(objects.size());
+  for (const py::handle object : objects) {
+    const View* view = ViewOf(object.ptr());
+    if (view == nullptr) throw py::error_already_set();
+    views.push_back(*view);
+  }
+  return views;
 }
 
 Broker& BrokerOf(PyObject* core) { return Native<Core>(core, g_core_type).broker(); }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "python/bindings/publishing.h"
 
@@ -22,6 +23,11 @@ std::optional<Acquired> TryAcquire(PyObject* core, std::string_view name, bool m
 // The client's objects in a Core and in a ChannelEnd. They throw if the Python object is another.
 Broker& BrokerOf(PyObject* core);
 Channel& ChannelOf(PyObject* end);
+
+// Takes a new reference. Throws the error that is set if there is none.
+pybind11::object Own(PyObject* object);
+// Of Python's Views. Throws if one of them is none.
+std::vector<View> ViewsOf(const pybind11::sequence& objects);
 
 // The options of a put.
 const PutOptions& OptionsOf(PyObject* options);

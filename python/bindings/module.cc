@@ -4,6 +4,7 @@
 #include <dlpack/dlpack.h>
 #include <pybind11/pybind11.h>
 
+#include "python/bindings/born/born.h"
 #include "python/bindings/bundle.h"
 #include "python/bindings/channel_base.h"
 #include "python/bindings/core.h"
@@ -86,4 +87,5 @@ PYBIND11_MODULE(_core, module) {
       .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
   ab::AddCore(module);
   ab::AddBundle(module);
+  ab::AddBorn(module);
 }

@@ -37,6 +37,9 @@ HERE = Path(__file__).resolve().parent
 ROWS: dict[str, tuple[str, str, str]] = {
     "put_64mib": ("put 64 MiB into a recycled arena, Publish included, C++", "us", "<= 1.15 x memcpy"),
     "put_64mib_python": ("the same from Python, NumPy", "us", "<= 1.15 x memcpy; >= 5 x torch.multiprocessing, new tensor"),
+    "born_put": ("put 64 MiB that NumPy made in broker memory; floor: the put of a copy", "us", "<= 50 us, <= 0.01 x copied"),
+    "born_small": ("np.empty(8) in a block of Broker.born; floor: outside", "ns", "<= 1.05 x outside"),
+    "born_step": ("a pipeline of OpenCV, or NumPy, on two frames of 1080p in the block; floor: outside", "ms", "<= 1.03 x outside"),
     "put_64mib_first": ("first put of a session, 64 MiB, populated ahead", "us", "<= 1.5 x memcpy"),
     "floor_spin": ("a floor: two words in shared memory, both sides spin; its floor: a ping-pong that sleeps", "us", "a floor"),
     "put_4kib": ("put 4 KiB, one round trip", "us", "<= 1.4 x ping-pong"),
@@ -180,6 +183,7 @@ def collect(build: Path, placement: str, rounds: int, shares: int) -> dict[str, 
             script = [sys.executable, str(HERE / "bench_python.py")]
             for work in ("put", "unwaited", "channel"):
                 note(measured([*script, work, *common]))
+            note(measured([sys.executable, str(HERE / "bench_born.py"), *common]))
             for framework in FRAMEWORKS:
                 note(measured([*script, framework, *common]))
             largest = ["--largest-mib", "64" if rounds > QUICK_ROUNDS else "1"]

@@ -76,6 +76,13 @@ def test_tables(variables: dict[str, str]) -> None:
     assert "torch_learns: share to torch by hand_over: no copy" in output
 
 
+def test_born(variables: dict[str, str]) -> None:
+    output = run("born/camera.py", variables=variables)
+    assert "the viewer read 40 frames" in output
+    assert re.search(r"a put took [\d,]+ us with a copy, [\d,]+ us without one", output)
+    assert re.search(r"in broker memory: \d\d+ arrays, .* missed: none", output)
+
+
 def test_model_server(variables: dict[str, str]) -> None:
     needs("torch")
     run("model-server/publish.py", "1", variables=variables)

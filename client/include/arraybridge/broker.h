@@ -275,6 +275,7 @@ class Broker {
   ClientStats client_stats() const;
 
  private:
+  friend class BornHeap;
   class Core;
   std::shared_ptr<Connection> connection();
   std::shared_ptr<Core> core_;

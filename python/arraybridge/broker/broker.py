@@ -17,12 +17,12 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
+from arraybridge.broker.born.births import Births
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
 from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
-from arraybridge.broker.session import Session
 from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.conversion.source import source_of
@@ -45,7 +45,7 @@ _ONLY_ONCE = "a capsule can be read only once, and a plan would consume it: plan
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
-class Broker(Session):
+class Broker(Births):
     """A connection to arraybridged.
 
     Args:

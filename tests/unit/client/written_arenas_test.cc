@@ -54,6 +54,20 @@ TEST_F(WrittenArenasTest, FindsTheRangeAmongManyArenas) {
   EXPECT_EQ(arenas_.Find({.type = kDeviceCuda, .id = 0, .uuid = {}}, memory_.data(), 1), nullptr);
 }
 
+TEST_F(WrittenArenasTest, OfAnArenaOfItsOwnRangesAreCarvedByItsNameAlone) {
+  const auto own = Arena(1, &memory_[0], true);
+  const auto anchor = arenas_.Add(own, kGranule);
+  EXPECT_EQ(arenas_.Carve({}, kGranule), std::nullopt);
+  const auto carving = arenas_.CarveIn(*own, 2 * kGranule);
+  ASSERT_TRUE(carving.has_value());
+  EXPECT_EQ(carving->offset, kGranule);
+  EXPECT_EQ(arenas_.CarveIn(*own, 2 * kGranule), std::nullopt) << "no room";
+  arenas_.ReleaseLocal(*own, carving->offset);
+  EXPECT_TRUE(arenas_.CarveIn(*own, 3 * kGranule).has_value());
+  arenas_.Forget(*own);
+  EXPECT_EQ(arenas_.CarveIn(*own, kGranule), std::nullopt) << "it was given back";
+}
+
 TEST_F(WrittenArenasTest, AnAddressThatWasUnmappedIsTheNextArenas) {
   const auto sealed = Arena(1, &memory_[kGranule], true);
   const auto before = Named(arenas_.Add(sealed, kGranule));

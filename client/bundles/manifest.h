@@ -21,6 +21,7 @@ inline constexpr uint16_t kMajor = 1;
 inline constexpr uint16_t kMinor = 0;
 inline constexpr uint64_t kBytesMax = uint64_t{1} << 32;  // offsets have 32 bits
 inline constexpr uint64_t kAlignment = 256;               // of an array, in its slab; as all broker memory
+inline constexpr uint64_t kPadding = 4096;                // of a manifest that this version writes
 
 struct Range {
   uint32_t offset;

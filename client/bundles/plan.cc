@@ -111,16 +111,13 @@ Result<BundlePlan> BundlePlan::For(std::span<const BundleArray> arrays, std::str
     end = (end + planned.bytes + manifest::kAlignment - 1) / manifest::kAlignment * manifest::kAlignment;
   }
   AB_RETURN_IF_ERROR(Tie(sorted));
-  Header header{.magic = manifest::kMagic,
-                .major = manifest::kMajor,
-                .minor = manifest::kMinor,
-                .entry_bytes = sizeof(Entry),
-                .entries = sorted.size(),
-                .fingerprint = {},
-                .metadata = {},
-                .reserved = {}};
+  Header header{};
+  header.magic = manifest::kMagic;
+  header.major = manifest::kMajor;
+  header.minor = manifest::kMinor;
+  header.entry_bytes = sizeof(Entry);
+  header.entries = sorted.size();
   std::string manifest(sizeof header + sizeof(Entry) * sorted.size(), '\0');
-  manifest.reserve(needed);
   // Shapes first, which are aligned there.
   for (auto& [name, planned] : sorted) {
     const std::vector<int64_t>& shape = planned.array->shape;
@@ -130,6 +127,8 @@ Result<BundlePlan> BundlePlan::For(std::span<const BundleArray> arrays, std::str
   for (auto& [name, planned] : sorted) planned.entry.name = Append(manifest, name);
   header.fingerprint = Append(manifest, fingerprint);
   header.metadata = Append(manifest, metadata);
+  // A slab that begins at a page can be mapped at the addresses of another generation's.
+  manifest.resize((manifest.size() + manifest::kPadding - 1) / manifest::kPadding * manifest::kPadding);
   std::memcpy(manifest.data(), &header, sizeof header);
   char* at = manifest.data() + sizeof header;
   for (const auto& [name, planned] : sorted) {

@@ -44,7 +44,7 @@ OTHERS: Final = "Constants"
 INTEGRATIONS: Final[dict[str, str]] = {
     "multiprocessing": "install uninstall",
     "data": "collate",
-    "integrations.torch": "publish attach",
+    "integrations.torch": "publish attach Follower FollowerStats",
     "integrations.transformers": "from_broker",
     "integrations.vllm": "register trainer_info",
     "integrations.ray": "put empty share_of near start stop register Share",

@@ -113,10 +113,8 @@ def arrow_stream(node: tuple[Any, ...], /) -> Any: ...
 class Placement:
     """Bytes in an arena of this session, not yet published; or bytes of a share, to be published once more."""
 
-    @property
-    def forwards(self) -> bool: ...
-    @property
-    def views(self) -> list[View]: ...
+    forwards: Final[bool]
+    views: Final[list[View]]
 
 BUNDLE_STRUCTURE: Final[bytes]
 
@@ -138,21 +136,28 @@ class BundlePlan:
 class Bundle:
     """The arrays of a bundle, sorted by name. StatusError: no bundle; a malformed entry, at its reading."""
 
-    @property
-    def fingerprint(self) -> bytes: ...
-    @property
-    def metadata_bytes(self) -> int: ...
-    @property
-    def metadata(self) -> bytes: ...
+    fingerprint: Final[bytes]
+    metadata_bytes: Final[int]
+    metadata: Final[bytes]
     def __init__(self, views: Sequence[View]) -> None: ...
     def __len__(self) -> int: ...
     def find(self, name: str) -> int: ...
     def names(self) -> list[str]: ...
-    def array(self, index: int) -> tuple[str, int, int, View]:
-        """name, kind, index of the array whose bytes it has, View."""
+    def array(self, index: int) -> tuple[str, int, int, View]: ...  # name, kind, index of the array whose bytes it has, View
     def arrays(self, first: int, count: int) -> list[tuple[str, int, int, View]]: ...
     def copy_on_write(self) -> Bundle | None:
         """The same bytes in a copy-on-write mapping of this process; None: it is writable already, or empty."""
+
+@final
+class SwapWindow:
+    """Addresses at which one generation of a bundle after the other is read. StatusError: as in swap_window.h."""
+    def __init__(self, first: Bundle) -> None: ...
+    def over(self, bundle: Bundle) -> Bundle: ...
+    def contains(self, address: int) -> bool: ...
+    def check_layout(self, live: Bundle, next: Bundle) -> None: ...
+    def prepare(self, next: Bundle) -> bool: ...  # True: mapped; False: copied
+    def swap(self) -> None: ...
+    def clean(self) -> None: ...
 
 @final
 class PutOptions:
@@ -200,8 +205,7 @@ class ShareInfo:
 class ChannelEnd:
     """One end of a channel, open until `close`; destroying it without `close` abandons it."""
 
-    @property
-    def capacity(self) -> int: ...
+    capacity: Final[int]
     def send(
         self,
         placement: Placement,
@@ -224,9 +228,7 @@ class ChannelEnd:
         """`send` of copies; or, then True, of the arrays themselves, if they were born in one placement of this session
         that is not published. Waits for memory, too, until timeout_s is over.
         """
-    @property
-    def seen_notice(self) -> int:
-        """The number of the last notice that a call on this end has raised."""
+    seen_notice: Final[int]  # the number of the last notice that a call on this end has raised
     def check(self, waits: bool, seen: int) -> int:
         """Raises what `send` would of this end and its peers, except notices up to `seen`; the new `seen`. A sender calls
         it that waits for memory.
@@ -327,8 +329,7 @@ class Core:
         replay: int | None = None,
     ) -> ChannelEnd:
         """capacity: 0, mode: "", and None are as stated by the other ends. mode: queue, broadcast or latest."""
-    def drain_channel(self, name: str, remove: bool = False) -> int:
-        """Drops what is queued. Returns the number of arrays."""
+    def drain_channel(self, name: str, remove: bool = False) -> int: ...  # the number of arrays that were dropped
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
         """kinds: empty: all. ValueError: there is no such kind."""
     def list(self, prefix: str = "") -> list[dict[str, Any]]:

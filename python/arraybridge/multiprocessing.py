@@ -32,6 +32,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from arraybridge.adapters import ensure_module, numpy as numpy_adapter
@@ -90,11 +91,8 @@ _absent: list[tuple[str, str]] = []  # of _CLASSES: those that are not registere
 _hooks: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []  # (owner, its function, the one before, ours)
 
 
-class _Here(threading.local):
-    message: Message | None = None  # None: this thread runs no pickler, or one whose tensors go torch's own way
-
-
-_here = _Here()
+# None: this thread runs no pickler, or one whose tensors go torch's own way.
+_message: Final = ContextVar[Message | None]("message", default=None)
 
 
 def install(broker: Broker | None = None, *, threshold: int = 1 << 16, lifetime: float = 300.0) -> None:
@@ -260,13 +258,13 @@ def _write(file: Any, pickle: Callable[[], Any], forget: Callable[[], Any]) -> A
     Args:
         forget: makes the pickler forget what it has written.
     """
-    settings, before, message = _settings, _here.message, Message()
+    settings, before, message = _settings, _message.get(), Message()
     try:
         begin = file.tell() if settings is not None and file.seekable() else None
     except (AttributeError, OSError, ValueError):
         begin = None
     try:
-        _here.message = None if begin is None else message
+        _message.set(None if begin is None else message)
         done = pickle()
         if settings is None or not message.storages:
             return done
@@ -280,13 +278,13 @@ def _write(file: Any, pickle: Callable[[], Any], forget: Callable[[], Any]) -> A
         file.seek(begin)
         file.truncate()
         forget()
-        _here.message = None
+        _message.set(None)
         return pickle()
     except BaseException:
         message.withdraw()
         raise
     finally:
-        _here.message = before
+        _message.set(before)
 
 
 def _joblib_reducers(theirs: Callable[..., tuple[Table, Table]], **options: Any) -> tuple[Table, Table]:
@@ -348,8 +346,8 @@ def _reduced_array(framework: str, array: Any, settings: Settings) -> Reduced | 
     laid = array if order is None else array.transpose(order)
     sealed = _is_ours_to_write(settings.broker, array, laid)
     share = settings.broker.put(laid, _new_name(), sealed=sealed, lifetime=settings.lifetime)
-    if _here.message is not None:
-        _here.message.shares.append(share)
+    if (message := _message.get()) is not None:
+        message.shares.append(share)
     return _received, (share, framework, settings.threshold, settings.lifetime, order)
 
 
@@ -364,7 +362,7 @@ def _reduced_table(framework: str, table: Any, settings: Settings) -> Reduced | 
 
 def _reduced_tensor(framework: str, tensor: Any, settings: Settings) -> Reduced | None:
     """As `_reduced_array`. A tensor of any size goes with its storage, if the message has that already."""
-    message = _here.message
+    message = _message.get()
     torch = sys.modules["torch"]
     if message is None or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu" or not tensor.numel():
         return None

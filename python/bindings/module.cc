@@ -16,6 +16,7 @@
 #include "python/bindings/shortcut.h"
 #include "python/bindings/tables/arrow_structures.h"
 #include "python/bindings/view.h"
+#include "python/bindings/windows/swap_window.h"
 
 namespace {
 
@@ -29,9 +30,7 @@ PyCFunction Fast(Function function) {  // functions with other argument lists; t
 PyMethodDef g_functions[] = {
     {"wrap", ab::Wrap, METH_O, "wrap($module, obj, /)\n--\n\nA View of an object that supports DLPack. Does not copy."},
     {"exchanger", ab::Exchanger, METH_O,
-     "exchanger($module, type, /)\n--\n\nWhat makes objects of a type that has DLPack's exchange table of Views of "
-     "host "
-     "memory."},
+     "exchanger($module, type, /)\n--\n\nWhat makes objects of a type that has DLPack's exchange table."},
     {"capsuled", ab::Capsuled, METH_O,
      "capsuled($module, take, /)\n--\n\nWhat gives a function Views as unversioned capsules."},
     {"exported", ab::Exported, METH_O,
@@ -88,4 +87,5 @@ PYBIND11_MODULE(_core, module) {
   ab::AddCore(module);
   ab::AddBundle(module);
   ab::AddBorn(module);
+  ab::AddSwapWindow(module);
 }

@@ -28,6 +28,7 @@ import passing
 import peer_table
 import peers
 import restart
+import swaps
 import table_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -347,6 +348,7 @@ def main() -> None:
     rows += passing.rows(wish.build, not wish.quick)
     rows += models.rows(wish.build, not wish.quick)
     rows += table_rows.rows(wish.build, not wish.quick)
+    rows += swaps.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print(
         "medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n"

@@ -16,6 +16,7 @@ NEEDED = {
     "broker.h": ("", "arraybridge::View view;"),
     "bundle.h": ("", "std::vector<arraybridge::BundleArray> arrays; std::string fingerprint, metadata; arraybridge::Broker broker({});"),
     "channel.h": ("void Use(const std::vector<arraybridge::View>&);\n", "arraybridge::View view; arraybridge::Broker broker({});"),
+    "swap_window.h": ("", "arraybridge::Broker broker({});"),
     "watch.h": ("void Show(const arraybridge::Event&);\n", "arraybridge::Broker broker({});"),
 }
 

@@ -3,9 +3,9 @@
 
     python docs/examples/follow-trainer/follow_trainer.py --versions 12
 
-A process trains a network with torch and publishes it as the bundle "model" after each step. Four servers answer with
-the version that they have and follow; one is killed half way and starts again. The broker has memory for two versions,
-so the trainer waits until nobody reads the one before the last. Exits with 0 only if every answer came from one whole
+A process trains a network with torch and publishes it as the bundle "model" after each step. Four servers follow: their
+tensors stay, and get the next version between two answers. One is killed half way and starts again. The broker has memory
+for two versions, so the trainer waits until nobody reads the one before the last. Exits with 0 only if every answer came from one whole
 version, every server reached the last one, and the broker never held more than two.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from arraybridge import Broker, BrokerTimeout
+from arraybridge import Broker
 from arraybridge.integrations.torch import attach, publish
 
 WIDTH = 1024
@@ -58,27 +58,20 @@ def serve(address: str) -> None:
         net = network().eval()
     torch.set_num_threads(1)
     with Broker(address, start="never") as broker:
-        bundle = broker.open("model", wait=60)
-        answers = 0
-        while True:
-            begun = time.perf_counter()
-            attach(net, bundle, access="shared")
-            swap_ms = (time.perf_counter() - begun) * 1e3
-            about = json.loads(bundle.metadata)
-            whole = check_sum(net.state_dict()) == about["sum"]
-            newer = None
-            while newer is None and not about["last"]:
-                net(torch.ones(1, WIDTH))
-                answers += 1
-                try:
-                    newer = bundle.wait_newer(0)  # a look, between two answers
-                except BrokerTimeout:
-                    pass
-            report = {"version": about["version"], "whole": whole, "answers": answers, "swap_ms": round(swap_ms, 2)}
-            print(json.dumps(report), flush=True)
-            if newer is None:
-                return
-            bundle = newer  # the version before is free when the network has let it go
+        follower = attach(net, broker.open("model", wait=60), follow=True)
+        answers, version, last = 0, 0, False
+        while not last:
+            net(torch.ones(1, WIDTH))  # the swap to a newer version is made here, when it is prepared
+            answers += 1
+            with follower.reading() as bundle:
+                about = json.loads(bundle.metadata)
+                if about["version"] == version:
+                    continue
+                whole = check_sum(net.state_dict()) == about["sum"]
+            version, last = about["version"], about["last"]
+            swap_ms = round(follower.stats().pause_us / 1e3, 3)
+            print(json.dumps({"version": version, "whole": whole, "answers": answers, "swap_ms": swap_ms}), flush=True)
+        follower.close()
 
 
 class Server:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the trainer: takes each newer generation of its weights, and may skip some."""
+"""Follows the trainer: each answer comes from the newest whole generation of its weights, which may skip some."""
+
+import time
 
 import torch
 
@@ -8,10 +10,13 @@ from arraybridge.integrations.torch import attach
 
 with torch.device("meta"):
     net = torch.nn.Linear(256, 256)
-bundle = Broker().open("policy", wait=60)
-while True:
-    attach(net, bundle, access="shared")
-    print(f"generation {bundle.share.generation}: norm {net.weight.norm().item():.3f}", flush=True)
-    if bundle.metadata == b"last":
-        break
-    bundle = bundle.wait_newer(60)
+follower = attach(net, Broker().open("policy", wait=60), follow=True)
+told = last = None
+while last != b"last":
+    net(torch.ones(1, 256))  # an answer
+    with follower.reading() as bundle:  # no swap in here
+        generation, last, norm = bundle.share.generation, bundle.metadata, net.weight.norm().item()
+    if generation != told:
+        print(f"generation {generation}: norm {norm:.3f}", flush=True)
+    told = generation
+    time.sleep(0.001)  # until the next request

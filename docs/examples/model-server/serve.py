@@ -8,24 +8,18 @@ import time
 import torch
 from model import network
 
-from arraybridge import Broker, BrokerTimeout
+from arraybridge import Broker
 from arraybridge.integrations.torch import attach
 
 until = time.monotonic() + float(sys.argv[1]) if len(sys.argv) > 1 else float("inf")
 with torch.device("meta"):
     model = network().eval()  # allocates nothing
-bundle = Broker().open("model", wait=60)
-while True:
-    attach(model, bundle, access="shared")  # its parameters are the broker's memory, read-only
-    print(f"server {os.getpid()} has generation {bundle.share.generation}", flush=True)
-    newer = None
-    while newer is None and time.monotonic() < until:
-        with torch.no_grad():
-            model(torch.ones(1, 512))  # a request
-        try:
-            newer = bundle.wait_newer(0.1)
-        except BrokerTimeout:
-            pass
-    if newer is None:
-        break
-    bundle = newer  # the version before is freed when no server has it any more
+follower = attach(model, Broker().open("model", wait=60), follow=True)  # its parameters are the broker's memory, read-only
+told = None
+while time.monotonic() < until:
+    with torch.no_grad():
+        model(torch.ones(1, 512))  # a request; the version before is free when no server has it any more
+    if follower.generation != told:
+        told = follower.generation
+        print(f"server {os.getpid()} has generation {told}", flush=True)
+    time.sleep(0.01)  # until the next request

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
@@ -14,9 +14,10 @@ from arraybridge.broker.bundle import Bundle, Kind
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.share import Share
 from arraybridge.errors import InvalidRequest
+from arraybridge.integrations.follow.follower import Follower, FollowerStats as FollowerStats
+from arraybridge.integrations.follow.weights import assign, checked
 
 _Module = TypeVar("_Module")
-_SAME: Final = "make the module as it was published, or pass prefix=, with which the bundle's names begin"
 
 
 def publish(
@@ -51,8 +52,14 @@ def publish(
     return writer.fill(progress=progress).publish()
 
 
-def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access = "safe") -> _Module:
-    """Makes the bundle's arrays the parameters and buffers of a module, without a copy. Returns the module.
+@overload
+def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access = "safe", follow: Literal[False] = False) -> _Module: ...
+@overload
+def attach(module: object, bundle: Bundle, *, prefix: str = "", access: Access = "safe", follow: Literal[True, "by hand"]) -> Follower: ...
+def attach(
+    module: Any, bundle: Bundle, *, prefix: str = "", access: Access = "safe", follow: Literal[True, False, "by hand"] = False
+) -> Any:
+    """Makes the bundle's arrays the parameters and buffers of a module, without a copy. Returns the module, or its Follower.
 
     A module that was made under `torch.device("meta")` allocates nothing before.
 
@@ -61,42 +68,27 @@ def attach(module: _Module, bundle: Bundle, *, prefix: str = "", access: Access 
         prefix: of the names in the bundle.
         access: "safe": the module may be trained; its writes reach nobody. "shared": for inference; parameters require
             no grad, all processes read the same memory, and a write ends the process. A bundle on a GPU needs "shared".
+        follow: True: the module gets each newer generation of the bundle's name, under the same tensors, between two calls.
+            "by hand": where the program calls the Follower. Both imply "shared". False: it keeps this generation.
 
     Raises:
         InvalidRequest: names, shapes or dtypes of module and bundle differ, or a tensor that the bundle lacks would stay
-            without values, or the bundle lies on a GPU and access is "safe". Nothing is changed then.
+            without values, or the bundle lies on a GPU and access is "safe". Or this module or bundle cannot be followed:
+            quantised or traced modules, compiled code with frozen weights, GPUs. Nothing is changed then.
 
     Example:
         >>> with torch.device("meta"):
         ...     model = Model()
         >>> attach(model, broker.open("model"), access="shared").eval()
+        >>> follower = attach(model, broker.open("model"), follow=True)
     """
+    if follow is not True and follow is not False and follow != "by hand":
+        raise InvalidRequest(f"follow must be True, False or 'by hand', not {follow!r}")
+    if follow:
+        return Follower(module, bundle, prefix, follow is True)
     check_access(bundle, access)
-    target: Any = module
-    weights = _tied(target, bundle.state_dict(prefix, access))
-    expected = {name: tensor for name, tensor in target.state_dict().items() if hasattr(tensor, "shape")}
-    if different := sorted(expected.keys() ^ weights.keys()):
-        where = "the module" if different[0] in expected else "the bundle"
-        raise InvalidRequest(f"module and bundle differ in {len(different)} names: only {where} has {different[0]!r}; {_SAME}")
-    for name, tensor in weights.items():
-        if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
-            shown = [f"{each.dtype}{list(each.shape)}" for each in (expected[name], tensor)]
-            what = "dtype" if tensor.shape == expected[name].shape else "shape"
-            raise InvalidRequest(f"{name!r} is {shown[0]} in the module and {shown[1]} in the bundle: make the module with that {what}")
-    others = [name for name, buffer in target.named_buffers() if buffer.is_meta and name not in expected]
-    if others:
-        raise InvalidRequest(f"buffer {others[0]!r} has no values, and no state_dict has it: do not make the module on 'meta'")
-    if access == "shared":
-        target.requires_grad_(False)
-    target.load_state_dict(_parameters(target, weights), assign=True)
+    assign(module, checked(module, bundle.state_dict(prefix, access)), access == "shared")
     return module
-
-
-def _tied(module: Any, weights: dict[str, Any]) -> dict[str, Any]:
-    """The weights, also under the other names of parameters that are one tensor: files have it under one name."""
-    own = dict(module.named_parameters(remove_duplicate=False))
-    known = {id(own[name]): tensor for name, tensor in weights.items() if name in own}
-    return {name: known[id(each)] for name, each in own.items() if name not in weights and id(each) in known} | weights
 
 
 def check_access(bundle: Bundle, access: Access) -> None:
@@ -106,17 +98,6 @@ def check_access(bundle: Bundle, access: Access) -> None:
     if access == "safe" and bundle.share.device[0] == devices.CUDA:
         where = f"bundle {bundle.share.name!r} lies on {devices.named(bundle.share.device)}, where no memory is copy-on-write"
         raise InvalidRequest(f'{where}: pass access="shared" for inference, or copy with module.load_state_dict(bundle.state_dict())')
-
-
-def _parameters(module: Any, weights: dict[str, Any]) -> dict[str, Any]:
-    """The same weights, those of parameters as Parameters: one for each tensor, so that tied parameters stay one."""
-    torch: Any = ensure_module("torch")
-    own = dict(module.named_parameters(remove_duplicate=False))
-    made: dict[int, Any] = {}
-    for name, tensor in weights.items():
-        if name in own and id(tensor) not in made:
-            made[id(tensor)] = torch.nn.Parameter(tensor, requires_grad=own[name].requires_grad)
-    return {name: made[id(tensor)] if name in own else tensor for name, tensor in weights.items()}
 
 
 autograph.mark_module(__name__)

@@ -100,6 +100,15 @@ TEST(BundleTest, TwentyThousandArrays) {
   }
 }
 
+// Else the slabs of two generations could not be mapped at the same addresses.
+TEST(BundleTest, TheSlabOfAnArenaBeginsAtAPage) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{3000}, size_t{5000}}) {
+    const auto plan = BundlePlan::For(Three(), std::string(bytes, 'f'), std::string(bytes, 'm'));
+    EXPECT_EQ(*plan->specs()[0].compact_bytes() % 4096, 0U) << bytes;
+    EXPECT_LT(*plan->specs()[0].compact_bytes(), 2 * bytes + 2 * 4096);
+  }
+}
+
 TEST(BundleTest, ANameMayBeEmptyOrLong) {
   const std::string longest(Bundle::kNameBytesMax, 'a');
   Memory memory({{longest, kFloat, {2}}, {"", kFloat, {3}}, {"b", kFloat, {4}}});
@@ -189,6 +198,8 @@ TEST(BundleTest, PartsThatShareBytesAreRefused) {
   };
   for (size_t i = 0; i < attacks.size(); ++i) {
     Memory memory(Three(), "model", "m");
+    // Without the padding, in which parts could have bytes of their own.
+    memory.views[0].shape = {int64_t{memory.header().metadata.offset} + memory.header().metadata.bytes};
     ASSERT_TRUE(Bundle::Of(memory.views).ok());
     attacks[i](memory);
     const auto bundle = Bundle::Of(memory.views);

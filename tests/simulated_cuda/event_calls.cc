@@ -69,7 +69,7 @@ SIM_API cuEventQuery(CUevent event) {
   }
   ++found->queries;  // each record resets it; for other processes, an answer that it has occurred
   // A process that asks again and again for another one's event waits for it.
-  const bool waits = config.held ? found->imported && found->queries > kQueriesOfAWait : found->queries > 1;
+  const bool waits = call.process.IsHeld() ? found->imported && found->queries > kQueriesOfAWait : found->queries > 1;
   return waits ? Complete(call.lock, found, record) : CUDA_ERROR_NOT_READY;
 }
 

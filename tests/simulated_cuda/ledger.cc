@@ -83,4 +83,13 @@ long simulated_cuda_counter(const char* name) {
   return found == counters.end() ? 0 : found->second;
 }
 
+// For so long neither a query makes progress, nor a host function runs by itself for a guest; a call that waits still
+// runs work. For tests of frameworks that would complete their work by polling.
+extern "C" __attribute__((visibility("default"))) void simulated_cuda_pause(int milliseconds);
+void simulated_cuda_pause(int milliseconds) {
+  Process& process = Process::Get();
+  const Lock lock(process.mutex);
+  process.paused_until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+}
+
 }  // namespace arraybridge::simulated

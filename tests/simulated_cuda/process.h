@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -41,6 +42,7 @@ struct Process {
   std::condition_variable changed;  // a stream has made progress
   const Config config = Config::Read();
   bool initialised = false;
+  std::chrono::steady_clock::time_point paused_until;  // by simulated_cuda_pause
   std::atomic<bool> forked = false;
   cuda::CUresult sticky = cuda::CUDA_SUCCESS;
   uint64_t last_id = 0;
@@ -66,6 +68,9 @@ struct Process {
 
   uint64_t NextId() { return ++last_id; }
   bool Off(uint32_t attribute) const { return config.off.count(attribute) != 0; }
+  bool IsPaused() const { return std::chrono::steady_clock::now() < paused_until; }
+  // True if a query makes no progress.
+  bool IsHeld() const { return config.held || IsPaused(); }
   bool IsPinned(uint64_t address) const;
   // Ends the process if queued work uses these device addresses.
   void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);

@@ -56,7 +56,7 @@ SIM_API cuStreamQuery(CUstream stream) {
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult captured = call.process.capture.RefusalToWaitFor(*found)) return captured;
   if (found->idle()) return CUDA_SUCCESS;
-  if (call.process.config.held) return CUDA_ERROR_NOT_READY;
+  if (call.process.IsHeld()) return CUDA_ERROR_NOT_READY;
   const CUresult result = found->RunOne(call.lock, call.process.changed);
   return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
 }

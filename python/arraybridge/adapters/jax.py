@@ -4,8 +4,8 @@
 As those of jnp.asarray, its arrays in host memory are not committed to a device, so that jax.default_device decides where
 JAX computes with them; they are if the caller named the device.
 
-On a GPU its arrays are read after its own stream, and made over a View that orders JAX's stream itself (not tested on a
-GPU; tests replace JAX by a module with its dialect).
+On a GPU its arrays are read after its own stream, and made over a View that orders JAX's stream itself. Tested with JAX on
+the simulated driver (tests/simulated_cuda/frameworks).
 """
 
 from __future__ import annotations

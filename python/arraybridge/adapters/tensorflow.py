@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow: immutable tensors, unversioned capsules only, 64-byte alignment that it does not check itself.
 
-It accepts no stream, so bytes on a GPU are complete before they are passed to it, and its own export waits (not tested
-on a GPU; tests replace it by a module with its dialect).
+It accepts no stream, so bytes on a GPU are complete before they are passed to it, and its own export waits. Tested with
+TensorFlow on the simulated driver (tests/simulated_cuda/frameworks).
 """
 
 from __future__ import annotations

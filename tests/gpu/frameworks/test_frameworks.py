@@ -82,7 +82,7 @@ def reader(torch_here: None, address: str) -> Iterator[Do]:
 
 
 # Their packages need more than a preloaded runtime there.
-ELSEWHERE_IF_SIMULATED = ("cupy",)
+ELSEWHERE_IF_SIMULATED = ("cupy", "jax")
 
 
 def needs(*modules: str) -> None:

@@ -26,6 +26,7 @@ void CallAside(Lock& lock, const std::function<void()>& function) {
 void RunSoon(Process& process, const std::shared_ptr<Stream>& stream) {
   std::thread([&process, stream, position = stream->tail()] {
     Lock lock(process.mutex);
+    while (process.IsPaused()) process.changed.wait_until(lock, process.paused_until);
     stream->Run(lock, position, process.changed);
   }).detach();
 }

@@ -69,6 +69,29 @@ TEST_F(FreshDriverTest, ForAGuestItRunsWithoutAWait) {
   });
 }
 
+TEST_F(FreshDriverTest, WhatRunsByItselfCanBePaused) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("guest");
+    ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+    CUcontext context = nullptr;
+    ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA(driver->CtxSetCurrent(context));
+    std::promise<void> called;
+    const auto call = [](void* data) { static_cast<std::promise<void>*>(data)->set_value(); };
+    const auto pause = simulated::Loaded<void (*)(int)>("simulated_cuda_pause", SIMULATED_CUDA_LIBRARY);
+    pause(3'600'000);
+    ASSERT_CUDA(GUEST(cuLaunchHostFunc)(nullptr, call, &called));
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(GUEST(cuStreamQuery)(nullptr), CUDA_ERROR_NOT_READY);
+    ASSERT_CUDA(driver->CtxSynchronize());
+    called.get_future().wait();  // at once: a call has waited
+    std::promise<void> again;
+    ASSERT_CUDA(GUEST(cuLaunchHostFunc)(nullptr, call, &again));
+    pause(0);
+    again.get_future().wait();
+    ASSERT_CUDA(driver->CtxSynchronize());
+  });
+}
+
 TEST_F(HostFunctionTest, FillsRepeatValuesOfSeveralBytes) {
   ASSERT_CUDA(GUEST(cuMemsetD32Async)(memory_, 0x04030201, 2, stream_));
   ASSERT_CUDA(driver_->StreamSynchronize(stream_));

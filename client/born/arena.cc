@@ -29,7 +29,7 @@ Result<std::optional<Handle>> AskForArena(Session& session, std::string_view ns,
     const auto late = codec::Read<wire::AllocateResponse>(answer->payload);
     if (!late.ok()) return;
     session.written().Return(late->returned);
-    if (late->handle) session.releases().Post({.leases = {}, .arenas = {late->handle->arena}, .unmapped = {}});
+    if (late->handle) session.releases().Post({{.arenas = {late->handle->arena}}});
   };
   AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler));
   AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
@@ -59,7 +59,7 @@ Result<std::shared_ptr<Placement::Range>> Anchored(Session& session, Handle hand
   auto mapping = MapBorn(session, handle, bytes);
   handle.descriptor.reset();  // when the broker seals the arena, this process may have a mapping only
   if (!mapping.ok()) {
-    session.releases().Post({.leases = {}, .arenas = {id}, .unmapped = {}});
+    session.releases().Post({{.arenas = {id}}});
     return mapping.status();
   }
   auto arena = std::make_shared<WrittenArena>(handle, *std::move(mapping), true);

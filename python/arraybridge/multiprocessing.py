@@ -355,8 +355,8 @@ def _reduced_table(framework: str, table: Any, settings: Settings) -> Reduced | 
     if _bytes_of(framework, table) < max(settings.threshold, 1):
         return None
     share = settings.broker.put(table, _new_name(), lifetime=settings.lifetime)
-    if _here.message is not None:
-        _here.message.shares.append(share)
+    if (message := _message.get()) is not None:
+        message.shares.append(share)
     return _received, (share, framework, settings.threshold, settings.lifetime, None)
 
 

@@ -28,8 +28,6 @@ class MappedHazardPage {
  public:
   // FAILED_PRECONDITION: the file is not a hazard page of this layout, or could shrink.
   static Result<std::unique_ptr<MappedHazardPage>> Map(const UniqueFd& file);
-  MappedHazardPage(const MappedHazardPage&) = delete;
-  MappedHazardPage& operator=(const MappedHazardPage&) = delete;
 
   hazard::Page& page() { return page_; }
 

@@ -18,8 +18,6 @@ class QueuePages {
  public:
   // FAILED_PRECONDITION: another layout, or a file that could shrink. RESOURCE_EXHAUSTED: no address space.
   static Result<std::unique_ptr<QueuePages>> Map(const UniqueFd& requests, const UniqueFd& completions);
-  QueuePages(const QueuePages&) = delete;
-  QueuePages& operator=(const QueuePages&) = delete;
 
   // The slots of requests that the daemon has taken, and the slots of the unwaited publishes among them that it has
   // served.

@@ -166,7 +166,9 @@ class CudaFenceEvent final : public FenceEvent {
   Status Explained(cuda::CUresult result, const char* symbol) const {
     const bool lost = result == cuda::CUDA_ERROR_INVALID_HANDLE || result == cuda::CUDA_ERROR_NOT_READY;
     if (!lost) return devices_.driver().Check(result, symbol);
-    return Unavailable("the producer of these bytes died before they were complete").Because("FENCE_LOST");
+    return Unavailable(
+               "the producer of these bytes died before they were complete: get the share anew, or put it again")
+        .Because("FENCE_LOST");
   }
 
   const CudaDevices& devices_;

@@ -162,14 +162,10 @@ def _description_of(adapter: adapters.Adapter, framework: str, array: Any) -> De
 
 def _refused(adapter: adapters.Adapter, framework: str, array: Any, refusal: MemoryConversionError) -> Description:
     try:
-        found = getattr(adapter, "location", _nowhere)(array)
+        found = getattr(adapter, "location", lambda _: None)(array)
     except Exception:
         found = None
     return Description.refused(framework, refusal, device=found or devices.UNKNOWN)
-
-
-def _nowhere(array: Any) -> None:
-    return None
 
 
 def described(view: _core.View, framework: str, kind: str = "memfd") -> Description:
@@ -185,10 +181,12 @@ def copied(view: _core.View, chosen: Plan, caps: Caps) -> _core.View:
     by_value = chosen.dtype == view.dtype_name and (chosen.dtype in caps.by_value or caps.own is not None)
     if chosen.zero_copy or (by_value and view.device == devices.HOST):
         return view
-    if view.dtype_name != chosen.dtype:
-        on_host = view if view.device == devices.HOST else _core.copy_to_heap(view)
-        return numpy_adapter.narrowed(on_host, chosen.dtype)
-    return _core.copy_to_heap(view)
+    narrowed = view.dtype_name != chosen.dtype
+    try:
+        own = view if narrowed and view.device == devices.HOST else _core.copy_to_heap(view)
+    except BufferError as error:
+        raise raised_by(error, chosen.source, chosen.target, chosen.route) from error
+    return numpy_adapter.narrowed(own, chosen.dtype) if narrowed else own
 
 
 def on_host(source: Source, chosen: Plan, caps: Caps) -> _core.View:

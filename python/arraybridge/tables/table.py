@@ -7,7 +7,7 @@ import html
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from arraybridge import _core
+from arraybridge import _core, autograph
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import InvalidRequest, UnsupportedArray, printable
 from arraybridge.tables import bits, libraries, validation
@@ -183,8 +183,7 @@ class Table:
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         """Capsules of the schema and the array. Its consumer casts what it wants otherwise."""
-        made: tuple[Any, Any] = _core.arrow_array(self._exported(self._description.node))
-        return made
+        return _core.arrow_array(self._exported(self._description.node))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """A capsule of a stream that has the table as one chunk. Its consumer casts what it wants otherwise."""
@@ -244,9 +243,7 @@ def _is_number(node: Node) -> bool:
 
 
 def _type_of(node: Node) -> str:
-    if node.dictionary is not None:
-        return f"dictionary of {name_of(node.dictionary.format)}"
-    return name_of(node.format)
+    return name_of(node.format) if node.dictionary is None else f"dictionary of {name_of(node.dictionary.format)}"
 
 
 def _refuse_nulls(node: Node, name: str, framework: str) -> None:
@@ -261,3 +258,6 @@ def _cut(view: View, shape: tuple[int, ...]) -> View:
     count = int(np.prod(shape, dtype=np.int64))
     made = numpy_adapter.view(view)[:count].reshape(shape)
     return _core.wrap_constant(made) if view.read_only else _core.wrap(made)
+
+
+autograph.mark_module(__name__)

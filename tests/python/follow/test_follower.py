@@ -94,12 +94,13 @@ def test_a_large_bundle_is_mapped_and_a_small_one_that_lies_otherwise_is_copied(
 def test_memory_of_a_generation_is_free_after_the_swap(broker: Broker) -> None:
     published(broker, numbered(1, 1024, 5))
     model = on_meta(lambda: network(1024, 5))
+    others = broker.stats()["withdrawn_shares"]
     with following(model, broker) as follower:
         for version in (2, 3, 4):
             published(broker, numbered(version, 1024, 5))
             prepared(follower)
             assert follower.swap()
-            eventually("one version", lambda: broker.stats()["withdrawn_shares"] == 0, broker.stats)
+            eventually("one version", lambda: broker.stats()["withdrawn_shares"] <= others, broker.stats)
             assert (model[0].weight == version / 1024).all()
 
 

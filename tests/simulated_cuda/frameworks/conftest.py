@@ -7,10 +7,12 @@ Each program runs in its own process, because its preloaded libraries cannot be 
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import cupy_runtime
 import pytest
 import runtime
 from programs import DRIVER, HERE, ROOT, Program, one_gpu
@@ -28,6 +30,22 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("the CUDA runtime's headers are not installed")
     runtime.made(folder, includes)
     return folder
+
+
+@pytest.fixture(scope="session")
+def cupy_environment(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables of a process that imports CuPy."""
+    includes = runtime.headers()
+    assert includes is not None
+    # The compiled module stays beside the environment of these tests.
+    folder = Path(sysconfig.get_paths()["data"]).parent / "cupy"
+    folder.mkdir(exist_ok=True)
+    return {
+        "CUPY_RUNTIME_MODULE": str(cupy_runtime.made(folder, libraries / "libcudart.so.13", includes)),
+        "CUPY_COMPILE_WITH_PTX": "1",
+        "CUPY_ACCELERATORS": "",  # CUB's kernels are machine code
+        "CUPY_CACHE_DIR": str(tmp_path_factory.mktemp("kernels")),
+    }
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import test_cupy
 import xla
 from programs import HERE, ROOT, one_gpu
 from test_arraybridge import served
 
-cupy_environment = test_cupy.cupy_environment  # a fixture
 PAGE = ROOT / "docs/reference/conversion-matrix.md"
 FRAMEWORKS = ("numpy", "cupy", "torch", "tensorflow", "jax", "numba")
 Ways = dict[str, dict[str, dict[str, str]]]

@@ -4,32 +4,17 @@
 import contextlib
 import functools
 import os
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-import cupy_runtime
 import pytest
-import runtime
 from machines import HERE, Machine, Machines, started
 
 
 @pytest.fixture(scope="session")
-def variables(libraries: Path, package: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def variables(package: str, cupy_environment: dict[str, str]) -> dict[str, str]:
     """Environment variables of processes that import arraybridge, CuPy, and the modules of these folders."""
-    includes = runtime.headers()
-    assert includes is not None
-    # The compiled module stays beside the environment of these tests.
-    folder = Path(sysconfig.get_paths()["data"]).parent / "cupy"
-    folder.mkdir(exist_ok=True)
-    module = cupy_runtime.made(folder, libraries / "libcudart.so.13", includes)
-    return {
-        "PYTHONPATH": os.pathsep.join([package, str(HERE), str(HERE.parent)]),
-        "CUPY_RUNTIME_MODULE": str(module),
-        "CUPY_COMPILE_WITH_PTX": "1",
-        "CUPY_ACCELERATORS": "",  # CUB's kernels are machine code
-        "CUPY_CACHE_DIR": str(tmp_path_factory.mktemp("kernels")),
-    }
+    return {"PYTHONPATH": os.pathsep.join([package, str(HERE), str(HERE.parent)])} | cupy_environment
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,6 @@ import pytest
 from machines import Lone, Machine, Machines
 
 DIED = "the producer of these bytes died before they were complete"
-# A wait of the host is the client's; one of a stream fails in the framework, by the error that the driver gives here.
-TOLD = {"numba": DIED, "torch": "AcceleratorError", "cupy": "CUDARuntimeError"}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def reader(machine: Machine) -> Iterator[Lone]:
         assert process.end() == 0
 
 
-@pytest.mark.parametrize("framework", TOLD)
+@pytest.mark.parametrize("framework", ["numba", "torch", "cupy"])
 def test_a_writer_is_stopped_and_killed(machine: Machine, reader: Lone, framework: str) -> None:
     """Work of the framework writes the arrays; while its process is stopped, it stays queued."""
     late, lost = f"late-{framework}", f"lost-{framework}"
@@ -46,7 +44,7 @@ def test_a_writer_is_stopped_and_killed(machine: Machine, reader: Lone, framewor
         reader.tell(f"wait_for read {framework} {lost} 71")
         assert reader.answer() == "waits"
         writer.process.kill()
-        assert TOLD[framework] in reader.answer(), "it does not wait for ever"
+        assert DIED in reader.answer(), "it does not wait for ever"
 
     while int(reader.do("lost")) == before:
         time.sleep(0.01)

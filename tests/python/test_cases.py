@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROWS = re.findall(r"^\| (\d+) .*?\| (.*) \|$", (HERE / "README.md").read_text(), re.MULTILINE)
-NAMED = re.compile(r"`(?:([\w/]+\.py)::)?(test_\w+)(?:\[(\w+)\])?`")
+NAMED = re.compile(r"`(?:([\w/.]+\.py)::)?(test_\w+)(?:\[(\w+)\])?`")
 
 
 def test_every_case_has_its_row():

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "client/born/mapping.h"
-#include "client/wire/codec.h"
+#include "client/shares/placement.h"
 
 namespace arraybridge {
 namespace {
@@ -19,26 +19,6 @@ namespace {
 constexpr int kArenaAsksMax = 8;
 
 BornMapping& BornMappingOf(const Placement::Range& range) { return static_cast<BornMapping&>(range.arena->mapping()); }
-
-Result<std::optional<Handle>> AskForArena(Session& session, std::string_view ns, uint64_t bytes, Deadline deadline) {
-  const wire::AllocateRequest request{
-      .namespace_ = ns, .device = wire::Device{.type = kDeviceCpu}, .size = bytes, .timeout_ms = 0};
-  // The session outlives the handler.
-  const auto handler = [&session](const Result<Answer>& answer) {
-    if (!answer.ok()) return;
-    const auto late = codec::Read<wire::AllocateResponse>(answer->payload);
-    if (!late.ok()) return;
-    session.written().Return(late->returned);
-    if (late->handle) session.releases().Post({{.arenas = {late->handle->arena}}});
-  };
-  AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler));
-  AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
-  session.written().Return(allocated.returned);
-  if (!allocated.handle) return std::optional<Handle>();
-  AB_ASSIGN_OR_RETURN(auto handle, codec::HandleOf(*allocated.handle));
-  handle.descriptor = std::move(answer.descriptor);
-  return std::optional(std::move(handle));
-}
 
 Result<std::unique_ptr<Mapping>> MapBorn(const Session& session, const Handle& handle, uint64_t bytes) {
   if (handle.arena_size < bytes || handle.kind != HandleKind::kMemfd) {
@@ -92,7 +72,7 @@ Result<BornArena> BornArena::Fetch(Connection& connection, std::string_view ns, 
   if (size == 0) return ResourceExhausted("no arena has ", bytes, " bytes");
   AB_ASSIGN_OR_RETURN(const auto session, connection.Connected(deadline));
   for (int asks = 0; asks < kArenaAsksMax; ++asks) {
-    AB_ASSIGN_OR_RETURN(auto handle, AskForArena(*session, ns, size, deadline));
+    AB_ASSIGN_OR_RETURN(auto handle, AskForArena(*session, ns, Device{}, size, 0, deadline));
     if (!handle) continue;
     AB_ASSIGN_OR_RETURN(auto anchor, Anchored(*session, *std::move(handle), size, deadline));
     return BornArena(std::move(anchor));

@@ -54,16 +54,8 @@ Result<uint64_t> RangeBytesOf(std::span<const View> arrays) {
   return Carver::Granules(bytes);
 }
 
-namespace {
-
-uint64_t MillisecondsLeft(Deadline deadline) {
-  const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
-  return left > 0 ? static_cast<uint64_t>(left) : 0;
-}
-
-// Sends one Allocate. Returns nothing if the broker returned ranges instead.
-Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const Device& device, uint64_t size,
-                                  uint64_t timeout_ms, Deadline deadline) {
+Result<std::optional<Handle>> AskForArena(Session& session, std::string_view ns, const Device& device, uint64_t size,
+                                          uint64_t timeout_ms, Deadline deadline) {
   const wire::AllocateRequest request{.namespace_ = ns,
                                       .device = wire::Device{.type = device.type, .uuid = device.uuid},
                                       .size = size,
@@ -74,8 +66,7 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
     const auto allocated = codec::Read<wire::AllocateResponse>(answer->payload);
     if (!allocated.ok()) return;
     session.written().Return(allocated->returned);
-    if (!allocated->handle) return;
-    session.releases().Post({{.arenas = {allocated->handle->arena}}});
+    if (allocated->handle) session.releases().Post({{.arenas = {allocated->handle->arena}}});
   };
   AB_ASSIGN_OR_RETURN(auto answer, session.Call(Verb::kAllocate, wire::Encode(request), deadline, handler));
   AB_ASSIGN_OR_RETURN(const auto allocated, codec::Read<wire::AllocateResponse>(answer.payload));
@@ -84,6 +75,13 @@ Result<std::optional<Handle>> Ask(Session& session, std::string_view ns, const D
   AB_ASSIGN_OR_RETURN(auto handle, codec::HandleOf(*allocated.handle));
   handle.descriptor = std::move(answer.descriptor);
   return std::optional(std::move(handle));
+}
+
+namespace {
+
+uint64_t MillisecondsLeft(Deadline deadline) {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
+  return left > 0 ? static_cast<uint64_t>(left) : 0;
 }
 
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
@@ -140,7 +138,7 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
-    auto handle = Ask(session, ns, device, size, wait, until.calls() + milliseconds(reclaimed ? 1000 : 0));
+    auto handle = AskForArena(session, ns, device, size, wait, until.calls() + milliseconds(reclaimed ? 1000 : 0));
     if (handle.ok() && handle->has_value()) {
       return MapAndCarve(session, std::move(**handle), device, bytes, wish, continued, until.calls());
     }

@@ -46,6 +46,10 @@ struct ArenaWish {
 Result<Placement> Allocate(Connection& connection, std::string_view ns, const Device& device, std::vector<View> arrays,
                            const ArenaWish& wish, const Broker::PublishOptions& options, PlaceDeadlines until);
 
+// Sends one Allocate for an arena. Returns nothing if the broker returned ranges instead.
+Result<std::optional<Handle>> AskForArena(Session& session, std::string_view ns, const Device& device, uint64_t size,
+                                          uint64_t timeout_ms, Deadline deadline);
+
 // The bytes that the arrays occupy in a range of their own, in whole granules. INVALID_ARGUMENT: no arrays, or too many
 // bytes.
 Result<uint64_t> RangeBytesOf(std::span<const View> arrays);

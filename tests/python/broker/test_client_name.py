@@ -100,14 +100,15 @@ def test_without_a_daemon_a_name_changes_nothing(tmp_path):
         Broker(tmp_path, start="never", client="prep-1").list()
 
 
-# Each prints its PIDs, and ends when its input does.
+# Each writes its PID, and ends when its input does. `print` writes a line and its end by two calls when
+# output is unbuffered, and several processes write here.
 PROCESSES = """
 import os, sys
 from arraybridge import Broker
 broker = Broker(sys.argv[1], start="never")
 def use():
     broker.list()
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())
     sys.stdin.readline()
 """
 FORKED = """
@@ -140,7 +141,7 @@ WORKERS = """
 import multiprocessing
 def work(barrier):
     broker.list()
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())
     barrier.wait()
 if __name__ == "__main__":
     broker.list()

@@ -76,6 +76,12 @@ def test_tables(variables: dict[str, str]) -> None:
     assert "torch_learns: share to torch by hand_over: no copy" in output
 
 
+def test_compute_once(variables: dict[str, str]) -> None:
+    output = run("compute-once/run.py", variables=variables)
+    assert output.count("computes 2000 spectra") == 1
+    assert output.count("has 2000 spectra, the first begins with ") == 5
+
+
 def test_born(variables: dict[str, str]) -> None:
     output = run("born/camera.py", variables=variables)
     assert "the viewer read 40 frames" in output

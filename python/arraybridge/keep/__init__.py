@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that outlive the process that computed them.
+
+cached_function   cache and CachedFunction: a function whose results are shares
+digests           what tells one call of a function from another
+"""

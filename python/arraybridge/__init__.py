@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from arraybridge.integrations.array_api import array_namespace
     from arraybridge.integrations.capture import capturing
     from arraybridge.keep.cached_function import CachedFunction, cache
+    from arraybridge.keep.checkpoints import Checkpoint, Checkpoints
     from arraybridge.planner import Converted, Plan
     from arraybridge.serialization import from_bytes, to_bytes
     from arraybridge.tables.table import Table
@@ -121,6 +122,8 @@ __all__ = [
     "CachedFunction",
     "Channel",
     "ChannelClosed",
+    "Checkpoint",
+    "Checkpoints",
     "ConversionCount",
     "Converted",
     "Converter",
@@ -225,6 +228,7 @@ _HOMES = {
         "integrations.array_api": "array_namespace",
         "integrations.capture": "capturing",
         "keep.cached_function": "CachedFunction cache",
+        "keep.checkpoints": "Checkpoint Checkpoints",
         "planner": "Converted Plan",
         "serialization": "from_bytes to_bytes",
         "tables.table": "Table",

@@ -80,15 +80,22 @@ class Caching(Births):
         lifetime_of(lifetime)
         deadline = None if wait is None else time.monotonic() + check_seconds(wait, "wait")
         while True:
-            share = made(broker, name, make, lifetime, deadline)
+            share = made_by(broker, name, lambda: broker.put(make(), name, lifetime=lifetime), deadline)
             try:
                 return broker.get(name if share is None else share, framework, **wishes)
             except ShareNotFound:
                 continue  # withdrawn meanwhile
 
 
-def made(broker: Broker, name: str, make: Callable[[], Any], lifetime: float | None, deadline: float | None) -> Share | None:
-    """The new share of this name; None: another process has published it."""
+def made_by(broker: Broker, name: str, publish: Callable[[], Share | None], deadline: float | None) -> Share | None:
+    """Calls `publish`, in one process at a time, and returns its share; None: another process has published this name.
+
+    Args:
+        deadline: of time.monotonic, for the wait for another process; None: as long as it lives.
+
+    Raises:
+        BrokerTimeout, ShareNotFound: another process has not finished. InvalidRequest: `publish` asks for this name itself.
+    """
     names: set[tuple[str, str, str]] = _making.__dict__.setdefault("names", set())
     key = broker.address, broker.namespace, name
     if key in names:
@@ -99,7 +106,7 @@ def made(broker: Broker, name: str, make: Callable[[], Any], lifetime: float | N
     with claim:
         names.add(key)
         try:
-            return broker.put(make(), name, lifetime=lifetime)
+            return publish()
         except ShareExists:
             return None
         finally:

@@ -107,6 +107,10 @@ class CachedFunction:
             raise InvalidRequest(f"cache cannot decorate {function.__qualname__}: a coroutine or generator is no result to keep")
         functools.update_wrapper(self, function)
         self._function, self._broker, self._keeping = function, broker, keeping
+        self._signature = inspect.signature(function)
+        # The values that a function closes over may change from call to call.
+        changes = keeping.key is None and bool(getattr(inspect.unwrap(function), "__closure__", None))
+        self._code = None if changes else digests.of_function(function, closure=False)
         self._whole_name = f"{function.__module__}.{function.__qualname__}"
         # A name of its own also for a function whose name is cut.
         digest = hashlib.blake2b(self._whole_name.encode(), digest_size=4).hexdigest()
@@ -146,12 +150,11 @@ class CachedFunction:
         if key is not None:
             told = {"key": key(*args, **kwargs)}
         else:
-            bound = inspect.signature(self._function).bind(*args, **kwargs)
+            bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
             told = dict(bound.arguments)
-        code = digests.of_function(self._function, closure=key is None)
-        parts = {"version": self._keeping.version, "code": code, "values": digests.of_values(told, whose)}
-        return self._prefix + digests.of_values(parts, whose).hex()
+        code = self._code or digests.of_function(self._function, closure=True)
+        return self._prefix + digests.joined(self._keeping.version.encode("utf-8", "surrogatepass"), code, digests.of_values(told, whose))
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
         """Withdraws the result of a call with these arguments; False: there is none."""

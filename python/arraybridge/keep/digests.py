@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import PurePath
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
 
 from arraybridge import _core, autograph
 from arraybridge.adapters import ensure_module, numpy as numpy_adapter
@@ -18,9 +18,10 @@ from arraybridge.conversion import tree
 from arraybridge.errors import InvalidRequest, MemoryConversionError
 
 _Hash = Any  # hashlib has no public name for it
+_NO_VALUE: Final = object()  # a structure needs a leaf
 
 
-def of_values(values: Mapping[str, Any], whose: str) -> bytes:
+def of_values(values: dict[str, Any], whose: str) -> bytes:
     """The digest of named values: of plain values, arrays of any framework with all their bytes, paths, and containers,
     dataclasses and tables of these.
 
@@ -28,10 +29,8 @@ def of_values(values: Mapping[str, Any], whose: str) -> bytes:
         InvalidRequest: the content of a value cannot be told.
     """
     found = _new()
-    # An empty array, because a structure needs one.
-    parts = {"": ensure_module("numpy").empty(0), **values}
     try:
-        structure, leaves = tree.flatten(parts, _of_leaf)
+        structure, leaves = tree.flatten([values, _NO_VALUE], _of_leaf)
     except (MemoryConversionError, InvalidRequest) as error:
         reason = error.message
         text = f"{whose}: the content of a value cannot be told: {reason}; pass key=, a function of the same arguments"
@@ -40,6 +39,14 @@ def of_values(values: Mapping[str, Any], whose: str) -> bytes:
     for leaf in leaves:
         _add(found, leaf)
     return bytes(found.digest())
+
+
+def joined(*parts: bytes) -> str:
+    """The digest of these, in hexadecimal digits."""
+    found = _new()
+    for part in parts:
+        _add(found, part)
+    return str(found.hexdigest())
 
 
 def of_function(function: Callable[..., Any], closure: bool) -> bytes:
@@ -84,6 +91,8 @@ def _add_code(found: _Hash, code: CodeType) -> None:
 
 
 def _of_leaf(leaf: Any) -> bytes:
+    if leaf is _NO_VALUE:
+        return b""
     found = _new()
     if isinstance(leaf, PurePath):
         _add(found, b"path")

@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from arraybridge.files.saving import save
     from arraybridge.integrations.array_api import array_namespace
     from arraybridge.integrations.capture import capturing
+    from arraybridge.keep.cached_function import CachedFunction, cache
+    from arraybridge.keep.checkpoints import Checkpoint, Checkpoints
     from arraybridge.planner import Converted, Plan
     from arraybridge.serialization import from_bytes, to_bytes
     from arraybridge.tables.table import Table
@@ -117,8 +119,11 @@ __all__ = [
     "Bundle",
     "BundleSpec",
     "BundleWriter",
+    "CachedFunction",
     "Channel",
     "ChannelClosed",
+    "Checkpoint",
+    "Checkpoints",
     "ConversionCount",
     "Converted",
     "Converter",
@@ -159,6 +164,7 @@ __all__ = [
     "ZeroCopyUnavailable",
     "array_namespace",
     "asdlpack",
+    "cache",
     "capturing",
     "cleanup_all_gpu_frameworks",
     "cleanup_cupy_gpu",
@@ -221,6 +227,8 @@ _HOMES = {
         "files.saving": "save",
         "integrations.array_api": "array_namespace",
         "integrations.capture": "capturing",
+        "keep.cached_function": "CachedFunction cache",
+        "keep.checkpoints": "Checkpoint Checkpoints",
         "planner": "Converted Plan",
         "serialization": "from_bytes to_bytes",
         "tables.table": "Table",

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keep_rows
 import models
 import neighbours
 import passing
@@ -348,6 +349,7 @@ def main() -> None:
     rows += passing.rows(wish.build, not wish.quick)
     rows += models.rows(wish.build, not wish.quick)
     rows += table_rows.rows(wish.build, not wish.quick)
+    rows += keep_rows.rows(wish.build, not wish.quick)
     rows += swaps.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print(

@@ -76,6 +76,20 @@ def test_tables(variables: dict[str, str]) -> None:
     assert "torch_learns: share to torch by hand_over: no copy" in output
 
 
+def test_compute_once(variables: dict[str, str]) -> None:
+    output = run("compute-once/run.py", variables=variables)
+    assert output.count("computes 2000 spectra") == 1
+    assert output.count("has 2000 spectra, the first begins with ") == 5
+
+
+def test_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
+    needs("torch")
+    output = run("checkpoints/run.py", str(tmp_path), variables=variables)
+    assert "begins at step 0" in output and "was killed" in output
+    went_on = re.search(r"goes on after step (\d+), which it got in", output)
+    assert went_on and int(went_on[1]) >= 3 and "finished step 20" in output
+
+
 def test_born(variables: dict[str, str]) -> None:
     output = run("born/camera.py", variables=variables)
     assert "the viewer read 40 frames" in output

@@ -17,10 +17,10 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
-from arraybridge.broker.born.births import Births
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
 from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
+from arraybridge.broker.keep.caching import Caching
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, reference_of
@@ -45,7 +45,7 @@ _ONLY_ONCE = "a capsule can be read only once, and a plan would consume it: plan
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
-class Broker(Births):
+class Broker(Caching):
     """A connection to arraybridged.
 
     Args:
@@ -345,7 +345,7 @@ class Broker(Births):
                 delivery.note(plan)
                 return result
         wanted = wanted or Wanted.of_share(framework)
-        acquired = self._acquired(name, wanted.private, wait, wanted.note, *_generation_of(newer_than, name))
+        acquired = self._acquired(name, wanted.private, wait, wanted.note, _generation_of(newer_than, name))
         array = delivery.granted(acquired, wanted, explain)
         return Got(array, Share(self, acquired[0])) if info else array
 
@@ -572,7 +572,7 @@ class Broker(Births):
             >>> sorted(broker.open("net").torch())    # in any process
             ['bias', 'weight']
         """
-        acquired = self._acquired(name, False, wait, "bundle", *_generation_of(newer_than, name))
+        acquired = self._acquired(name, False, wait, "bundle", _generation_of(newer_than, name))
         return opened(self, self._delivery, acquired)
 
     def channel(
@@ -720,9 +720,9 @@ class Broker(Births):
         return self._acquired(share, private)[1]
 
     def _acquired(
-        self, name: str | Share, private: bool, wait: float | None = None, note: str = "",
-        newer_than: int = 0, of_run: bytes = b"",
-    ) -> Acquired:  # fmt: skip
+        self, name: str | Share, private: bool, wait: float | None = None, note: str = "", newer: tuple[int, bytes] = (0, b"")
+    ) -> Acquired:
+        newer_than, of_run = newer
         if type(name) is str and name and name.isascii():
             # As `reference_of` would return it.
             return self._connection.acquire(name, 0, 0, private, wait, of_run, note, newer_than)

@@ -15,7 +15,7 @@ from arraybridge.broker.progress import Progress
 from arraybridge.conversion.source import Source
 from arraybridge.errors import InvalidRequest, from_status
 
-_METADATA: Final = b"arraybridge.tree\n"  # then the structure, of the grammar of `convert.tree`
+METADATA: Final = b"arraybridge.tree\n"  # then the structure, of the grammar of `convert.tree`
 _STRUCTURE_BYTES_MAX: Final = 8 << 20  # readers parse it
 
 
@@ -36,7 +36,7 @@ def placed(
     """The arrays and the manifest in broker memory. options: with _core.BUNDLE_STRUCTURE as the structure."""
     digits = len(str(len(sources)))
     arrays = [(f"{number:0{digits}}", each.description.code, each.description.shape, 2, "") for number, each in enumerate(sources)]
-    plan = _core.BundlePlan(arrays, b"", _METADATA + structure)
+    plan = _core.BundlePlan(arrays, b"", METADATA + structure)
     placement = core.empty(plan.specs(), name, options)
     bundle = plan.write_to(placement)
     fill([view for *_, view in bundle.arrays(0, len(sources))], sources, progress)
@@ -57,11 +57,11 @@ def unpacked(structure: bytes, views: Sequence[_core.View]) -> tuple[bytes, Sequ
         if status.reason == "MALFORMED_BUNDLE":
             raise from_status(status) from None
         return structure, views  # a tree with these two keys, or a bundle of a later version
-    if bundle.metadata_bytes > len(_METADATA) + _STRUCTURE_BYTES_MAX or not (metadata := bundle.metadata).startswith(_METADATA):
+    if bundle.metadata_bytes > len(METADATA) + _STRUCTURE_BYTES_MAX or not (metadata := bundle.metadata).startswith(METADATA):
         return structure, views
     if len(bundle) > len(metadata):
         raise InvalidRequest(f"the share's tree has {len(bundle)} arrays, more than its structure of {len(metadata)} bytes can name")
     try:
-        return metadata[len(_METADATA) :], [view for *_, view in bundle.arrays(0, len(bundle))]
+        return metadata[len(METADATA) :], [view for *_, view in bundle.arrays(0, len(bundle))]
     except _core.StatusError as status:
         raise from_status(status) from None

@@ -7,10 +7,9 @@ import contextlib
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
@@ -19,9 +18,10 @@ from arraybridge.arrays.devices import Device
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle
 from arraybridge.broker.delivery import gpus_for
+from arraybridge.broker.keep.claim import Claim
 from arraybridge.broker.progress import Meter, Progress
 from arraybridge.broker.share import Share
-from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareExists, ShareNotFound
+from arraybridge.errors import BrokerTimeout, InvalidRequest, ShareExists, ShareNotFound
 from arraybridge.files import safetensors, zipped
 from arraybridge.files.stored import Stored
 
@@ -96,32 +96,26 @@ def load(
                 raise files[-1].malformed(f"it lacks {len(lacking)} arrays that the index names: {lacking[0]!r}")
         called = name if name is not None else _name_of(Path(given[0]))
         where = devices.wished(device, gpus_for(device), "file", "bundle")
-        return _Load(broker or Broker(), called, files, digest, lifetime, where, replace).result(progress)
+        return _Load(broker or Broker(), called, files, _fingerprint(files, digest), lifetime, where, replace).result(progress)
 
 
-class _Load:
+class _Load(NamedTuple):
     """One call of `load`."""
 
-    def __init__(
-        self, broker: Broker, name: str, files: Sequence[Stored], digest: Digest, lifetime: float | None, where: Device | None,
-        replace: bool,
-    ) -> None:  # fmt: skip
-        self._broker, self._name, self._files, self._lifetime, self._where = broker, name, files, lifetime, where
-        self._replace = replace
-        identity = hashlib.sha256()
-        for file in files:
-            if digest == "header":
-                identity.update(hashlib.sha256(file.identity()).digest())
-            else:
-                identity.update(_content(file))
-        self._fingerprint = f"{digest} {identity.hexdigest()}".encode()
+    broker: Broker
+    name: str
+    files: Sequence[Stored]
+    fingerprint: bytes
+    lifetime: float | None
+    where: Device | None
+    replace: bool
 
     def result(self, progress: Progress | None) -> Bundle:
         while True:
             there = self._there()
             if self._is_enough(there):
                 return there
-            claim = Claim(self._broker, self._name, there)
+            claim = Claim(self.broker, self.name, 0 if there is None else there.share.generation, CLAIM_S)
             try:
                 if not claim.is_granted(CLAIM_S):
                     continue
@@ -130,96 +124,59 @@ class _Load:
             with claim:
                 share = self._read(progress, claim, there)
                 if share is not None:
-                    return self._broker.open(share)
+                    return self.broker.open(share)
 
     def _is_enough(self, there: Bundle | None) -> TypeGuard[Bundle]:
         """True: it has the same content, or is newer than these files."""
         if there is None:
             return False
         loaded, *earlier = there.fingerprint.splitlines() or [b""]
-        is_same = loaded == self._fingerprint
-        is_newer = self._fingerprint in earlier or not loaded.startswith(_LOADED)
-        is_here = self._where is None or there.share.device == self._where
-        if is_newer and not is_here and not self._replace:
+        is_same = loaded == self.fingerprint
+        is_newer = self.fingerprint in earlier or not loaded.startswith(_LOADED)
+        is_here = self.where is None or there.share.device == self.where
+        if is_newer and not is_here and not self.replace:
             where = devices.named(there.share.device)
             raise InvalidRequest(
-                f"bundle {self._name!r} is newer than these files and lies on {where}: pass device={where!r}, or replace=True"
+                f"bundle {self.name!r} is newer than these files and lies on {where}: pass device={where!r}, or replace=True"
             )
-        return is_here and (is_same or (is_newer and not self._replace))
+        return is_here and (is_same or (is_newer and not self.replace))
 
     def _there(self) -> Bundle | None:
         try:
-            return self._broker.open(self._name)
+            return self.broker.open(self.name)
         except ShareNotFound:
             return None
         except InvalidRequest as error:
             if error.reason != "NOT_A_BUNDLE":
                 raise
-            raise ShareExists(f"share {self._name!r} is no bundle: withdraw it, or load under another name") from error
+            raise ShareExists(f"share {self.name!r} is no bundle: withdraw it, or load under another name") from error
 
     def _read(self, progress: Progress | None, claim: Claim, there: Bundle | None) -> Share | None:
         """None: this process stood still, and another has published the name meanwhile."""
         contents: dict[str, Any] = {}
         metadata: dict[str, str] = {}
-        for file in self._files:
+        for file in self.files:
             for name, array in file.contents().items():
                 if name in contents:
                     raise file.malformed(f"array {name!r} is in another of these files, too")
                 contents[name] = array
             metadata.update(file.metadata())
         said = json.dumps(metadata).encode() if metadata else None
-        device = devices.named(self._where or devices.HOST)
+        device = devices.named(self.where or devices.HOST)
         # The origins of earlier generations: a line each, the latest first.
         earlier = [] if there is None else there.fingerprint.splitlines()[: _EARLIER_MAX - 1]
-        known = [self._fingerprint, *(each for each in earlier if each.startswith(_LOADED) and each != self._fingerprint)]
-        writer = self._broker.bundle(
-            self._name, contents, fingerprint=b"\n".join(known), metadata=said, replace=True, lifetime=self._lifetime, device=device
+        known = [self.fingerprint, *(each for each in earlier if each.startswith(_LOADED) and each != self.fingerprint)]
+        writer = self.broker.bundle(
+            self.name, contents, fingerprint=b"\n".join(known), metadata=said, replace=True, lifetime=self.lifetime, device=device
         )
         meter = Meter(progress or _untold, writer.nbytes)
-        for file in self._files:
+        for file in self.files:
             file.read_into(writer, meter.moved)
             file.check_unchanged()
         with contextlib.suppress(ShareNotFound):  # another reads, too: this process has finished first
             if not claim.is_granted(0.0):
                 return None
         return writer.publish()
-
-
-class Claim:
-    """The right to load a name, which one thread of all processes has at a time. Its holder, while it lives, renews it; it
-    ends with the process, and CLAIM_S after the process has begun to stand still.
-    """
-
-    def __init__(self, broker: Broker, name: str, there: Bundle | None) -> None:
-        self._connection, self._name, self._number = broker._connection, name, 0
-        self._newer_than = 0 if there is None else there.share.generation
-        self._ended = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, name="arraybridge-load", daemon=True)
-
-    def is_granted(self, wait: float) -> bool:
-        """False: a newer share is there. Renews a claim that is held.
-
-        Raises:
-            BrokerTimeout, ShareNotFound: another thread has it.
-        """
-        held = self._number
-        self._number = self._connection.ask(lambda core: core.claim(self._name, self._newer_than, wait, CLAIM_S, held))
-        return self._number != 0
-
-    def __enter__(self) -> Self:
-        self._renewer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._renewer.join()
-        with contextlib.suppress(BrokerError):  # the broker has ended
-            self._connection.ask(lambda core: core.release_claim(self._number))
-
-    def _renew(self) -> None:
-        while not self._ended.wait(CLAIM_S / 5):
-            with contextlib.suppress(BrokerError):
-                self.is_granted(0.0)
 
 
 def _opened(path: str) -> Stored:
@@ -257,6 +214,13 @@ def _name_of(path: Path) -> str:
     if not name:
         raise InvalidRequest(f"{path} gives the bundle no name: pass one")
     return name
+
+
+def _fingerprint(files: Sequence[Stored], digest: Digest) -> bytes:
+    identity = hashlib.sha256()
+    for file in files:
+        identity.update(hashlib.sha256(file.identity()).digest() if digest == "header" else _content(file))
+    return f"{digest} {identity.hexdigest()}".encode()
 
 
 def _content(file: Stored) -> bytes:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of arguments and of code: equal ones mean that a function would return the same."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import PurePath
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from arraybridge import _core, autograph
+from arraybridge.adapters import ensure_module, numpy as numpy_adapter
+from arraybridge.arrays import devices
+from arraybridge.broker.placing import readable, source_of_share
+from arraybridge.conversion import tree
+from arraybridge.errors import InvalidRequest, MemoryConversionError
+
+_Hash = Any  # hashlib has no public name for it
+_NO_VALUE: Final = object()  # a structure needs a leaf
+
+
+def of_values(values: dict[str, Any], whose: str) -> bytes:
+    """The digest of named values: of plain values, arrays of any framework with all their bytes, paths, and containers,
+    dataclasses and tables of these.
+
+    Raises:
+        InvalidRequest: the content of a value cannot be told.
+    """
+    found = _new()
+    try:
+        structure, leaves = tree.flatten([values, _NO_VALUE], _of_leaf)
+    except (MemoryConversionError, InvalidRequest) as error:
+        reason = error.message
+        text = f"{whose}: the content of a value cannot be told: {reason}; pass key=, a function of the same arguments"
+        raise InvalidRequest(text) from error
+    _add(found, structure)
+    for leaf in leaves:
+        _add(found, leaf)
+    return bytes(found.digest())
+
+
+def joined(*parts: bytes) -> str:
+    """The digest of these, in hexadecimal digits."""
+    found = _new()
+    for part in parts:
+        _add(found, part)
+    return str(found.hexdigest())
+
+
+def of_function(function: Callable[..., Any], closure: bool) -> bytes:
+    """The digest of a function's name and code, with `closure` also of the values that it closes over; not of what it calls.
+
+    Raises:
+        InvalidRequest: the content of such a value cannot be told.
+    """
+    found = _new()
+    _add(found, f"{function.__module__}.{function.__qualname__}".encode())
+    _add_function(found, inspect.unwrap(function), set() if closure else None)
+    return bytes(found.digest())
+
+
+def _add_function(found: _Hash, function: Callable[..., Any], seen: set[int] | None) -> None:
+    if not isinstance(function, FunctionType):
+        return  # one that is written in C has its name alone
+    _add_code(found, function.__code__)
+    if seen is None or id(function) in seen:
+        return
+    seen.add(id(function))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it is not bound yet
+            continue
+        _add(found, name.encode())
+        if isinstance(value, FunctionType):
+            _add_function(found, value, seen)
+        else:
+            _add(found, of_values({name: value}, f"{function.__qualname__} uses {name!r} of the function around it"))
+
+
+def _add_code(found: _Hash, code: CodeType) -> None:
+    _add(found, code.co_code)
+    _add(found, repr((code.co_names, code.co_varnames, code.co_flags)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _add_code(found, constant)
+        else:
+            _add(found, repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant).encode())
+
+
+def _of_leaf(leaf: Any) -> bytes:
+    if leaf is _NO_VALUE:
+        return b""
+    found = _new()
+    if isinstance(leaf, PurePath):
+        _add(found, b"path")
+        _add(found, str(leaf).encode("utf-8", "surrogateescape"))
+        return bytes(found.digest())
+    source = source_of_share(leaf)
+    description = source.description
+    _add(found, f"{description.framework} {description.dtype} {tuple(description.shape)}".encode())
+    view = readable(source)
+    view = view if view.device == devices.HOST else _core.copy_to_heap(view)
+    values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(view))
+    found.update(values.reshape(-1).view("u1"))
+    return bytes(found.digest())
+
+
+def _new() -> _Hash:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _add(found: _Hash, part: bytes) -> None:
+    found.update(len(part).to_bytes(8, "little"))
+    found.update(part)
+
+
+autograph.mark_module(__name__)

@@ -438,7 +438,7 @@ std::optional<Placement> FindPlacement(Session& session, std::span<const View> v
     if (!view.compact()) return std::nullopt;
     if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return std::nullopt;
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || its->published.load() || (range && its != range)) return std::nullopt;
+    if (!its || its->published.load() || (range && its != range) || view.nbytes() < its->least) return std::nullopt;
     range = std::move(its);
   }
   if (!range) return std::nullopt;

@@ -29,7 +29,7 @@ def is_memory_put_in_place(broker: Any, array: Any, address: int) -> bool:
     """The same of an array of any framework, whose first byte lies at this address."""
     name = f"array-{next(_NAMES)}"
     before = ctypes.string_at(address, 1)
-    broker.put(array, name)
+    broker.put(array, name, replace=True)  # a forked child counts the same names
     got = broker.get(name, "numpy")
     assert got.tobytes()[:1] == before
     ctypes.memmove(address, bytes([before[0] ^ 0xFF]), 1)

@@ -4,8 +4,8 @@
 // libraries of the process, and its children after exec, are not concerned. Thread-safe.
 //
 // The exchange is the process's: it holds for all threads. After the last Leave the allocating functions are the
-// library's own again. Those that free stay exchanged until the process ends, because blocks live on. They pass on what
-// is of no heap.
+// library's own again. The freeing ones stay exchanged until the process ends, because blocks live on; they pass on
+// what is of no heap.
 #pragma once
 
 #include <array>

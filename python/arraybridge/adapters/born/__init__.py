@@ -50,4 +50,3 @@ def freeze(framework: str | None, array: Any) -> None:
         numpy_adapter.freeze(array)
     elif framework in NAMES:
         named(framework).freeze(array)
-

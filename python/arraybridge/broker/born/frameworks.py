@@ -95,4 +95,3 @@ class Frameworks:
             self.skipped[name] = str(error)
             return
         self._enter(entered, name, libraries(adapter.LIBRARIES))
-

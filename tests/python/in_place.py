@@ -35,4 +35,5 @@ def is_memory_put_in_place(broker: Any, array: Any, address: int) -> bool:
     ctypes.memmove(address, bytes([before[0] ^ 0xFF]), 1)
     seen: bool = got.tobytes()[:1] != before
     ctypes.memmove(address, before, 1)
+    broker.withdraw(name)
     return seen

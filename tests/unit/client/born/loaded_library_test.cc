@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "client/born/imports/allocating_library.h"
 #include "tests/integration/build_tree.h"
@@ -83,6 +84,19 @@ TEST_P(LoadedLibraryTest, WithoutAHeapItAllocatesAsBefore) {
   plugin_.Of<void(void*)>("PluginDropByTable")(aligned);
   plugin_.Drop(nullptr);
   EXPECT_EQ(plugin_.Make(3, 100), nullptr) << "an alignment that is none";
+}
+
+// The last test, because the process has no room for another library then. Each beginning of the name is another one.
+TEST_P(LoadedLibraryTest, WithoutRoomForAnotherLibraryItIsRefused) {
+  std::string name = file_name();
+  Status status;
+  for (int turn = 0; turn < 9; ++turn) {
+    status = AllocatingLibrary::Of(name).status();
+    name.pop_back();
+  }
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_EQ(status.message(), "the allocations of 8 libraries are exchanged, which is the most");
+  plugin_.Drop(plugin_.Make(64, 1000));
 }
 
 INSTANTIATE_TEST_SUITE_P(Linked, LoadedLibraryTest, ::testing::Values(LAZY_PLUGIN, EAGER_PLUGIN));

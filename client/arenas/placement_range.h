@@ -45,6 +45,7 @@ struct Placement::Range final : SessionRelease {
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
   std::atomic<bool> handed_out{false};  // the views of the range
+  std::atomic<uint64_t> least{0};       // smaller arrays in it are copied
   std::atomic<std::atomic<bool>*> left_direct{
       nullptr};  // set when the last view is dropped; null: not on a direct channel
 };

@@ -8,14 +8,21 @@
 
 namespace arraybridge {
 
+namespace {
+
+uint64_t LeastIn(uint64_t bytes, bool whole) { return whole ? bytes - BornPage() + 1 : 0; }
+
+}  // namespace
+
 BornBlocks::BornBlocks(uint64_t recent_bytes_max) : recent_bytes_max_(recent_bytes_max) {
   recent_.reserve(kRecentMax + 1);
 }
 
-std::byte* BornBlocks::TakeRecent(uint64_t bytes) {
+std::byte* BornBlocks::TakeRecent(uint64_t bytes, bool whole) {
   for (auto node = recent_.end(); node != recent_.begin();) {
     if ((--node)->mapped()->size != bytes) continue;
     std::byte* const data = node->mapped()->data();
+    node->mapped()->least.store(LeastIn(bytes, whole));
     lent_.insert(std::move(*node));
     recent_.erase(node);
     lent_bytes_ += bytes;
@@ -25,9 +32,10 @@ std::byte* BornBlocks::TakeRecent(uint64_t bytes) {
   return nullptr;
 }
 
-std::byte* BornBlocks::Add(std::shared_ptr<Placement::Range> range) {
+std::byte* BornBlocks::Add(std::shared_ptr<Placement::Range> range, bool whole) {
   std::byte* const data = range->data();
   const uint64_t bytes = range->size;
+  range->least.store(LeastIn(bytes, whole));
   lent_.emplace(data, std::move(range));
   lent_bytes_ += bytes;
   return data;

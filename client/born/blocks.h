@@ -20,9 +20,10 @@ class BornBlocks {
   // `recent_bytes_max`: of the blocks that were freed lately; the latest is kept whatever its size.
   explicit BornBlocks(uint64_t recent_bytes_max);
 
-  // Lends the latest freed block of exactly this size; null if there is none.
-  std::byte* TakeRecent(uint64_t bytes);
-  std::byte* Add(std::shared_ptr<Placement::Range> range);
+  // Lends the latest freed block of exactly this size; null if there is none. `whole`: of arrays in
+  // it, a put copies those that do not fill it.
+  std::byte* TakeRecent(uint64_t bytes, bool whole = false);
+  std::byte* Add(std::shared_ptr<Placement::Range> range, bool whole = false);
   // False: it is none of the lent blocks. A block that readers may have, or whose arena is private or abandoned, dies.
   bool Return(const std::byte* data, Dead& dead);
   // Null: it is none of the lent blocks.

@@ -64,37 +64,37 @@ void BornHeap::Impl::Close() {
 }
 
 // Blocks that were freed after a put wait for the reclaimer's thread, which may not have had the processor yet.
-BornHeap::Block BornHeap::Impl::TryAllocate(uint64_t bytes) {
+BornHeap::Block BornHeap::Impl::TryAllocate(uint64_t bytes, Parts parts) {
   if (in_child_.load(std::memory_order_relaxed)) return {.data = nullptr, .lack = Lack::kChild};
   const uint64_t pages = BornPagesOf(bytes);
   std::shared_ptr<Reclaimer> reclaimer;
   {
     const MutexLock lock(mutex_);
-    if (std::byte* const data = Take(pages)) return {.data = data};
+    if (std::byte* const data = Take(pages, parts)) return {.data = data};
     if (!arenas_.empty()) reclaimer = arenas_.front().reclaimer();
   }
   if (reclaimer != nullptr && reclaimer->pending() > 0) reclaimer->CollectReady();
   const MutexLock lock(mutex_);
-  if (std::byte* const data = Take(pages)) return {.data = data};
+  if (std::byte* const data = Take(pages, parts)) return {.data = data};
   Want(pages);
   return {.data = nullptr, .lack = refusal_.ok() ? Lack::kNoRoom : Lack::kRefused};
 }
 
-std::byte* BornHeap::Impl::Take(uint64_t pages) {
+std::byte* BornHeap::Impl::Take(uint64_t pages, Parts parts) {
   if (pages == 0) return nullptr;
   allocated_at_ = CoarseNow();
-  std::byte* const recent = blocks_.TakeRecent(pages);
-  return recent != nullptr ? recent : Carve(pages);
+  std::byte* const recent = blocks_.TakeRecent(pages, parts == Parts::kCopied);
+  return recent != nullptr ? recent : Carve(pages, parts);
 }
 
 // The oldest arena first, so that the latest ones become empty.
-std::byte* BornHeap::Impl::Carve(uint64_t pages) {
+std::byte* BornHeap::Impl::Carve(uint64_t pages, Parts parts) {
   for (BornArena& arena : arenas_) {
     auto range = arena.Carve(pages);
     if (range == nullptr) continue;
     carved_ += pages;
     if (carved_ >= reserve_bytes_ / 4) wanted_changed_.NotifyOne();
-    return blocks_.Add(std::move(range));
+    return blocks_.Add(std::move(range), parts == Parts::kCopied);
   }
   return nullptr;
 }
@@ -298,9 +298,9 @@ Status BornHeap::Open() { return impl_->Open(); }
 
 void BornHeap::Close() { impl_->Close(); }
 
-BornHeap::Block BornHeap::TryAllocate(uint64_t bytes) noexcept {
+BornHeap::Block BornHeap::TryAllocate(uint64_t bytes, Parts parts) noexcept {
   try {
-    return impl_->TryAllocate(bytes);
+    return impl_->TryAllocate(bytes, parts);
   } catch (const std::bad_alloc&) {
     return {.data = nullptr, .lack = Lack::kNoRoom};
   }

@@ -32,7 +32,7 @@ class BornHeap::Impl : public ForkParticipant, public std::enable_shared_from_th
 
   Status Open() AB_EXCLUDES(mutex_);
   void Close() AB_EXCLUDES(mutex_);
-  Block TryAllocate(uint64_t bytes) AB_EXCLUDES(mutex_);
+  Block TryAllocate(uint64_t bytes, Parts parts) AB_EXCLUDES(mutex_);
   bool Free(const std::byte* data) AB_EXCLUDES(mutex_);
   uint64_t SizeOf(const std::byte* data) const AB_EXCLUDES(mutex_);
   bool Fits(const std::byte* data, uint64_t bytes) const AB_EXCLUDES(mutex_);
@@ -45,8 +45,8 @@ class BornHeap::Impl : public ForkParticipant, public std::enable_shared_from_th
  private:
   using Instant = std::chrono::steady_clock::time_point;
 
-  std::byte* Take(uint64_t pages) AB_REQUIRES(mutex_);
-  std::byte* Carve(uint64_t pages) AB_REQUIRES(mutex_);
+  std::byte* Take(uint64_t pages, Parts parts) AB_REQUIRES(mutex_);
+  std::byte* Carve(uint64_t pages, Parts parts) AB_REQUIRES(mutex_);
   void Want(uint64_t bytes) AB_REQUIRES(mutex_);
   // Fetches an arena with room for a block of `bytes`, unless the broker has just refused one. Waits for the daemon.
   Status Fetch(uint64_t bytes) AB_EXCLUDES(mutex_);

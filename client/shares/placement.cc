@@ -435,10 +435,9 @@ std::optional<Placement> FindPlacement(Session& session, std::span<const View> v
   std::shared_ptr<Placement::Range> range;
   for (const View& view : views) {
     if (view.data == nullptr) continue;
-    if (!view.compact()) return std::nullopt;
-    if (std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return std::nullopt;
+    if (!view.compact() || std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return std::nullopt;
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || its->published.load() || (range && its != range)) return std::nullopt;
+    if (!its || its->published.load() || (range && its != range) || view.nbytes() < its->least) return std::nullopt;
     range = std::move(its);
   }
   if (!range) return std::nullopt;

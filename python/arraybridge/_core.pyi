@@ -466,8 +466,9 @@ def empty_array(core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]],
     """show(the View of new memory). None: the shape is not one that every framework has; nothing was done."""
 
 def born_heap(core: Core, reserve_bytes: int) -> Any: ...
+def born_imports(heap: Any, libraries: Sequence[str], min_bytes: int) -> Any: ...
 def born_numpy(heap: Any, min_bytes: int, everywhere: bool) -> Any:
-    """`arraybridge.broker.born.block.Scope`, for a heap of `born_heap`."""
+    """`arraybridge.broker.born.frameworks.Scope`, for a heap of `born_heap`."""
 
 def wrap(obj: Any, /) -> View:
     """A View of an object that supports DLPack: exchange API on the type, __dlpack__, or an unused capsule. Does not

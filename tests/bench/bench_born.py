@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that NumPy makes in broker memory beside ordinary ones: their put, small arrays in the block, and a pipeline.
+"""Arrays that frameworks make in broker memory beside ordinary ones: their put, small arrays in the block, and pipelines.
 
 Prints one JSON object per line, as bench_python.py does. `born_step` is a pipeline of NumPy, or of OpenCV where that is
-installed, on frames of 1080p; both sides are measured in turn.
+installed, on frames of 1080p, `born_step_torch` a training step; both sides are measured in turn. A framework that is not
+installed has no rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def timed(work: Callable[[], Any], count: int) -> float:
     return (time.perf_counter_ns() - start) / count / 1000
 
 
-def in_turn(broker: arraybridge.Broker, rounds: int, count: int, work: Callable[[], Any]) -> tuple[float, float]:
+def in_turn(broker: arraybridge.Broker, rounds: int, count: int, work: Callable[[], Any], framework: Any = "numpy") -> tuple[float, float]:
     """The medians in a block, and outside of it."""
     inside, outside = [], []
     work()
@@ -37,7 +38,7 @@ def in_turn(broker: arraybridge.Broker, rounds: int, count: int, work: Callable[
     gc.disable()
     for _ in range(rounds):
         outside.append(timed(work, count))
-        with broker.born("numpy", reserve_bytes=256 * MIB):
+        with broker.born(framework, reserve_bytes=256 * MIB):
             inside.append(timed(work, count))
     gc.enable()
     return statistics.median(inside), statistics.median(outside)
@@ -61,6 +62,72 @@ def bench_put(broker: arraybridge.Broker, rounds: int) -> None:
     emit("born_put", **{name: statistics.median(times) for name, times in found.items()})
     for name in found:
         broker.withdraw(name)
+
+
+def of_torch() -> tuple[Any, Callable[[], Any]]:
+    import torch
+
+    source = torch.ones(64 * MIB // 4)
+    return source, lambda: source + 1
+
+
+def of_jax() -> tuple[Any, Callable[[], Any]]:
+    import jax
+
+    source = jax.numpy.ones(64 * MIB // 4)
+    return source, lambda: (source + 1).block_until_ready()
+
+
+def of_cv2() -> tuple[Any, Callable[[], Any]]:
+    import cv2
+
+    source = np.ones((4096, 4096), np.float32)
+    return source, lambda: cv2.add(source, source)
+
+
+def bench_put_of(broker: arraybridge.Broker, rounds: int, row: str, framework: Any, made: tuple[Any, Callable[[], Any]]) -> None:
+    """The put of what a framework just wrote, and of an array from before the block."""
+    source, make = made
+    found: dict[str, list[float]] = {"floor": [], "value": []}
+    with broker.born(framework, reserve_bytes=256 * MIB) as born:
+        for turn in range(3 + rounds):
+            for name in found:
+                array = source if name == "floor" else make()
+                took = timed(lambda array=array, name=name: broker.put(array, name, replace=True), 1)  # type: ignore[misc]
+                del array
+                if turn >= 3:
+                    found[name].append(took)
+    assert born.missed == {} and born.arrays >= 3 + rounds, born
+    emit(row, **{name: statistics.median(times) for name, times in found.items()})
+    for name in found:
+        broker.withdraw(name)
+
+
+def training_step() -> Callable[[], Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    convolutions = [torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3)]
+    model = torch.nn.Sequential(*convolutions, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    images, classes = torch.rand(8, 3, 128, 128), torch.arange(8)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), classes).backward()
+        optimizer.step()
+
+    return step
+
+
+def bench_frameworks(broker: arraybridge.Broker, rounds: int) -> None:
+    for module, framework, make in (("torch", "torch", of_torch), ("jax", "jax", of_jax), ("cv2", "numpy", of_cv2)):
+        if importlib.util.find_spec(module):
+            bench_put_of(broker, rounds, f"born_put_{module}", framework, make())
+    if importlib.util.find_spec("torch"):
+        value, floor = in_turn(broker, rounds, 2, training_step(), "torch")
+        emit("born_step_torch", value=value / 1000, floor=floor / 1000)
 
 
 def pipeline() -> Callable[[], Any]:
@@ -98,6 +165,7 @@ def main() -> None:
         emit("born_small", value=value * 1000, floor=floor * 1000)
         value, floor = in_turn(broker, wish.rounds, 2, pipeline())
         emit("born_step", value=value / 1000, floor=floor / 1000)
+        bench_frameworks(broker, wish.rounds)
 
 
 if __name__ == "__main__":

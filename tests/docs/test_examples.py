@@ -97,6 +97,12 @@ def test_born(variables: dict[str, str]) -> None:
     assert re.search(r"in broker memory: \d\d+ arrays, .* missed: none", output)
 
 
+def test_born_frameworks() -> None:
+    needs("torch", "jax")
+    output = run("born/training.py", variables=environment())
+    assert "torch: " in output and "jax: " in output and "missed: none; skipped: none; 5 versions stayed" in output
+
+
 def test_model_server(variables: dict[str, str]) -> None:
     needs("torch")
     run("model-server/publish.py", "1", variables=variables)

@@ -30,6 +30,7 @@ NOT_CORE = (
 # that adds a folder states.
 OWN: tuple[str, ...] = (
     "client/born/", "client/include/arraybridge/born/", "python/bindings/born/", "python/arraybridge/broker/born/",
+    "python/arraybridge/adapters/born/",
     "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/", "client/include/arraybridge/swap_window.h",
     "python/bindings/windows/", "python/arraybridge/integrations/follow/", "python/arraybridge/broker/keep/",
     "python/arraybridge/keep/",

@@ -77,7 +77,7 @@ def duplicate(tensor: Any, where: devices.Device) -> Any:
     if not tensor.requires_grad:
         return None
     torch = _torch()
-    with _executing():
+    with executing():
         return tensor.to("cpu" if where == devices.HOST else f"cuda:{where[1]}", copy=True, memory_format=torch.contiguous_format)
 
 
@@ -89,7 +89,7 @@ def location(tensor: Any) -> devices.Device | None:
 def export(tensor: Any) -> View:
     if not _is_traced():
         return _core.wrap(tensor.detach())
-    with _executing():
+    with executing():
         return _core.wrap(tensor.detach())
 
 
@@ -99,7 +99,7 @@ def keep(tensor: Any) -> None:
     """
     if tensor.is_cuda or not tensor.untyped_storage().resizable():
         return
-    with _executing():
+    with executing():
         try:
             (tensor.detach() if tensor.requires_grad else tensor).numpy()
         except (TypeError, RuntimeError):  # a dtype that NumPy lacks, or a pending conjugate
@@ -205,7 +205,7 @@ def exchanger() -> Callable[[View], Any] | None:
 
 def _filler(tensor: Any) -> Any:
     def fill(target: View) -> None:
-        with _executing():
+        with executing():
             view(target).copy_(tensor.detach())
         if tensor.is_cuda:
             # Later readers of the bytes do not check whether they are complete.
@@ -233,7 +233,7 @@ def _tracers() -> tuple[Callable[[], int], Callable[[], Any]]:
 
 
 @contextlib.contextmanager
-def _executing() -> Iterator[None]:
+def executing() -> Iterator[None]:
     """In it torch executes the operations of ordinary tensors, whatever would record them."""
     if not _is_traced():
         yield

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import born
 from arraybridge.arguments import checked_metadata
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import memory_type_of
@@ -111,6 +111,5 @@ def _exported(source: Source) -> Source:
 
 
 def freeze_alike(array: Any) -> None:
-    """Makes an ordinary array read-only that was sent in place, if its framework can."""
-    if memory_type_of(type(array)) == "numpy":
-        numpy_adapter.freeze(array)
+    """Keeps an ordinary array as it is that was sent in place."""
+    born.freeze(memory_type_of(type(array)), array)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import born, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
@@ -90,10 +90,9 @@ def placed(
 
 
 def freeze(sources: Sequence[Source]) -> None:
-    """Makes the NumPy arrays among them read-only: their bytes are now those of a published share."""
+    """Keeps the arrays as they are: their bytes are now those of a published share."""
     for source in sources:
-        if source.description.framework == "numpy":
-            numpy_adapter.freeze(source.array)
+        born.freeze(source.description.framework, source.array)
 
 
 def _empty(core: _core.Core, sources: Sequence[Source], name: str, options: _core.PutOptions | None, device: Device) -> _core.Placement:

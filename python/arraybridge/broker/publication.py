@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arraybridge import _core
-from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.adapters import born
 from arraybridge.arguments import check_seconds, check_text, checked_metadata
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree, notes
@@ -144,6 +144,6 @@ def entered_alike(
     if name is None and not waits:
         return None
     put = connection.put(maker, name, array, _options_alike(framework, replace, waits))
-    if put is not None and put[1] and framework == "numpy":
-        numpy_adapter.freeze(array)
+    if put is not None and put[1]:
+        born.freeze(framework, array)
     return put

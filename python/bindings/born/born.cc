@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "python/bindings/born/imports.h"
 #include "python/bindings/born/numpy_api.h"
 #include "python/bindings/born/numpy_everywhere.h"
 #include "python/bindings/born/numpy_scope.h"
@@ -104,6 +105,7 @@ void AddBorn(py::module_& module) {
         return std::make_unique<BornNumpy>(std::move(heap), min_bytes, everywhere);
       },
       arg("heap"), arg("min_bytes"), arg("everywhere"));
+  AddBornImports(module);
 }
 
 }  // namespace arraybridge::python

@@ -310,7 +310,7 @@ def test_a_put_in_place_takes_no_memory_and_a_second_one_copies(broker: Broker) 
 @pytest.mark.parametrize(
     ("frameworks", "options", "says"),
     [
-        (("torch",), {}, "born takes \"numpy\", not 'torch'"),
+        (("cupy", "numpy"), {}, 'born takes "numpy", "torch", "jax", "pyarrow", "tensorflow", not \'cupy\''),
         ((), {"min_bytes": 100}, "min_bytes must be a number of bytes from 4096"),
         ((), {"min_bytes": 1e6}, "not 1000000.0"),
         ((), {"reserve_bytes": 0}, "reserve_bytes must be a number of bytes from 1048576"),

@@ -49,7 +49,9 @@ class BornHeap {
 
   // False: the memory is of no heap. Small memory mostly is not, so that this look is its only cost.
   static bool MayBeBlock(const void* data) { return std::bit_cast<uintptr_t>(data) % 4096 == 0; }
-  Block TryAllocate(uint64_t bytes) noexcept;
+  // An array that takes a part of a block: a put publishes the whole block, or copies the array.
+  enum class Parts : uint8_t { kPublished, kCopied };
+  Block TryAllocate(uint64_t bytes, Parts parts = Parts::kPublished) noexcept;
   // False: the memory is not of this heap.
   bool Free(void* data) noexcept;
   // The bytes of a block; 0: the memory is not of this heap.

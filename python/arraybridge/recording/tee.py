@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any, Final, Self
 
 from arraybridge import autograph
+from arraybridge.arguments import checked_metadata
 from arraybridge.broker.channel import Channel, Terms
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
-from arraybridge.broker.placing import device_of, placed, placement_of, source_of_share
+from arraybridge.broker.placing import source_of_share
 from arraybridge.errors import BrokerError
-from arraybridge.planner import CODES
+
+_LIFETIME_S: Final = 60.0  # of a share whose sender was killed before it withdrew it
 
 
 class Tee:
@@ -46,7 +48,7 @@ class Tee:
             >>> frames.send(np.arange(3), metadata=b"left", timeout=10)
         """
         due = Due.after(timeout)
-        message = self._in_place(Message.of(array, metadata))
+        message = self._placed(array, metadata)
         self.channel._send(message, due)
         try:
             self.copy._send(message, Due.after(0))
@@ -81,16 +83,14 @@ class Tee:
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         (self.close if raised is None else self.abandon)()
 
-    def _in_place(self, message: Message) -> Message:
-        """The message with its arrays in broker memory: both sends then share these bytes."""
-        sources = message.sources
-        common = all(source.description.fill or source.description.dtype in CODES for source in sources)
-        device_of(sources)
-        connection = self.channel._broker._connection
-        if not common or connection.ask(lambda core: placement_of(core, sources)) is not None:
-            return message
-        views = connection.ask(lambda core: placed(core, sources)).views
-        return message._replace(sources=[source_of_share(view) for view in views])
+    def _placed(self, array: Any, metadata: bytes | None) -> Message:
+        """The array as a share of its own, which both channels then forward: a sender may not send one placement twice."""
+        checked = checked_metadata(metadata)
+        broker = self.channel._broker
+        share = broker.put(array, lifetime=_LIFETIME_S)
+        info, views = broker._acquired(share, False)
+        share.withdraw()  # the views keep the bytes
+        return Message([source_of_share(view) for view in views], info.structure, checked)
 
 
 def tee(channel: Channel, name: str | None = None) -> Tee:

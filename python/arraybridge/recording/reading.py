@@ -220,7 +220,7 @@ class Recording:
         except Exception as error:  # each package has errors of its own
             raise self.malformed(f"a chunk cannot be decompressed: {error}") from error
         if len(made) != size:
-            raise self.malformed(f"a chunk has other than the {size} bytes that it states")
+            raise self.malformed(f"a chunk has other than the {size:,} bytes that it states")
         return memoryview(made)
 
     def _check_size(self, size: int) -> None:

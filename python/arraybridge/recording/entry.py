@@ -9,7 +9,6 @@ allocated. Its arrays are views of the entry's bytes, which `sources` copies onc
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ _REASON: Final = "no_foreign_memory: a recording: 1 copy, from the file's bytes"
 
 
 class Recorded(NamedTuple):
-    """What the broker knew of a message when it was recorded.
+    """The facts that the broker knew of a message when it was recorded.
 
     `sent_ns` is in nanoseconds of the recording host's CLOCK_BOOTTIME.
     """
@@ -107,6 +106,24 @@ def decoded(data: memoryview) -> Entry:
     Raises:
         InvalidRequest: it is malformed; the text names the defect.
     """
+    header, values = _header_of(data)
+    texts = header.pop(METADATA)
+    try:
+        parts = list(_parts_of(header, json.loads(texts["dtypes"]), values))
+        structure = texts["structure"].encode()
+        numbers = {name: int(texts[name]) for name in ("sequence", "stream", "sent_ns", "process_id")}
+        recorded = Recorded(**numbers, client=str(texts["client"]))
+        metadata = base64.b64decode(texts["metadata"], validate=True)
+    except BrokerError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InvalidRequest(f"its header is malformed: {type(error).__name__}: {error}") from error
+    _check_tree(structure, parts)
+    return Entry(parts, structure, metadata, recorded)
+
+
+def _header_of(data: memoryview) -> tuple[dict[str, Any], memoryview]:
+    """The header, which is one of a recording, and the bytes after it."""
     length = int.from_bytes(data[:LENGTH_BYTES], "little")
     if len(data) < LENGTH_BYTES or length > min(_HEADER_BYTES_MAX, len(data) - LENGTH_BYTES):
         raise InvalidRequest(f"its header would have {length} bytes of {len(data)}")
@@ -114,20 +131,10 @@ def decoded(data: memoryview) -> Entry:
         header = json.loads(bytes(data[LENGTH_BYTES : LENGTH_BYTES + length]))
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"its header is no JSON: {error}") from error
-    texts = header.pop(METADATA, None) if isinstance(header, dict) else None
+    texts = header.get(METADATA) if isinstance(header, dict) else None
     if not isinstance(texts, dict) or texts.get("arraybridge") != "1" or len(header) > _ARRAYS_MAX:
         raise InvalidRequest("its header is not one of arraybridge's recordings, version 1")
-    try:
-        parts = list(_parts_of(header, json.loads(texts["dtypes"]), data[LENGTH_BYTES + length :]))
-        structure = texts["structure"].encode()
-        recorded = Recorded(*(int(texts[name]) for name in Recorded._fields[:4]), client=str(texts["client"]))
-        metadata = base64.b64decode(texts["metadata"], validate=True)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error) as error:
-        if isinstance(error, BrokerError):
-            raise
-        raise InvalidRequest(f"its header is malformed: {type(error).__name__}: {error}") from error
-    _check_tree(structure, parts)
-    return Entry(parts, structure, metadata, recorded)
+    return header, data[LENGTH_BYTES + length :]
 
 
 def _named(structure: bytes, views: Sequence[_core.View]) -> Iterator[tuple[str, _core.View]]:

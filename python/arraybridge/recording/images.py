@@ -62,9 +62,7 @@ def image_of(view: _core.View, frame: str, sent_ns: int) -> bytes | None:
 
 def descriptors() -> bytes:
     """The FileDescriptorSet of RawImage and of the message that it refers to."""
-    timestamp = _file(
-        "google/protobuf/timestamp.proto", "google.protobuf", "Timestamp", (("seconds", 1, _INT64), ("nanos", 2, _INT32)), ""
-    )
+    timestamp = _file("google/protobuf/timestamp.proto", "google.protobuf", "Timestamp", (("seconds", 1, _INT64), ("nanos", 2, _INT32)), "")
     image = _file("foxglove/RawImage.proto", "foxglove", "RawImage", _FIELDS, "google/protobuf/timestamp.proto")
     return _field(1, timestamp) + _field(1, image)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -31,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", choices=("none", "zstd"), default="none", help="default: none")
     parser.add_argument("--foxglove", action="store_true", help="also write images as Foxglove's RawImage, as topic CHANNEL/image")
     parser.add_argument("--follow", action="store_true", help="go on with later streams, until interrupted")
-    parser.add_argument("--seconds", type=float, help="record no longer than this")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="record no longer than this")
     parser.add_argument("--address", help="directory of the broker's sockets; default: as Broker() finds it")
-    parser.add_argument("--namespace", default="default", help="of the channels; default: default")
+    parser.add_argument("-n", "--namespace", default="default", help="of the channels; default: default")
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
 
 
@@ -50,7 +51,7 @@ def run(wishes: argparse.Namespace) -> int:
     )  # fmt: skip
     line = _Line(recorder)
     with recorder, contextlib.suppress(KeyboardInterrupt):
-        line.note(f"recording {len(wishes.channels)} channels into {wishes.file}; Ctrl-C ends it\n")
+        line.note(f"recording {len(wishes.channels)} channels into {printable(wishes.file)}; Ctrl-C ends it\n")
         line.wait(wishes.seconds)
     counts = recorder.close()
     if wishes.output == "json":
@@ -71,20 +72,21 @@ class _Line:
 
     def note(self, text: str) -> None:
         if sys.stderr is not None:
-            os.write(sys.stderr.fileno(), printable(text).encode())
+            os.write(sys.stderr.fileno(), text.encode())
 
-    def wait(self, seconds: float | None) -> None:
+    def wait(self, seconds: float) -> None:
         """Until the streams have ended, or so many seconds are over."""
-        over = None if seconds is None else time.monotonic() + seconds
-        while not self._recorder.wait(_BETWEEN_S if over is None else min(_BETWEEN_S, max(0.0, over - time.monotonic()))):
-            if over is not None and time.monotonic() >= over:
-                break
+        over = time.monotonic() + seconds
+        while (left := over - time.monotonic()) > 0 and not self._recorder.wait(min(_BETWEEN_S, left)):
             if self._shown:
-                counts = self._recorder.stats().values()
-                size = sum(each.nbytes for each in counts) / (1 << 20)
-                self.note(f"\r{sum(each.messages for each in counts)} messages, {size:.0f} MiB, {sum(each.missed for each in counts)} missed\x1b[K")
+                self.draw()
         if self._shown:
             self.note("\r\x1b[K")
+
+    def draw(self) -> None:
+        counts = self._recorder.stats().values()
+        messages, nbytes, missed = (sum(each[place] for each in counts) for place in (0, 2, 1))
+        self.note(f"\r{messages} messages, {nbytes / (1 << 20):.0f} MiB, {missed} missed\x1b[K")
 
 
 def _interrupted(*_: object) -> NoReturn:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypedDict, Unpack
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
@@ -28,7 +28,7 @@ _TERMS: Final = (Terms(mode="broadcast", on_slow="drop_oldest"), Terms(mode="lat
 
 
 class ChannelCounts(NamedTuple):
-    """What a Recorder has of one channel.
+    """The counts of one channel of a Recorder.
 
     Attributes:
         messages: how many were written.
@@ -45,6 +45,24 @@ class ChannelCounts(NamedTuple):
     missed: int = 0
     nbytes: int = 0
     ended: bool = False
+
+
+class RecordWishes(TypedDict, total=False):
+    """Options of a Recorder."""
+
+    compression: Compression
+    foxglove: bool
+    follow: bool
+    replace: bool
+
+
+class _Options(NamedTuple):
+    """The same, complete."""
+
+    compression: Compression = "none"
+    foxglove: bool = False
+    follow: bool = False
+    replace: bool = False
 
 
 class Recorder:
@@ -79,14 +97,13 @@ class Recorder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], channels: Sequence[str], *, broker: Broker | None = None,
-        compression: Compression = "none", foxglove: bool = False, follow: bool = False, replace: bool = False,
-    ) -> None:  # fmt: skip
-        names = _checked_names(channels)
-        check_word(compression, "compression", ["none", "zstd"])
+        self, path: str | os.PathLike[str], channels: Sequence[str], *, broker: Broker | None = None, **wishes: Unpack[RecordWishes]
+    ) -> None:
+        names, options = _checked_names(channels), _Options(**wishes)
+        check_word(options.compression, "compression", ["none", "zstd"])
         require_mcap()
         self._broker: Final = broker or Broker()
-        self._foxglove, self._follow = foxglove, follow
+        self._options: Final = options
         self._channels: Final[dict[str, Channel]] = {}
         self._counts: Final = dict.fromkeys(names, ChannelCounts())
         self._latest: Final[dict[str, int]] = {}  # the sequence of the last message of each channel
@@ -100,7 +117,7 @@ class Recorder:
             for name in names:
                 self._channels[name] = _opened(self._broker, name)
                 undo.callback(self._channels[name].close)
-            self._file = Container(os.fspath(path), compression, replace)
+            self._file = Container(os.fspath(path), options.compression, options.replace)
             facts = {"namespace": self._broker.namespace}
             self._numbers = {name: self._file.add_channel(name, facts) for name in names}
             undo.pop_all()
@@ -128,7 +145,7 @@ class Recorder:
         return ended
 
     def stats(self) -> Mapping[str, ChannelCounts]:
-        """What was recorded until now, by channel.
+        """The counts of each channel until now.
 
         Example:
             >>> sum(counts.messages for counts in recorder.stats().values())
@@ -199,11 +216,11 @@ class Recorder:
             if self._stopped.is_set() or ended.earlier:
                 return not self._stopped.is_set()
             self._event(name, "ended")
-            return self._follow
+            return self._options.follow
         received_ns = self._now_ns()
         sequence, sent_ns = (info.sent or (0, 0, 0))[0], self._epoch_ns + (info.sent[2] if info.sent else 0)
         data = entry.encoded(info, views)
-        image = images.image_of(views[0], name, sent_ns) if self._foxglove and not info.structure and len(views) == 1 else None
+        image = images.image_of(views[0], name, sent_ns) if self._options.foxglove and not info.structure and len(views) == 1 else None
         del info, views  # the memory is the broker's again
         self._write(name, data, image, (sequence, received_ns, sent_ns))
         return True
@@ -227,7 +244,7 @@ class Recorder:
         with self._lock:
             if self._error is None:
                 self._file.add_event(self._now_ns(), name, event, **facts)
-                self._counts[name] = self._counts[name]._replace(ended=event == "ended" and not self._follow)
+                self._counts[name] = self._counts[name]._replace(ended=event == "ended" and not self._options.follow)
 
     def _flush(self) -> None:
         """Of a thread: what a killed recorder loses is bounded in time, too."""

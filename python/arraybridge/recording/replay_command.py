@@ -21,13 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_argument("channels", nargs="*", metavar="CHANNEL", help="only these, by their recorded names; default: all")
     parser.add_argument("--speed", type=_speed, default=1.0, help="2: twice as fast; inf: as fast as the receivers take it; default: 1")
-    parser.add_argument("--from", dest="begin", type=_seconds, default=0.0, metavar="TIME", help="since the first message: 10s, 500ms, 2min")
+    parser.add_argument(
+        "--from", dest="begin", type=_seconds, default=0.0, metavar="TIME", help="since the first message: 10s, 500ms, 2min"
+    )
     parser.add_argument("--to", dest="end", type=_seconds, metavar="TIME", help="since the first message; default: all")
     parser.add_argument("--rename", action="append", default=[], type=_renamed, metavar="OLD=NEW", help="of a channel; several times")
     parser.add_argument("--mode", choices=("queue", "broadcast", "latest"), default="queue", help="of the channels; default: queue")
-    parser.add_argument("--timeout", type=_seconds, metavar="TIME", help="for a receiver that is slow or absent; default: no limit")
+    parser.add_argument("--wait", type=_seconds, metavar="TIME", help="for a receiver that is slow or absent; default: no limit")
     parser.add_argument("--address", help="directory of the broker's sockets; default: as Broker() finds it")
-    parser.add_argument("--namespace", default="default", help="of the channels; default: default")
+    parser.add_argument("-n", "--namespace", default="default", help="of the channels; default: default")
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
 
 
@@ -38,7 +40,7 @@ def run(wishes: argparse.Namespace) -> int:
     broker = Broker(wishes.address, namespace=wishes.namespace, start="never", client="replay")
     done = replay(
         wishes.file, wishes.channels or None, broker=broker, speed=wishes.speed, begin=wishes.begin, end=wishes.end,
-        rename=dict(wishes.rename), mode=wishes.mode, timeout=wishes.timeout,
+        rename=dict(wishes.rename), mode=wishes.mode, timeout=wishes.wait,
     )  # fmt: skip
     if not done.whole and wishes.end is None:
         print("the file has no end: its recorder was killed, or the disk was full; sent up to the last whole chunk", file=sys.stderr)

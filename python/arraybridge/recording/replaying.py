@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from arraybridge import autograph
 from arraybridge.broker import Broker
@@ -22,11 +22,12 @@ from arraybridge.recording.container import KIND
 from arraybridge.recording.reading import CHUNK_BYTES_MAX, FileMessage, Recording
 
 _EVENT_BYTES_MAX: Final = 1 << 20
+_SHOWN_MAX: Final = 8  # channels in an error
 _NAP_S: Final = 3600.0  # the longest sleep between two messages; hostile times are not slept through in one call
 
 
 class Replayed(NamedTuple):
-    """What a replay has sent.
+    """The result of a replay.
 
     Attributes:
         messages: by channel, under the name that it was sent to.
@@ -44,18 +45,40 @@ class Replayed(NamedTuple):
     seconds: float
 
 
+class ReplayWishes(TypedDict, total=False):
+    """Options of replay."""
+
+    begin: float
+    end: float | None
+    rename: Mapping[str, str] | None
+    mode: Mode
+    timeout: float | None
+    chunk_bytes_max: int
+
+
+class _Options(NamedTuple):
+    """The same, complete."""
+
+    begin: float = 0.0
+    end: float | None = None
+    rename: Mapping[str, str] | None = None
+    mode: Mode = "queue"
+    timeout: float | None = None
+    chunk_bytes_max: int = CHUNK_BYTES_MAX
+
+    def check(self) -> None:
+        if self.begin < 0 or (self.end is not None and self.end <= self.begin):
+            raise InvalidRequest(f"begin={self.begin} and end={self.end} must be seconds after the first message, begin before end")
+        Terms(mode=self.mode).check()
+
+
 def replay(
     path: str | os.PathLike[str],
     channels: Sequence[str] | None = None,
     *,
     broker: Broker | None = None,
     speed: float = 1.0,
-    begin: float = 0.0,
-    end: float | None = None,
-    rename: Mapping[str, str] | None = None,
-    mode: Mode = "queue",
-    timeout: float | None = None,
-    chunk_bytes_max: int = CHUNK_BYTES_MAX,
+    **wishes: Unpack[ReplayWishes],
 ) -> Replayed:
     """Sends the messages of a recording into channels, bit for bit, as their senders did: also the ends of streams, and senders
     that were lost (receivers get PeerGone, SENDER_ABANDONED). Receivers take them as arrays of any framework.
@@ -75,7 +98,7 @@ def replay(
         chunk_bytes_max: the largest chunk of the file, in bytes, that is read into memory.
 
     Returns:
-        What was sent. If the file has no end, its messages are sent up to the last whole chunk, and the channels are
+        The number of messages by channel, and more. If the file has no end, its messages are sent up to the last whole chunk, and the channels are
         abandoned: receivers get PeerGone.
 
     Raises:
@@ -87,23 +110,19 @@ def replay(
         >>> replay("run.mcap", broker=broker, speed=2.0, rename={"frames": "test"})    # doctest: +SKIP
         Replayed(messages={'test': 100}, whole=True, seconds=1.6)
     """
-    if not (isinstance(speed, (int, float)) and speed > 0):
-        raise InvalidRequest(f"speed must be a number above 0, or inf, not {speed!r}")
-    if begin < 0 or (end is not None and end <= begin):
-        raise InvalidRequest(f"begin={begin} and end={end} must be seconds after the first message, begin before end")
-    player = _Player(broker or Broker(), dict(rename or {}), Terms(mode=mode), timeout)
-    pace, begun = _Pace(speed), time.monotonic()
-    with Recording(os.fspath(path), chunk_bytes_max) as recording, player:
-        wanted = None if channels is None else set(channels)
-        for message in recording.messages(begin, end):
-            act = _act_of(recording, message, wanted, player)
+    options, pace, begun = _Options(**wishes), _Pace(speed), time.monotonic()
+    options.check()
+    player = _Player(broker or Broker(), options, channels)
+    with Recording(os.fspath(path), options.chunk_bytes_max) as recording, player:
+        for message in recording.messages(options.begin, options.end):
+            act = _act_of(recording, message, player)
             if act is not None:
                 pace.wait(message.sent_ns)
                 act()
-        player.finish(recording.whole or end is not None)
+        player.finish(recording.whole or options.end is not None)
         if not player.sent:
-            there = ", ".join(sorted(recording.channels())[:8]) or "none"
-            raise recording.refused(f"nothing of it was recorded in these channels and this time; its channels are {printable(there)}")
+            there = ", ".join(sorted(recording.channels())[:_SHOWN_MAX]) or "none"
+            raise recording.refused(f"nothing was recorded in these channels at this time; its channels are {printable(there)}")
     return Replayed(player.sent, recording.whole, time.monotonic() - begun)
 
 
@@ -111,6 +130,8 @@ class _Pace:
     """The times of sending, as fast as wanted."""
 
     def __init__(self, speed: float) -> None:
+        if not (isinstance(speed, (int, float)) and speed > 0):
+            raise InvalidRequest(f"speed must be a number above 0, or inf, not {speed!r}")
         self._speed: Final = speed
         self._first_ns: int | None = None
         self._begun = 0.0
@@ -128,18 +149,23 @@ class _Pace:
 class _Player:
     """The sending ends, by the names that the channels were recorded with."""
 
-    def __init__(self, broker: Broker, rename: dict[str, str], terms: Terms, timeout: float | None) -> None:
-        terms.check()
+    def __init__(self, broker: Broker, options: _Options, channels: Sequence[str] | None) -> None:
         self.sent: Final[dict[str, int]] = {}
-        self._broker, self._rename, self._terms, self._timeout = broker, rename, terms, timeout
+        self._broker, self._options = broker, options
+        self._rename: Final = dict(options.rename or {})
+        self._wanted: Final = None if channels is None else set(channels)
         self._open: Final[dict[str, Channel]] = {}
+
+    def wants(self, name: str) -> bool:
+        """True if the channel of this recorded name is to be replayed."""
+        return self._wanted is None or name in self._wanted
 
     def send(self, name: str, found: entry.Entry) -> None:
         channel = self._open.get(name)
         target = self._rename.get(name, name)
         if channel is None:
-            channel = self._open[name] = Channel(self._broker, target, self._terms).open("sender")
-        channel._send(Message(found.sources(), found.structure, found.metadata), Due.after(self._timeout))
+            channel = self._open[name] = Channel(self._broker, target, Terms(mode=self._options.mode)).open("sender")
+        channel._send(Message(found.sources(), found.structure, found.metadata), Due.after(self._options.timeout))
         self.sent[target] = self.sent.get(target, 0) + 1
 
     def end(self, name: str, complete: bool) -> None:
@@ -160,8 +186,8 @@ class _Player:
             self.finish(complete=False)
 
 
-def _act_of(recording: Recording, message: FileMessage, wanted: set[str] | None, player: _Player) -> Callable[[], None] | None:
-    """What a message of the file makes the player do. It is checked before its time.
+def _act_of(recording: Recording, message: FileMessage, player: _Player) -> Callable[[], None] | None:
+    """The act of the player that a message of the file causes; None: there is none. It is checked before its time.
 
     Raises:
         InvalidRequest: it is malformed.
@@ -169,7 +195,7 @@ def _act_of(recording: Recording, message: FileMessage, wanted: set[str] | None,
     kind = message.channel.metadata.get(KIND)
     name = message.channel.name
     if kind == "channel" and message.channel.encoding == "safetensors":
-        if wanted is not None and name not in wanted:
+        if not player.wants(name):
             return None
         try:
             found = entry.decoded(message.data)

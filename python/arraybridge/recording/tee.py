@@ -39,7 +39,7 @@ class Tee:
 
     def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
         """`Channel.send` into the channel, and then into the copy, which never waits for its receivers. An array is copied at
-        most once for both. What goes wrong with the copy alone is counted in `failed`.
+        most once for both. Failures of the copy alone are counted in `failed`.
 
         Raises:
             Errors of `Channel.send`, of the channel: then nothing was sent into the copy.

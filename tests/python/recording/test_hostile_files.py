@@ -81,7 +81,9 @@ def test_a_mutated_entry_is_read_or_refused(files: dict[str, bytes], tmp_path_fa
     whole = bytearray(data.draw(strategies.sampled_from(entries(files, tmp_path_factory))))
     for _ in range(data.draw(strategies.integers(1, 3))):
         at = data.draw(strategies.integers(0, len(whole) - 1))
-        piece = data.draw(strategies.sampled_from([b"9", b"-", b"[", b'"', b"{", b"99999999999", b"0", b"null", b"}", b"\xff", b"1e9", b":"]))
+        piece = data.draw(
+            strategies.sampled_from([b"9", b"-", b"[", b'"', b"{", b"99999999999", b"0", b"null", b"}", b"\xff", b"1e9", b":"])
+        )
         whole[at : at + data.draw(strategies.integers(0, 2))] = piece
     try:
         found = entry.decoded(memoryview(bytes(whole)))
@@ -257,9 +259,7 @@ def test_the_limit_of_a_chunk_can_be_raised(files: dict[str, bytes], broker: Bro
 
 def test_a_folder_and_a_pipe_are_refused(broker: Broker, tmp_path: Path) -> None:
 
-
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises((InvalidRequest, OSError)):
             replay(path, broker=broker)
-

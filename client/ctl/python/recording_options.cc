@@ -26,7 +26,7 @@ void CommandLine::DeclareRecording() {
   replay->add_option("--to", replay_.to, "time since the first message; default: to the end");
   replay->add_option("--mode", replay_.mode, "of the channels: queue (default), broadcast or latest");
   replay->add_option("--wait", replay_.wait, "time for a receiver that is slow or absent; default: no limit");
-  replay->add_option("--rename", replay_.renamed, "OLD=NEW, of a channel; several times")->expected(1)->take_all();
+  replay->add_option("--rename", replay_.renamed, "OLD=NEW, of a channel; several times")->allow_extra_args(false);
 }
 
 }  // namespace arraybridge::ctl

@@ -44,11 +44,12 @@ def test_a_recorder_that_stands_still_delays_no_sender_and_says_what_it_missed(b
     with recording_process(
         "-o", str(tmp_path / "run.mcap"), "--output=json", "frames", address=address, namespace=broker.namespace
     ) as process:
-        out.send(np.zeros(10), timeout=0)
+        out.send(np.zeros(10), timeout=PATIENCE_S)
         eventually("the first message was written", lambda: file_size(tmp_path / "run.mcap") > 1000)
         process.send_signal(signal.SIGSTOP)
+        eventually("it stands still", lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         for number in range(1, 101):
-            out.send(np.full(10, number), timeout=0)  # a sender that had to wait would fail
+            out.send(np.full(10, number), timeout=PATIENCE_S)  # a sender that had to wait would wait in vain
         process.send_signal(signal.SIGCONT)
         out.close()
         text, errors = process.communicate(timeout=PATIENCE_S)
@@ -205,7 +206,7 @@ def test_recorders_come_and_go_while_the_pipeline_runs(broker: Broker, tmp_path:
     def send() -> None:
         try:
             while not over.is_set():
-                out.send(np.full(1000, sent[0]), timeout=0)
+                out.send(np.full(1000, sent[0]), timeout=PATIENCE_S)
                 sent[0] += 1
         except BaseException as error:
             failures.append(error)

@@ -183,7 +183,7 @@ def test_doctor_has_the_findings_of_the_python_that_started_it(python: Path, tmp
 def test_record_and_replay_become_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
     assert ctl("record", "-o", "run.mcap", "frames").stdout == "-c record --file=run.mcap -- frames\n"
-    words = ["--compression=zstd", "--seconds=2", "--foxglove", "--follow", "--replace"]
+    words = ["--compression=zstd", "--seconds=2", "--nice=0", "--foxglove", "--follow", "--replace"]
     told = ctl("-H", "/there", "-n", "team", "-o", "json", "record", *words, "--file", "--odd", "a", "b").stdout
     assert told == "-c record --address=/there --output=json --namespace=team --file=--odd " + " ".join(words) + " -- a b\n"
     assert ctl("replay", "run.mcap").stdout == "-c replay -- run.mcap\n"

@@ -67,6 +67,7 @@ Status Record(const Options& options, const RecordWishes& wishes) {
   Words words = {Concat("--file=", wishes.file)};
   Add("--compression", wishes.compression, words);
   Add("--seconds", wishes.seconds, words);
+  Add("--nice", wishes.nice, words);
   if (wishes.foxglove) words.emplace_back("--foxglove");
   if (wishes.follow) words.emplace_back("--follow");
   if (wishes.replace) words.emplace_back("--replace");

@@ -28,6 +28,7 @@ struct RecordWishes {
   std::string file;
   std::string compression;
   std::string seconds;
+  std::string nice;
   bool foxglove = false;
   bool follow = false;
   bool replace = false;

@@ -14,6 +14,7 @@ void CommandLine::DeclareRecording() {
   record->add_option("-o,--file", record_.file, "file to create")->required();
   record->add_option("--compression", record_.compression, "none (default) or zstd");
   record->add_option("--seconds", record_.seconds, "record no longer than this");
+  record->add_option("--nice", record_.nice, "lowers its priority by so much: 0 to 19; default: 10");
   record->add_flag("--foxglove", record_.foxglove, "also write images as Foxglove's RawImage, as topic CHANNEL/image");
   record->add_flag("--follow", record_.follow, "go on with later streams, until interrupted");
   record->add_flag("--replace", record_.replace, "replace the file if it exists");

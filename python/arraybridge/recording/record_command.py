@@ -21,7 +21,7 @@ from arraybridge.broker import Broker
 from arraybridge.errors import printable
 from arraybridge.recording.recorder import Recorder
 
-_NICE = 15  # beside a process that is always busy, this one gets 3 % of a CPU
+_NICE = 10  # beside a process that is always busy, this one gets a tenth of a CPU
 _BETWEEN_S = 1.0  # two updates of the line
 
 
@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--foxglove", action="store_true", help="also write images as Foxglove's RawImage, as topic CHANNEL/image")
     parser.add_argument("--follow", action="store_true", help="go on with later streams, until interrupted")
     parser.add_argument("--seconds", type=float, default=math.inf, help="record no longer than this")
+    parser.add_argument(
+        "--nice", type=int, choices=range(20), default=_NICE, metavar="N", help=f"lowers its priority by so much: 0 to 19; default: {_NICE}"
+    )
     parser.add_argument("--address", help="directory of the broker's sockets; default: as Broker() finds it")
     parser.add_argument("-n", "--namespace", default="default", help="of the channels; default: default")
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
@@ -43,7 +46,7 @@ def run(wishes: argparse.Namespace) -> int:
     BrokerError, OSError: as Recorder.
     """
     signal.signal(signal.SIGTERM, _interrupted)
-    os.nice(_NICE)  # the pipeline goes first
+    os.nice(wishes.nice)
     broker = Broker(wishes.address, namespace=wishes.namespace, start="never", client="record")
     recorder = Recorder(
         wishes.file, wishes.channels, broker=broker, compression=wishes.compression, foxglove=wishes.foxglove,

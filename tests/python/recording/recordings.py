@@ -24,7 +24,7 @@ from arraybridge import Broker, Channel
 mcap_reader = pytest.importorskip("mcap.reader", reason="mcap is not installed")
 stream_reader = pytest.importorskip("mcap.stream_reader", reason="mcap is not installed")
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 def sender(broker: Broker, name: str, **terms: Any) -> Channel:
@@ -75,7 +75,7 @@ def command(*words: str, address: str, namespace: str) -> subprocess.Popen[str]:
 @contextmanager
 def recording_process(*words: str, address: str, namespace: str) -> Iterator[subprocess.Popen[str]]:
     """A recorder in a process of its own, which has opened its channels."""
-    process = command("record", *words, address=address, namespace=namespace)
+    process = command("record", "--nice=0", *words, address=address, namespace=namespace)
     try:
         assert process.stderr is not None and process.stdout is not None
         first = process.stderr.readline()

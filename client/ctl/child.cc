@@ -38,14 +38,18 @@ std::string PythonProgram() {
   return started.empty() ? "python3" : started;
 }
 
-Result<int> RunPython(const std::vector<std::string>& words, int output) {
+std::vector<std::string> PythonWords(const std::vector<std::string>& words) {
   // Without the working directory in the path: any user may have written to it.
   constexpr char kRun[] =
       "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
       "runpy.run_module('arraybridge', run_name='__main__', alter_sys=True)";
   std::vector<std::string> all = {PythonProgram(), "-c", kRun};
   all.insert(all.end(), words.begin(), words.end());
-  return RunChild(std::move(all), output);
+  return all;
+}
+
+Result<int> RunPython(const std::vector<std::string>& words, int output) {
+  return RunChild(PythonWords(words), output);
 }
 
 }  // namespace arraybridge::ctl

@@ -15,7 +15,9 @@ Result<int> RunChild(std::vector<std::string> words, int output = 1);
 
 // The Python that started this program, from $ARRAYBRIDGE_PYTHON; without one python3, for $PATH.
 std::string PythonProgram();
-// Runs `python -m arraybridge` with these words, as RunChild.
+// `python -m arraybridge` with these words, as a program and its arguments.
+std::vector<std::string> PythonWords(const std::vector<std::string>& words);
+// Runs it, as RunChild.
 Result<int> RunPython(const std::vector<std::string>& words, int output = 1);
 
 }  // namespace arraybridge::ctl

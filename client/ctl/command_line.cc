@@ -101,6 +101,7 @@ CommandLine::CommandLine()
   DeclareShares();
   DeclareChannels();
   DeclareFiles();
+  DeclareRecording();
   DeclareWatch();
   DeclareShell();
 }

@@ -12,6 +12,7 @@
 #include "client/ctl/commands.h"
 #include "client/ctl/completion.h"
 #include "client/ctl/output/listing.h"
+#include "client/ctl/python/python_commands.h"
 #include "client/ctl/shares/transfer.h"
 
 namespace CLI {
@@ -55,6 +56,7 @@ class CommandLine {
   void DeclareShares();
   void DeclareChannels();
   void DeclareFiles();
+  void DeclareRecording();
   void DeclareWatch();
   void DeclareAdministration();
   void DeclareConfig();
@@ -68,7 +70,7 @@ class CommandLine {
   CLI::App* AddLocal(CLI::App& to, const char* name, const char* help, Chosen::Local local);
   std::vector<Choices> AllChoices() const;
 
-  // To parse CLI11's headers takes 8 s of compiling, so no other unit includes them.
+  // To parse CLI11's headers takes 8 s of compiling, so few units include them.
   const std::unique_ptr<CLI::App> owned_app_;
   CLI::App& app_;
   Options options_;
@@ -101,6 +103,8 @@ class CommandLine {
   PutWishes put_;
   uint64_t lifetime_ms_ = 0;
   LoadWishes load_;
+  RecordWishes record_;
+  ReplayWishes replay_;
   DumpWishes dump_;
   WatchWishes watching_;
   uint64_t since_ms_ = 0;

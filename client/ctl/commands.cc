@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <ostream>
 #include <string>
 #include <utility>
 
-#include "client/ctl/child.h"
 #include "client/ctl/doctor/doctor.h"
 #include "client/ctl/output/print.h"
 #include "proto/boundary/environment.h"
@@ -105,30 +103,6 @@ Status Doctor(const Options& options, const DoctorWishes& wishes, std::ostream& 
   const auto problems = std::ranges::count(findings, Health::kProblem, &Finding::health);
   if (problems == 0) return Ok();
   return FailedPrecondition(problems, problems == 1 ? " problem" : " problems");
-}
-
-Status Load(const Options& options, const LoadWishes& wishes) {
-  if (options.output != Output::kTable && options.output != Output::kJson) {
-    return InvalidArgument("load prints a table or json").Because(kUsageReason);
-  }
-  std::vector<std::string> words = {"load"};
-  if (!options.address.empty()) words.push_back(Concat("--address=", options.address));
-  if (IsJson(options)) words.emplace_back("--output=json");
-  if (!wishes.name.empty()) words.push_back(Concat("--name=", wishes.name));
-  if (!options.ns.empty()) words.push_back(Concat("--namespace=", options.ns));
-  if (wishes.sha256) words.emplace_back("--sha256");
-  if (wishes.replace) words.emplace_back("--replace");
-  if (!wishes.device.empty()) words.push_back(Concat("--device=", wishes.device));
-  words.emplace_back("--");
-  words.insert(words.end(), wishes.files.begin(), wishes.files.end());
-  // Not as an argument, which all users can read.
-  if (!options.token.empty()) ::setenv("ARRAYBRIDGE_TOKEN", options.token.c_str(), 1);
-  const auto ended = RunPython(words);
-  if (!ended.ok()) return Status(ended.status().code(), Concat("load needs Python: ", ended.status().message()));
-  if (*ended == 0) return Ok();
-  return FailedPrecondition(PythonProgram(),
-                            " -m arraybridge load found a problem, or this Python has no arraybridge (exit status ",
-                            *ended, ")");
 }
 
 }  // namespace arraybridge::ctl

@@ -73,16 +73,6 @@ struct DoctorWishes {
 // are named. FAILED_PRECONDITION: a problem was found.
 Status Doctor(const Options& options, const DoctorWishes& wishes, std::ostream& out);
 
-struct LoadWishes {
-  std::vector<std::string> files;
-  std::string name;  // empty: that of the first file without its ending
-  bool sha256 = false;
-  bool replace = false;
-  std::string device;  // empty: the host
-};
-// Reads files of arrays into a bundle, if it is not there yet: `python -m arraybridge load`, as above.
-Status Load(const Options& options, const LoadWishes& wishes);
-
 // The rounds of a live view. Each round makes a connection of its own, so that the view continues after a restart of
 // the broker.
 struct Rounds {

@@ -44,6 +44,7 @@ OTHERS: Final = "Constants"
 INTEGRATIONS: Final[dict[str, str]] = {
     "multiprocessing": "install uninstall",
     "data": "collate",
+    "recording": "Recorder ChannelCounts replay Replayed tee Tee",
     "integrations.torch": "publish attach Follower FollowerStats",
     "integrations.transformers": "from_broker",
     "integrations.vllm": "register trainer_info",

@@ -36,8 +36,8 @@ When something fails:
     ShareNotFound, BrokerTimeout, OutOfMemory, PeerGone, ZeroCopyUnavailable, UnsupportedArray, ...
     conversion_counts, metrics      what this process has converted and copied
 
-`arraybridge.multiprocessing`, `arraybridge.data` and `arraybridge.integrations` have the functions for pools, torch, Ray, Dask,
-vLLM and notebooks. `dir(arraybridge)` has all names; the reference among the documents has them by topic. The other modules
+`arraybridge.multiprocessing`, `arraybridge.data`, `arraybridge.recording` and `arraybridge.integrations` have the functions for
+pools, torch, files of channels, Ray, Dask, vLLM and notebooks. `dir(arraybridge)` has all names; the reference among the documents has them by topic. The other modules
 of the package are not for users.
 """
 

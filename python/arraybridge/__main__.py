@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m arraybridge: selftest, bench, explain, findings, load; and doctor, which is that of arraybridgectl."""
+"""python -m arraybridge: selftest, bench, explain, findings, load, record, replay; and doctor, which is that of arraybridgectl."""
 
 import sys
 

@@ -28,6 +28,7 @@ import neighbours
 import passing
 import peer_table
 import peers
+import recorded
 import restart
 import swaps
 import table_rows
@@ -355,6 +356,7 @@ def main() -> None:
     rows += table_rows.rows(wish.build, not wish.quick)
     rows += keep_rows.rows(wish.build, not wish.quick)
     rows += swaps.rows(wish.build, not wish.quick)
+    rows += recorded.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print(
         "medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n"

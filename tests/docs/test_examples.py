@@ -90,6 +90,14 @@ def test_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
     assert went_on and int(went_on[1]) >= 3 and "finished step 20" in output
 
 
+def test_record_and_replay() -> None:
+    needs("torch", "mcap")
+    output = run("record-and-replay/record_and_replay.py", variables=environment())
+    recorded = re.search(r"recorded (\d+) frames, [\d,]+ bytes, (\d+) missed", output)
+    assert recorded and int(recorded[1]) + int(recorded[2]) == 30
+    assert f"the detector found the same in {recorded[1]} frames of the recording" in output
+
+
 def test_born(variables: dict[str, str]) -> None:
     output = run("born/camera.py", variables=variables)
     assert "the viewer read 40 frames" in output

@@ -180,11 +180,29 @@ def test_doctor_has_the_findings_of_the_python_that_started_it(python: Path, tmp
     assert "Python" not in findings()[1]
 
 
+def test_record_and_replay_become_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
+    assert ctl("record", "-o", "run.mcap", "frames").stdout == "-c record --file=run.mcap -- frames\n"
+    words = ["--compression=zstd", "--seconds=2", "--nice=0", "--foxglove", "--follow", "--replace"]
+    told = ctl("-H", "/there", "-n", "team", "-o", "json", "record", *words, "--file", "--odd", "a", "b").stdout
+    assert told == "-c record --address=/there --output=json --namespace=team --file=--odd " + " ".join(words) + " -- a b\n"
+    assert ctl("replay", "run.mcap").stdout == "-c replay -- run.mcap\n"
+    words = ["--speed=2", "--from=10s", "--to=1min", "--mode=latest", "--wait=5s", "--rename=a=b", "--rename=c=d"]
+    assert ctl("replay", *words, "run.mcap", "a", "c").stdout == "-c replay " + " ".join(words) + " -- run.mcap a c\n"
+    assert ctl("record", "--output=json", "-o", "f", "a").stdout == "-c record --output=json --file=f -- a\n"
+    for wrong in (ctl("record", "frames"), ctl("record", "-o", "f"), ctl("replay"), ctl("-o", "csv", "replay", "f")):
+        assert wrong.returncode == USAGE
+    python.write_text("#!/bin/sh\nexit 130\n")
+    assert ctl("replay", "run.mcap").returncode == 130, "the status is Python's own"
+    monkeypatch.setenv("ARRAYBRIDGE_PYTHON", "/nowhere/python3")
+    assert "replay needs Python: there is no /nowhere/python3" in ctl("replay", "run.mcap").stderr
+
+
 def test_load_delegates_to_python(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(python.parent), prepend=":")
     assert ctl("load", "a.npz").stdout == "-c load -- a.npz\n"
     told = ctl("-H", "/there", "-n", "team", "-o", "json", "load", "--name", "--odd", "--sha256", "--device=cuda:1", "a", "b").stdout
-    assert told == "-c load --address=/there --output=json --name=--odd --namespace=team --sha256 --device=cuda:1 -- a b\n"
+    assert told == "-c load --address=/there --output=json --namespace=team --name=--odd --sha256 --device=cuda:1 -- a b\n"
     for wrong in (ctl("load"), ctl("-o", "csv", "load", "a")):
         assert wrong.returncode == USAGE
     python.write_text('#!/bin/sh\necho "$ARRAYBRIDGE_TOKEN"\nexit 2\n')

@@ -57,12 +57,13 @@ MUST_NOT_INCLUDE = {
     "python/bindings/": r"arraybridge/v1/",
 }
 # Python: a folder, or module, of the package → modules that it must not import, at any depth.
-_ABOVE_CONVERT = ("arraybridge.broker", "arraybridge.compat", "arraybridge.commands", "arraybridge.decorators")
+_ABOVE_BROKER = ("arraybridge.compat", "arraybridge.commands", "arraybridge.recording", "arraybridge.decorators")
+_ABOVE_CONVERT = ("arraybridge.broker", *_ABOVE_BROKER)
 MUST_NOT_IMPORT = {
     "python/arraybridge/arrays/": ("arraybridge.adapters", "arraybridge.conversion", *_ABOVE_CONVERT),
     "python/arraybridge/adapters/": ("arraybridge.conversion", *_ABOVE_CONVERT),
     "python/arraybridge/conversion/": _ABOVE_CONVERT,
-    "python/arraybridge/broker/": ("arraybridge.compat", "arraybridge.commands", "arraybridge.decorators"),
+    "python/arraybridge/broker/": _ABOVE_BROKER,
 }  # fmt: skip
 # Includes of third parties, which a room must be allowed.
 THIRD_PARTY = re.compile(

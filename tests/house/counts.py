@@ -30,10 +30,10 @@ NOT_CORE = (
 # that adds a folder states.
 OWN: tuple[str, ...] = (
     "client/born/", "client/include/arraybridge/born/", "python/bindings/born/", "python/arraybridge/broker/born/",
-    "python/arraybridge/adapters/born/",
-    "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/", "client/include/arraybridge/swap_window.h",
-    "python/bindings/windows/", "python/arraybridge/integrations/follow/", "python/arraybridge/broker/keep/",
-    "python/arraybridge/keep/",
+    "python/arraybridge/adapters/born/", "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/",
+    "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/integrations/follow/",
+    "python/arraybridge/broker/keep/", "python/arraybridge/keep/", "python/arraybridge/recording/",
+    "client/ctl/python/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -12,8 +12,9 @@ import arraybridge
 from arraybridge import _bin
 from arraybridge.commands import bench, explain, findings, load, selftest
 from arraybridge.errors import BrokerError
+from arraybridge.recording import COMMANDS as RECORDING
 
-_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "findings": findings, "load": load}
+_COMMANDS = {"selftest": selftest, "bench": bench, "explain": explain, "findings": findings, "load": load, **RECORDING}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

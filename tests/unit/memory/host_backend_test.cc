@@ -19,6 +19,7 @@
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/huge_pages.h"
+#include "proto/boundary/pages/huge_page_size.h"
 #include "tests/unit/memory/host.h"
 
 namespace arraybridge::daemon {
@@ -198,7 +199,7 @@ TEST(HostBackend, BlocksOfHugePagesAreMappedWholeAtOneFaultEach) {
     auto* const bytes =
         static_cast<std::byte*>(MapFile(handle->size - from, PROT_READ, MAP_SHARED, handle->descriptor.get(), from));
     ASSERT_NE(static_cast<void*>(bytes), MAP_FAILED);
-    EXPECT_EQ((reinterpret_cast<uintptr_t>(bytes) - from) % kHugePageBytes, 0u);
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(bytes) - from) % HugePageBytes(), 0u);
     for (uint64_t at = 0; at < handle->size - from; at += 4096) ASSERT_EQ(std::to_integer<int>(bytes[at]), 0) << at;
     const uint64_t huge = HugeKilobytes(bytes);
     ::munmap(bytes, handle->size - from);

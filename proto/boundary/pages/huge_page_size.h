@@ -13,7 +13,7 @@ inline constexpr uint64_t kHugePageBytesMax = uint64_t{32} << 20;
 // As the kernel says when it is asked first; 2 MiB if it does not say.
 uint64_t HugePageBytes();
 
-// What the kernel's file says: a number of bytes, a power of two. 2 MiB for anything else.
+// The size in the kernel's file: a number of bytes, a power of two. 2 MiB for any other text.
 uint64_t HugePageBytesOf(const char* text);
 
 }  // namespace arraybridge

@@ -14,6 +14,8 @@ import pytest
 # of its own.
 TESTS = {
     "tests/unit/boundary/boundary_parts_test": "",
+    "tests/unit/wire/wire_test": "",
+    "tests/unit/client/client_view_test": "",
     "tests/unit/memory/memory_test": "HostBackend.EveryPageIsPopulatedBeforeTheBlockIsReturned:MapFile.LeavesNoMapping*",
 }
 
@@ -27,3 +29,15 @@ def test_the_tests_of_a_room_pass(program: str, page: int, tmp_path: Path) -> No
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert re.search(r"^\[  PASSED  \] [1-9]\d* tests?\.", done.stdout, re.MULTILINE)
+
+
+def test_they_are_programs_of_aarch64() -> None:
+    if why := emulated.missing("daemon/arraybridged", "client/ctl/arraybridgectl", "client/libarraybridge.so.1.0"):
+        pytest.skip(why)
+    for name in ("daemon/arraybridged", "client/ctl/arraybridgectl", "client/libarraybridge.so.1.0"):
+        header = subprocess.run(["readelf", "-h", emulated.BUILD / name], capture_output=True, text=True, check=True).stdout
+        assert re.search(r"Machine: +AArch64", header), name
+        needed = subprocess.run(["readelf", "-d", emulated.BUILD / name], capture_output=True, text=True, check=True).stdout
+        assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", needed)) <= {
+            "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux-aarch64.so.1",
+        }, name  # fmt: skip

@@ -10,11 +10,11 @@
 #include <cerrno>
 
 #include "proto/boundary/explained_error.h"
+#include "proto/boundary/pages/huge_page_size.h"
 
 namespace arraybridge {
 namespace {
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
 constexpr int kReservation = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
@@ -54,13 +54,13 @@ AddressWindow::AddressWindow(std::byte* reserved, uint64_t reserved_bytes, uint6
 AddressWindow::~AddressWindow() { ::munmap(reserved_, reserved_bytes_); }
 
 Result<std::unique_ptr<AddressWindow>> AddressWindow::Reserve(uint64_t bytes, uint64_t file_offset) {
-  const uint64_t place = file_offset % kHugePage;
-  const uint64_t stride = RoundUp(place + bytes, kHugePage);
-  const uint64_t all = 3 * stride + kHugePage;
+  const uint64_t place = file_offset % HugePageBytes();
+  const uint64_t stride = RoundUp(place + bytes, HugePageBytes());
+  const uint64_t all = 3 * stride + HugePageBytes();
   void* const reserved = ::mmap(nullptr, all, PROT_NONE, kReservation, -1, 0);
   if (reserved == MAP_FAILED) return NoRoom("reserving", all);
   const auto start = std::bit_cast<uint64_t>(reserved);
-  const uint64_t skip = RoundUp(start, kHugePage) - start + place;
+  const uint64_t skip = RoundUp(start, HugePageBytes()) - start + place;
   return std::unique_ptr<AddressWindow>(new AddressWindow(static_cast<std::byte*>(reserved), all, stride, skip, bytes));
 }
 

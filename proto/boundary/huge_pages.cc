@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "proto/boundary/pages/huge_page_size.h"
+
 namespace arraybridge {
 namespace {
 
-uint64_t Into(uint64_t at) { return at % kHugePageBytes; }
+uint64_t Into(uint64_t at) { return at % HugePageBytes(); }
 
 void* MapPlain(void* at, uint64_t size, int protection, int flags, int fd, uint64_t offset) {
   return ::mmap(at, size, protection, flags, fd, static_cast<off_t>(offset));
@@ -19,9 +21,9 @@ void* MapPlain(void* at, uint64_t size, int protection, int flags, int fd, uint6
 }  // namespace
 
 void* MapFile(uint64_t size, int protection, int flags, int fd, uint64_t offset) {
-  if (size < kHugePageBytes || size > UINT64_MAX / 2) return MapPlain(nullptr, size, protection, flags, fd, offset);
+  if (size < HugePageBytes() || size > UINT64_MAX / 2) return MapPlain(nullptr, size, protection, flags, fd, offset);
   // Reserves more address space than needed, maps the aligned part and releases the rest.
-  const uint64_t extent = size + kHugePageBytes;
+  const uint64_t extent = size + HugePageBytes();
   void* const reserved = MapPlain(nullptr, extent, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return MapPlain(nullptr, size, protection, flags, fd, offset);
   auto* const first = static_cast<std::byte*>(reserved);

@@ -6,9 +6,6 @@
 
 namespace arraybridge {
 
-// The size on x86-64, and on arm64 with base pages of 4 KiB. Elsewhere the alignment has no effect and does no harm.
-inline constexpr uint64_t kHugePageBytes = 2ull << 20;
-
 // Calls mmap(2) for `size` bytes of a file from `offset`; returns MAP_FAILED with errno on an error. A mapping that
 // holds a whole huge page gets an address that is congruent to its file offset modulo the huge page size. REQUIRES:
 // `offset` is a multiple of the page size.

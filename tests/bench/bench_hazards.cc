@@ -14,6 +14,7 @@
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "daemon/memory/shared_pages/hazard_page.h"
 #include "proto/boundary/huge_pages.h"
+#include "proto/boundary/pages/huge_page_size.h"
 #include "tests/bench/support.h"
 
 namespace arraybridge::bench {
@@ -141,7 +142,7 @@ void HoldRandom(int rounds) {
   };
   const auto times = EachOf(rounds * 4, {floor, value, fenced});
   // The same with huge pages, if the kernel can make them: shows the part of the TLB misses.
-  const bool huge = ::madvise(base, mapped / kHugePageBytes * kHugePageBytes, kCollapse) == 0;
+  const bool huge = ::madvise(base, mapped / HugePageBytes() * HugePageBytes(), kCollapse) == 0;
   const auto with_huge = huge ? EachOf(rounds * 4, {floor, value, fenced}) : std::vector<double>(3);
   ::munmap(base, mapped);
   if (sum == 0) Fail("nothing was read");

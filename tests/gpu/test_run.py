@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,10 @@ def test_torch_is_compared_with_the_broker_that_python_uses() -> None:
 
 
 def test_a_machine_without_a_driver_is_told_so(tmp_path: Path) -> None:
-    if any(Path(folder, "libcuda.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64")):
+    if any(
+        Path(folder, "libcuda.so.1").exists()
+        for folder in (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64")
+    ):
         return  # this machine has a GPU
     environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
     done = subprocess.run(

@@ -2,11 +2,12 @@
 """Checks the wheel as a user would get it.
 
 ``check_wheel.py [WHEEL]``: without an argument, builds it as deploy/wheel does. Checks its content, its notices, the needs
-and exports of its binaries, and its metadata; lets pip install it into an environment with NumPy only and without a
-compiler; and lets two processes share an array through the daemon in it.
+and exports of its binaries, and its metadata. A wheel for this machine is then installed by pip into an environment with
+NumPy only and without a compiler, and two processes share an array through the daemon in it.
 """
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "wheel"
-EXTENSION_NEEDS = {"libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
-DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
-PLATFORM = "manylinux_2_34_x86_64"  # RHEL 9, Ubuntu 22.04 and newer
+DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1"}
+EXTENSION_NEEDS = DAEMON_NEEDS | {"libstdc++.so.6"}
+LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
+PLATFORM = "manylinux_2_34_"  # RHEL 9, Ubuntu 22.04 and newer; then the machine
 COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "ld", "cmake", "ninja", "make")
 FOREIGN = re.compile(r"grpc|protobuf|absl|spdlog", re.IGNORECASE)
 
@@ -51,8 +53,18 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-def needs_of(binary: Path) -> set[str]:
-    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-d", binary)))
+def machine_of(wheel: Path) -> str:
+    for machine in LOADERS:
+        if wheel.name.endswith(f"-{PLATFORM}{machine}.whl"):
+            return machine
+    raise Wrong(f"{wheel.name} is not for {PLATFORM} of {' or '.join(LOADERS)}")
+
+
+def needs_of(binary: Path, machine: str) -> set[str]:
+    header = run("readelf", "-h", binary)
+    if not re.search({"x86_64": r"Machine: .*X86-64", "aarch64": r"Machine: .*AArch64"}[machine], header):
+        raise Wrong(f"{binary.name} is not for {machine}:\n{header}")
+    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-d", binary))) - {LOADERS[machine]}
 
 
 def build_or_take(given: list[str]) -> Path:
@@ -90,14 +102,14 @@ def check_content(wheel: Path) -> None:
         raise Wrong(f"the wheel also holds {strange}")
 
 
-def check_extension(extension: Path) -> None:
+def check_extension(extension: Path, machine: str) -> None:
     """The extension exports only its init symbol, and contains none of the libraries that would conflict with
     TensorFlow's own.
     """
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", extension).splitlines()]
     if exported != ["PyInit__core"]:
         raise Wrong(f"the extension exports {exported}")
-    surplus = needs_of(extension) - EXTENSION_NEEDS
+    surplus = needs_of(extension, machine) - EXTENSION_NEEDS
     if surplus:
         raise Wrong(f"the extension needs {surplus}")
     inside = FOREIGN.search(extension.read_bytes().decode("latin-1"))
@@ -105,9 +117,9 @@ def check_extension(extension: Path) -> None:
         raise Wrong(f"the extension holds something of {inside[0]}")
 
 
-def check_executables(folder: Path) -> None:
+def check_executables(folder: Path, machine: str) -> None:
     for name in ("arraybridged", "arraybridgectl"):
-        surplus = needs_of(folder / name) - DAEMON_NEEDS
+        surplus = needs_of(folder / name, machine) - DAEMON_NEEDS
         if surplus:
             raise Wrong(f"{name} needs {surplus}")
 
@@ -122,18 +134,16 @@ def check_extras(folder: Path) -> None:
         raise Wrong(f"no extra for {sorted(lacking)}")
 
 
-def check_platform(wheel: Path) -> None:
+def check_platform(wheel: Path, machine: str) -> None:
     """The wheel's name and content have the platform tag, so that an index accepts it; and auditwheel finds the same
     tag.
     """
-    if not wheel.name.endswith(f"-{PLATFORM}.whl"):
-        raise Wrong(f"{wheel.name} is not for {PLATFORM}")
     (described,) = (WORK / "content").glob("arraybridged-*.dist-info/WHEEL")
     tags = re.findall(r"^Tag: (\S+)", described.read_text(), re.MULTILINE)
-    if [tag.split("-")[-1] for tag in tags] != [PLATFORM]:
+    if [tag.split("-")[-1] for tag in tags] != [f"{PLATFORM}{machine}"]:
         raise Wrong(f"{wheel.name} calls itself {tags}")
     told = run(sys.executable, "-m", "auditwheel", "show", wheel)
-    if f'"{PLATFORM}"' not in told:
+    if f'"{PLATFORM}{machine}"' not in told:
         raise Wrong(told)
 
 
@@ -192,13 +202,15 @@ def hand_over(executables: Path, sockets: str) -> None:
 def main() -> int:
     try:
         wheel = build_or_take(sys.argv[1:])
+        machine = machine_of(wheel)
         check_content(wheel)
         package = WORK / "content" / "arraybridge"
-        check_extension(next(package.glob("_core*.so")))
-        check_executables(package / "bin")
+        check_extension(next(package.glob("_core*.so")), machine)
+        check_executables(package / "bin", machine)
         check_extras(WORK / "content")
-        check_platform(wheel)
-        check_installed(wheel)
+        check_platform(wheel, machine)
+        if machine == platform.machine():
+            check_installed(wheel)
     except Wrong as wrong:
         print(wrong)
         return 1

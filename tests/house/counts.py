@@ -33,7 +33,7 @@ OWN: tuple[str, ...] = (
     "python/arraybridge/adapters/born/", "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/",
     "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/integrations/follow/",
     "python/arraybridge/broker/keep/", "python/arraybridge/keep/", "python/arraybridge/recording/",
-    "client/ctl/python/",
+    "client/ctl/python/", "proto/boundary/pages/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

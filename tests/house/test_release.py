@@ -85,6 +85,21 @@ def test_a_step_that_fails_does_not_end_the_others(repository: Path) -> None:
     assert "no page\n" in made.stdout
 
 
+def test_the_files_of_the_other_machine_stay(repository: Path) -> None:
+    machine = os.uname().machine
+    for name, text in {"deploy/wheel": f'echo new >"$1/a_{machine}.whl"', ".venv/bin/python": 'echo "checked: $*"'}.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(f"#!/bin/sh\n{text}\n")
+        (repository / name).chmod(0o755)
+    for old in ("another_machine.whl", f"old_{machine}.whl"):
+        (repository / "dist" / old).touch()
+    made = release(repository, "--only", "wheel")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert {path.name for path in (repository / "dist").glob("*.whl")} == {"another_machine.whl", f"a_{machine}.whl"}
+    checked = (repository / "build/logs/check-wheel.log").read_text()
+    assert checked.endswith(f"/dist/a_{machine}.whl\n") and "another" not in checked
+
+
 def test_unknown_words_are_answered_with_the_usage(repository: Path) -> None:
     assert release(repository, "--only", "nothing").returncode == 64
     unknown = release(repository, "--all")

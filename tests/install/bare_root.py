@@ -22,7 +22,7 @@ DEPENDED_ON = ("libc6", "libgcc-s1", "libstdc++6", "zlib1g")
 TOOLS = ("ldconfig", "start-stop-daemon", "update-rc.d", "systemd-sysusers", "systemd-tmpfiles", "rm")
 INSTALLED = """Package: {0}
 Status: install ok installed
-Architecture: amd64
+Architecture: {2}
 Version: {1}
 Maintainer: nobody <nobody@localhost>
 Description: of the host
@@ -58,10 +58,11 @@ class BareRoot:
         for folder in ("info", "updates", "triggers"):
             (database / folder).mkdir(parents=True)
         status = []
+        machine = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
         for package in DEPENDED_ON:
             query = ["dpkg-query", "-W", "-f=${Version}", package]
             version = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-            status.append(INSTALLED.format(package, version))
+            status.append(INSTALLED.format(package, version, machine))
             (database / "info" / f"{package}.list").touch()
         (database / "status").write_text("".join(status))
         (database / "available").touch()

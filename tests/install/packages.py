@@ -24,4 +24,5 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def by_name(folder: Path) -> dict[str, Path]:
-    return {path.name.split("_")[0]: path for path in folder.glob("*.deb")}
+    machine = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+    return {path.name.split("_")[0]: path for path in folder.glob(f"*_{machine}.deb")}

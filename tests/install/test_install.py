@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev"))
+LOADER = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
 
 PROGRAM = r"""
 #include <arraybridge/broker.h>
@@ -116,7 +118,7 @@ def test_the_daemon_is_one_file(prefix: Path) -> None:
     for name in ("arraybridged", "arraybridgectl"):
         dynamic = subprocess.run(["readelf", "-d", str(prefix / "bin" / name)], stdout=subprocess.PIPE, text=True, check=True)
         needed = {line.split("[")[1].rstrip("]") for line in dynamic.stdout.splitlines() if "(NEEDED)" in line}
-        assert needed <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}, needed
+        assert needed <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", LOADER}, needed
 
 
 COMPONENTS = {

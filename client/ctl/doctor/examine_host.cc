@@ -21,8 +21,6 @@ namespace {
 
 constexpr rlim_t kDescriptorsEnough = 4096;
 constexpr std::string_view kSharedHugePages = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-constexpr std::string_view kHugePagesAdvised =
-    "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 struct Version {
   int major = 0;
@@ -59,8 +57,9 @@ Finding Kernel() {
     lacks += Concat(lacks.empty() ? "" : ", ", gain.what, " (", gain.since.major, ".", gain.since.minor, ")");
   }
   if (lacks.empty()) return {"kernel", Health::kOk, Concat("Linux ", version.major, ".", version.minor), ""};
+  const std::string_view machine = std::string_view(system.machine) == "aarch64" ? "arm64" : "amd64";
   return {"kernel", Health::kNote, Concat("Linux ", version.major, ".", version.minor, " lacks ", lacks),
-          "sudo apt-get install linux-image-amd64 (6.7 and later: from bookworm-backports), then sudo reboot"};
+          Concat("sudo apt-get install linux-image-", machine, " (6.7: from bookworm-backports), then sudo reboot")};
 }
 
 Finding HugePages() {
@@ -74,7 +73,7 @@ Finding HugePages() {
   const std::string chosen = line.substr(open + 1, close - open - 1);
   if (chosen == "deny")
     return {"huge pages", Health::kNote, "denied to shared memory: first puts cost more",
-            std::string(kHugePagesAdvised)};
+            Concat("echo advise | sudo tee ", kSharedHugePages)};
   if (chosen == "never")
     return {"huge pages", Health::kOk, "shared memory: never; a broker makes its own where it can (Linux 6.1)", ""};
   return {"huge pages", Health::kOk, "shared memory: " + chosen, ""};

@@ -57,6 +57,7 @@ class Arena {
   const std::unordered_set<Share*>& forwards() const { return forwards_; }
 
   std::optional<Immutability> immutability;  // nullopt: not sealed yet
+  Status not_sealed;                         // why the last attempt failed
   // The secret that opens the arena if it is not opened by a descriptor. Only for sessions that write or lease the
   // arena.
   std::string opaque;

@@ -150,11 +150,12 @@ Status Broker::Mapped(SessionId session, ArenaId arena) {
     if (own->immutability.has_value()) return Ok();
     block = own->block();
   }
-  AB_ASSIGN_OR_RETURN(const auto sealed, block->Seal());
+  const auto sealed = block->Seal();
   const MutexLock lock(state.mutex);
   Arena* const own = state.arenas.Find(arena);
   if (own == nullptr) return NoArena(arena);
-  if (own->immutability != Immutability::kEnforced) own->immutability = sealed;
+  if (!sealed.ok()) return own->not_sealed = sealed.status();
+  if (own->immutability != Immutability::kEnforced) own->immutability = *sealed;
   state.journal.Put(*own);
   return Ok();
 }
@@ -171,8 +172,7 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
     Arena* const readable = sent ? state.arenas.Find(arena) : state.arenas.FindReadable(*found, arena);
     if (readable == nullptr) return NoArena(arena);
     if (sent && !state.IsInDirectChannelOf(*found, receiving, *readable)) return NoArena(arena);
-    const bool stale = readable->generation() != generation;
-    if (stale && !Failpoint("arena_generation")) return NoArena(arena);
+    if (readable->generation() != generation && !Failpoint("arena_generation")) return NoArena(arena);
     handle = readable->Describe();
     block = readable->block();
     state.arenas.AddReader(*found, *readable);

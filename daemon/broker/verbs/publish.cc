@@ -153,8 +153,8 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(text_bytes + name.size()));
   Arena& arena = *state.arenas.Find(call.arena);
   if (!arena.immutability.has_value()) {
-    return FailedPrecondition("arena ", Number(call.arena), " is not sealed yet: call Mapped first")
-        .Because("ARENA_NOT_SEALED");
+    const std::string& why = arena.not_sealed.ok() ? "call Mapped first" : arena.not_sealed.message();
+    return FailedPrecondition("arena ", Number(call.arena), " is not sealed: ", why).Because("ARENA_NOT_SEALED");
   }
   Namespace& ns = *arena.ns();
   Channel* channel = nullptr;

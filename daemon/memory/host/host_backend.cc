@@ -11,8 +11,8 @@
 
 #include "daemon/memory/capacity.h"
 #include "daemon/memory/host/memfd.h"
-#include "proto/boundary/huge_pages.h"
 #include "proto/boundary/mutex.h"
+#include "proto/boundary/pages/huge_page_size.h"
 
 namespace arraybridge::daemon {
 namespace {
@@ -86,26 +86,23 @@ Result<Immutability> HostBlock::Seal() {
   if (Status opened = OpenSealer(); !opened.ok()) {
     // Another process's lease on the file prevents a writable open. The state stays as it is; a later call may get
     // further.
-    if (sealed_.has_value()) return *sealed_;
-    return opened;
+    return sealed_.has_value() ? Result<Immutability>(*sealed_) : opened;
   }
   if (!sealed_.has_value()) {
     const int error = AddMemfdSeals(sealer_.get(), kContractSeals);
     if (error != 0) return FailedPrecondition("the arena cannot be sealed: ", std::strerror(error));
     if (HasMemfdHoles(sealer_.get(), size_)) {  // checked after the seal, which prevents new holes
-      return FailedPrecondition("the arena has holes: its producer released populated pages");
+      return FailedPrecondition("it has holes: its client released pages, or the kernel populated none");
     }
-    sealed_ = Immutability::kByContract;
-    return Immutability::kByContract;
+    return sealed_.emplace(Immutability::kByContract);
   }
   // EBUSY while a writable mapping exists, including one in a forked child of the producer. Any other error is
   // permanent.
   const int error = AddMemfdSeals(sealer_.get(), kFinalSeals);
   if (error == EBUSY) return Immutability::kByContract;
   if (error != 0) return FailedPrecondition("the arena cannot be sealed permanently: ", std::strerror(error));
-  sealed_ = Immutability::kEnforced;
   sealer_.reset();
-  return Immutability::kEnforced;
+  return sealed_.emplace(Immutability::kEnforced);
 }
 
 bool HostBlock::HeldElsewhere() const {
@@ -135,7 +132,7 @@ class HostBackend final : public MemoryBackend {
 
  private:
   // A block smaller than a huge page would waste most of it.
-  MemfdPages PagesOf(uint64_t size) const { return size >= kHugePageBytes ? huge_pages_ : MemfdPages::kSmall; }
+  MemfdPages PagesOf(uint64_t size) const { return size >= HugePageBytes() ? huge_pages_ : MemfdPages::kSmall; }
 
   const std::shared_ptr<Capacity> capacity_;
   const MemfdPages huge_pages_;
@@ -144,7 +141,7 @@ class HostBackend final : public MemoryBackend {
 
 uint64_t HostBackend::Footprint(const Device&, uint64_t size) const {
   // With kAdvised the last page of a file is a huge page too; with kCollapsed it stays small.
-  const uint64_t unit = PagesOf(size) == MemfdPages::kAdvised ? kHugePageBytes : page_;
+  const uint64_t unit = PagesOf(size) == MemfdPages::kAdvised ? HugePageBytes() : page_;
   if (size > UINT64_MAX - (unit - 1)) return 0;
   return (size + unit - 1) / unit * unit;
 }

@@ -22,6 +22,7 @@
 #include "proto/boundary/explained_error.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/huge_pages.h"
+#include "proto/boundary/pages/huge_page_size.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
@@ -39,8 +40,7 @@ namespace {
 constexpr uint64_t kPopulateStep = 2ull << 20;  // the kernel may schedule other threads between two steps
 constexpr uint64_t kReserveStep = 64ull << 20;
 constexpr std::chrono::milliseconds kSlowStep{100};  // of the failpoint populate_slowly
-// Each collapse drains every processor's page lists, so steps are large; a process that is killed ends only after the
-// step.
+// Each collapse drains every processor's page lists, so steps are large; a process that is killed ends after a step.
 constexpr uint64_t kCollapseStep = 16ull << 20;
 
 Status OutOfMemory(const char* step, uint64_t size, int error) {
@@ -72,8 +72,8 @@ class WritableMap {
 // least one page into a huge page and clears the missing parts. That takes a twelfth of the time of 512 small pages.
 // Best effort: a range that stays a hole is populated with small pages.
 void Collapse(const WritableMap& map, uint64_t offset, uint64_t size) {
-  const uint64_t whole = size / kHugePageBytes * kHugePageBytes;
-  for (uint64_t at = 0; at < whole; at += kHugePageBytes) {
+  const uint64_t whole = size / HugePageBytes() * HugePageBytes();
+  for (uint64_t at = 0; at < whole; at += HugePageBytes()) {
     if (map.Advise(offset + at, 1, MADV_POPULATE_WRITE) != 0) return;
   }
   if (whole > 0) std::ignore = map.Advise(offset, whole, MADV_COLLAPSE);
@@ -167,9 +167,10 @@ Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::functio
   if (!map.ok()) return OutOfMemory("mapping", size, errno);
   // A range that gets no huge page gets small pages.
   if (pages == MemfdPages::kAdvised) std::ignore = map.Advise(0, size, MADV_HUGEPAGE);
+  const uint64_t step = std::max(kCollapseStep, HugePageBytes());
   for (uint64_t offset = 0; offset < size; offset += kPopulateStep) {
-    if (pages == MemfdPages::kCollapsed && offset % kCollapseStep == 0) {
-      Collapse(map, offset, std::min(kCollapseStep, size - offset));
+    if (pages == MemfdPages::kCollapsed && offset % step == 0) {
+      Collapse(map, offset, std::min(step, size - offset));
     }
     const int error = map.Advise(offset, std::min(kPopulateStep, size - offset), MADV_POPULATE_WRITE);
     if (error == EINTR || error == EAGAIN) {
@@ -187,6 +188,7 @@ Status PopulateMemfd(int fd, uint64_t size, MemfdPages pages, const std::functio
 }
 
 MemfdPages MemfdHugePages() {
+  if (HugePageBytes() > kHugePageBytesMax) return MemfdPages::kSmall;
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   std::string word;
   while (file >> word) {

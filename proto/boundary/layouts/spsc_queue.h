@@ -95,6 +95,7 @@ class Writer {
     const uint64_t filled = filled_.load(std::memory_order_relaxed);
     if (filled + slots - taken_ <= capacity()) return !broken_;
     taken_ = Load(other_.taken, std::memory_order_acquire);
+    ThreadFence(std::memory_order_release);  // for MayHave: where it reads a new word, it finds that the old was taken
     broken_ = broken_ || taken_ > filled || filled - taken_ > capacity();
     return !broken_ && filled + slots - taken_ <= capacity();
   }

@@ -182,7 +182,9 @@ TEST_F(AllocateTest, MappedSaysWhenTheSealFails) {
   const auto arena = Unsealed(session);
   world().seal_fails = true;
   EXPECT_EQ(broker().Mapped(session, ArenaId{arena.arena}).code(), Code::kFailedPrecondition);
-  EXPECT_THAT(broker().Publish(session, Call(arena, "a")), FailsWith(Code::kFailedPrecondition, "ARENA_NOT_SEALED"));
+  const auto refused = broker().Publish(session, Call(arena, "a"));
+  EXPECT_THAT(refused, FailsWith(Code::kFailedPrecondition, "ARENA_NOT_SEALED"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("is not sealed: cannot be sealed"));
 }
 
 TEST_F(AllocateTest, ExportIsForTheMakerAndForThoseWhoLease) {

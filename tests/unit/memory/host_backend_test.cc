@@ -19,10 +19,14 @@
 #include "daemon/memory/host/memfd.h"
 #include "proto/boundary/failpoint.h"
 #include "proto/boundary/huge_pages.h"
+#include "proto/boundary/pages/huge_page_size.h"
 #include "tests/unit/memory/host.h"
 
 namespace arraybridge::daemon {
 namespace {
+
+// 4 KiB; 64 KiB on some kernels of aarch64.
+const auto kHostPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 
 TEST(HostBackend, RefusesABlockThatDoesNotFitAndNamesTheNumbers) {
   const auto backend = MakeHostBackend({.capacity_bytes = 2 * kMiB, .huge_pages = false});
@@ -32,7 +36,8 @@ TEST(HostBackend, RefusesABlockThatDoesNotFitAndNamesTheNumbers) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
   EXPECT_EQ(refused.status().reason(), "DEVICE_FULL");
-  EXPECT_EQ(refused.status().message(), "host memory: 1052672 bytes do not fit (1048576 of 2097152 in use)");
+  const std::string wanted = std::to_string(kMiB + kHostPage);
+  EXPECT_EQ(refused.status().message(), "host memory: " + wanted + " bytes do not fit (1048576 of 2097152 in use)");
   EXPECT_EQ(backend->usage(kHost).allocated_bytes, kMiB);
 }
 
@@ -53,11 +58,11 @@ TEST(HostBackend, AFailedAllocationReturnsItsReservation) {
 TEST(HostBackend, FootprintsArePagesAndNeverWrap) {
   const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
   EXPECT_EQ(backend->Footprint(kHost, 0), 0u);
-  EXPECT_EQ(backend->Footprint(kHost, 1), 4096u);
-  EXPECT_EQ(backend->Footprint(kHost, 4096), 4096u);
-  EXPECT_EQ(backend->Footprint(kHost, 4097), 8192u);
+  EXPECT_EQ(backend->Footprint(kHost, 1), kHostPage);
+  EXPECT_EQ(backend->Footprint(kHost, kHostPage), kHostPage);
+  EXPECT_EQ(backend->Footprint(kHost, kHostPage + 1), 2 * kHostPage);
   EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX), 0u);
-  EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX - 4096), UINT64_MAX - 4095);
+  EXPECT_EQ(backend->Footprint(kHost, UINT64_MAX - kHostPage), UINT64_MAX - kHostPage + 1);
 }
 
 TEST(HostBackend, RefusesAFileThatTheKernelCannotCreate) {
@@ -91,18 +96,20 @@ TEST(HostBackend, EveryPageIsPopulatedBeforeTheBlockIsReturned) {
 
 TEST(HostBackend, ABlockCannotBeResized) {
   const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
-  const auto block = backend->Allocate(kHost, 8192);
+  const auto block = backend->Allocate(kHost, 2 * kHostPage);
   ASSERT_TRUE(block.ok());
   const auto handle = (*block)->Export(Access::kWrite);  // not sealed yet; its producer is about to map it
   ASSERT_TRUE(handle.ok());
   const int fd = handle->descriptor.get();
-  for (const off_t size : {0, 4096, 1 << 20}) EXPECT_EQ(::ftruncate(fd, size), -1) << size;
-  EXPECT_EQ(::fallocate(fd, FALLOC_FL_KEEP_SIZE, 8192, 4096), -1);
-  EXPECT_EQ(::pwrite(fd, "x", 1, 8192), -1);
+  const auto end = static_cast<off_t>(2 * kHostPage);
+  for (const uint64_t size : {uint64_t{0}, kHostPage, kMiB})
+    EXPECT_EQ(::ftruncate(fd, static_cast<off_t>(size)), -1) << size;
+  EXPECT_EQ(::fallocate(fd, FALLOC_FL_KEEP_SIZE, end, 4096), -1);
+  EXPECT_EQ(::pwrite(fd, "x", 1, end), -1);
   struct stat info {};
   ASSERT_EQ(::fstat(fd, &info), 0);
-  EXPECT_EQ(info.st_size, 8192);
-  EXPECT_EQ(info.st_blocks * 512, 8192);
+  EXPECT_EQ(info.st_size, end);
+  EXPECT_EQ(info.st_blocks * 512, end);
 }
 
 TEST(HostBackend, AnArenaWithHolesIsNotSealed) {
@@ -198,7 +205,7 @@ TEST(HostBackend, BlocksOfHugePagesAreMappedWholeAtOneFaultEach) {
     auto* const bytes =
         static_cast<std::byte*>(MapFile(handle->size - from, PROT_READ, MAP_SHARED, handle->descriptor.get(), from));
     ASSERT_NE(static_cast<void*>(bytes), MAP_FAILED);
-    EXPECT_EQ((reinterpret_cast<uintptr_t>(bytes) - from) % kHugePageBytes, 0u);
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(bytes) - from) % HugePageBytes(), 0u);
     for (uint64_t at = 0; at < handle->size - from; at += 4096) ASSERT_EQ(std::to_integer<int>(bytes[at]), 0) << at;
     const uint64_t huge = HugeKilobytes(bytes);
     ::munmap(bytes, handle->size - from);

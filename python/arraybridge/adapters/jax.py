@@ -41,7 +41,6 @@ CAPS_WITHOUT_X64: Final = replace(
     way_out="set jax_enable_x64",
 )
 
-
 _BOTH: Final = frozenset({devices.CPU, devices.CUDA})
 _GPU_CAPS: Final = replace(CAPS, devices=_BOTH)
 GPU_CAPS_WITHOUT_X64: Final = replace(CAPS_WITHOUT_X64, devices=_BOTH)
@@ -77,7 +76,8 @@ def location(array: Any) -> devices.Device | None:
 def export(array: Any) -> View:
     array = _one(array)
     if _platform(array) == "gpu":
-        return _core.wrap(array)
+        # For a stream JAX orders its work before it; without one it would wait on the host.
+        return _core.wrap(array.__dlpack__(stream=devices.LEGACY_STREAM))
     return numpy_adapter.export(_alias(array)).protected(constant=True).plain()
 
 
@@ -299,13 +299,12 @@ def _local_devices() -> dict[int, Any]:
 def uploaded(source: View, number: int) -> Any:
     jax = _jax()
     seen = _local_devices()
-    device = seen[number]
     if source.device != devices.HOST and source.device[1] not in seen:
         source = _core.copy_to_heap(source)  # from a GPU that JAX does not see
     if source.device == devices.HOST:
         # JAX reads the View's memory until the value is ready.
-        return jax.device_put(numpy_adapter.view(source), device).block_until_ready()
-    return jax.device_put(jax.numpy.array(view(source), copy=True), device)
+        return jax.device_put(numpy_adapter.view(source), seen[number]).block_until_ready()
+    return jax.device_put(jax.numpy.array(view(source), copy=True), seen[number])
 
 
 def stacked(arrays: Sequence[Any]) -> Any:

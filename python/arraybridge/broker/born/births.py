@@ -8,9 +8,12 @@ import weakref
 from typing import Any, Final, Literal
 
 from arraybridge import _core, autograph
+from arraybridge.arrays import devices
 from arraybridge.broker.born.block import Born, Scope
 from arraybridge.broker.session import Session
 from arraybridge.errors import InvalidRequest
+from arraybridge.integrations.allocators.scope import Allocators, Wish
+from arraybridge.integrations.allocators.torch_hook import TorchPool
 
 _PAGE: Final = 4096
 _RESERVE_MIN: Final = 1 << 20
@@ -21,10 +24,12 @@ class Births(Session):
     """A Session whose arrays can be born in broker memory."""
 
     _heap: tuple[weakref.ref[_core.Core], int, int, Any] | None = None
+    _torch_pools: dict[int, TorchPool] | None = None  # by the ordinal of their GPU
 
     def born(
         self,
-        *frameworks: Literal["numpy"],
+        *frameworks: Literal["numpy", "cupy", "numba", "torch", "cuda.core", "jax", "tensorflow"],
+        device: str | int | None = None,
         min_bytes: int = 64 << 10,
         everywhere: bool = False,
         reserve_bytes: int = 64 << 20,
@@ -41,10 +46,17 @@ class Births(Session):
         tree of several is copied. In a forked child the arrays stay as they were at the fork, whatever the parent writes
         later, and the other way round; a put of them copies then.
 
+        On a GPU (`device`) it is the allocator of CuPy, Numba, PyTorch or cuda.core that takes broker memory. An array is then
+        published without a copy if it fills its block: all of an array of CuPy or Numba, a buffer of cuda.core, a tensor of
+        PyTorch of at least 10 MiB. A part of one is copied. *Nothing makes an array on a GPU read-only: do not write it after
+        its put.* If the broker has no memory, the framework raises its own error for that. "jax" and "tensorflow" take no
+        other allocator there; they may be named, and `Born.refusal` then says so.
+
         Args:
-            frameworks: "numpy", also if none is named.
+            frameworks: "numpy", also if none is named; with `device` "cupy", "numba", "torch", "cuda.core", "jax", "tensorflow".
+            device: the GPU, "cuda:0", its number or its UUID. None: the host; for CuPy, Numba and cuda.core the first GPU.
             min_bytes: smaller arrays are NumPy's own. A born array takes whole pages, of 4,096 bytes.
-            everywhere: False: for the code of the block, and what it awaits, in asyncio tasks and in `asyncio.to_thread`;
+            everywhere: not with "torch" and "cuda.core". False: for the code of the block, and what it awaits, in asyncio tasks and in `asyncio.to_thread`;
                 not in other threads. True: for all threads of the process until the block's end.
             reserve_bytes: the memory that is fetched when the block is entered, and each time it is used up. Larger arrays are
                 born from the second of their size on. Of freed arrays the block keeps this much, or one larger array, and of
@@ -53,6 +65,8 @@ class Births(Session):
         Raises:
             InvalidRequest: another framework, or a size that is out of its range. At the block's entry also BrokerUnavailable: no
                 daemon answers; a broker without memory is no error.
+            DeviceUnavailable: this process sees no such GPU.
+            FrameworkNotAvailable: at the block's entry: it is not installed.
 
         Example:
             >>> with broker.born("numpy"):
@@ -60,13 +74,18 @@ class Births(Session):
             >>> broker.put(frame, "frame").name    # 800,000 bytes, without a copy
             'frame'
         """
-        if set(frameworks) - {"numpy"}:
-            others = ", ".join(sorted(repr(each) for each in frameworks if each != "numpy"))
-            raise InvalidRequest(f'born takes "numpy", not {others}: a put of arrays of other frameworks copies them')
         if not isinstance(everywhere, bool):
             raise InvalidRequest(f"everywhere must be True or False, not {everywhere!r}")
         check_size(min_bytes, "min_bytes", _PAGE)
         check_size(reserve_bytes, "reserve_bytes", _RESERVE_MIN)
+        ordinal = _gpu_of(frameworks, device)
+        if ordinal is not None:
+            wish = Wish(frameworks, ordinal, min_bytes, everywhere, reserve_bytes)
+            wish.check()
+            return Born(lambda: self._connection.ask(lambda core: self._entered_on_gpu(core, wish)))
+        if set(frameworks) - {"numpy"}:
+            others = ", ".join(sorted(repr(each) for each in frameworks if each != "numpy"))
+            raise InvalidRequest(f'born takes "numpy", not {others}: a put of arrays of other frameworks copies them')
 
         def enter() -> Scope:
             return self._connection.ask(lambda core: self._entered(core, min_bytes, everywhere, reserve_bytes))
@@ -78,6 +97,18 @@ class Births(Session):
         scope.enter()
         return scope
 
+    def _entered_on_gpu(self, core: _core.Core, wish: Wish) -> Scope:
+        scope = Allocators(self._connection.ask, core, wish, lambda: self._torch_pool(wish.ordinal))
+        scope.enter()
+        return scope
+
+    def _torch_pool(self, ordinal: int) -> TorchPool:
+        """That of the GPU, so that a later block finds the memory which PyTorch has kept of an earlier one."""
+        pools = self._torch_pools = self._torch_pools or {}
+        if ordinal not in pools:
+            pools[ordinal] = TorchPool()
+        return pools[ordinal]
+
     def _heap_of(self, core: _core.Core, reserve_bytes: int) -> Any:
         """The heap of the latest block, if it is of this process, of this connection, and has this reserve."""
         known = self._heap
@@ -86,6 +117,16 @@ class Births(Session):
         heap = _core.born_heap(core, reserve_bytes)
         self._heap = weakref.ref(core), os.getpid(), reserve_bytes, heap  # a closed connection ends
         return heap
+
+
+def _gpu_of(frameworks: tuple[str, ...], device: str | int | None) -> int | None:
+    """The number of the GPU on which the arrays are born; None: they are born on the host."""
+    if device is None:
+        if not frameworks or not {"cupy", "numba", "cuda.core"} >= set(frameworks):
+            return None
+        device = "cuda"
+    wished = devices.wished(device, _core.gpus(), "array", "born")
+    return None if wished is None or wished == devices.HOST else wished[1]
 
 
 def check_size(number: int, name: str, least: int) -> None:

@@ -150,13 +150,17 @@ uint64_t WrittenArenas::NextSize(const Device& device, uint64_t bytes, bool own,
   return std::max(next, bytes);
 }
 
+std::pair<WrittenArenas::Entry*, std::map<uint64_t, WrittenArenas::Holders>::iterator> WrittenArenas::At(
+    uint64_t arena, uint64_t offset) {
+  const auto entry = entries_.find(arena);
+  if (entry == entries_.end()) return {};
+  const auto range = entry->second.ranges.find(offset);
+  return {range == entry->second.ranges.end() ? nullptr : &entry->second, range};
+}
+
 void WrittenArenas::Name(const Carving& carving, const std::shared_ptr<Placement::Range>& range) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(carving.arena->id);
-  if (entry == entries_.end()) return;
-  if (const auto found = entry->second.ranges.find(carving.offset); found != entry->second.ranges.end()) {
-    found->second.range = range;
-  }
+  if (const auto [entry, its] = At(carving.arena->id, carving.offset); entry != nullptr) its->second.range = range;
 }
 
 std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, const void* data, uint64_t bytes) const {
@@ -178,11 +182,13 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
 
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(arena.id);
-  if (entry == entries_.end()) return;
-  if (const auto range = entry->second.ranges.find(offset); range != entry->second.ranges.end()) {
-    range->second.broker = true;
-  }
+  if (const auto [entry, range] = At(arena.id, offset); entry != nullptr) range->second.broker = true;
+}
+
+bool WrittenArenas::IsHeldByBroker(const WrittenArena& arena, uint64_t offset) {
+  MutexLock lock(mutex_);
+  const auto [entry, range] = At(arena.id, offset);
+  return entry != nullptr && range->second.broker;
 }
 
 void WrittenArenas::Return(std::span<const wire::Range> returned) {
@@ -204,13 +210,11 @@ void WrittenArenas::Return(std::span<const wire::Range> returned) {
 
 void WrittenArenas::Release(uint64_t arena, uint64_t offset, bool local, bool broker) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(arena);
-  if (entry == entries_.end()) return;
-  const auto range = entry->second.ranges.find(offset);
-  if (range == entry->second.ranges.end()) return;
+  const auto [entry, range] = At(arena, offset);
+  if (entry == nullptr) return;
   if (local) range->second.local = false;
   if (broker) range->second.broker = false;
-  RecarveIfFree(entry->second, range);
+  RecarveIfFree(*entry, range);
 }
 
 void WrittenArenas::RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) {

@@ -94,6 +94,7 @@ class WrittenArenas {
   void ReleaseLocal(const WrittenArena& arena, uint64_t offset) { ReleaseLocal(arena.id, offset); }
   void ReleaseLocal(uint64_t arena, uint64_t offset) { Release(arena, offset, true, false); }
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);
+  bool IsHeldByBroker(const WrittenArena& arena, uint64_t offset);
   void ReleaseForBroker(uint64_t arena, uint64_t offset) { Release(arena, offset, false, true); }
   // Both in one step.
   void ReleaseBoth(uint64_t arena, uint64_t offset) { Release(arena, offset, true, true); }
@@ -130,6 +131,8 @@ class WrittenArenas {
       AB_EXCLUDES(mutex_);
   Carving CarveFrom(Entry& entry, uint64_t bytes, Holders holders) AB_REQUIRES(mutex_);
   void Release(uint64_t arena, uint64_t offset, bool local, bool broker) AB_EXCLUDES(mutex_);
+  // The entry is null if there is no such range.
+  std::pair<Entry*, std::map<uint64_t, Holders>::iterator> At(uint64_t arena, uint64_t offset) AB_REQUIRES(mutex_);
   void RecarveIfFree(Entry& entry, std::map<uint64_t, Holders>::iterator range) AB_REQUIRES(mutex_);
   void RemoveAddress(const Entry& entry) AB_REQUIRES(mutex_);
   std::shared_ptr<WrittenArena> Remove(Entry& entry) AB_REQUIRES(mutex_);

@@ -44,10 +44,10 @@ struct Placement::Range final : SessionRelease {
   const uint64_t offset;
   const uint64_t size;  // whole granules
   std::atomic<bool> published{false};
-  std::atomic<bool> handed_out{false};  // the views of the range
-  std::atomic<uint64_t> least{0};       // smaller arrays in it are copied
-  std::atomic<std::atomic<bool>*> left_direct{
-      nullptr};  // set when the last view is dropped; null: not on a direct channel
+  std::atomic<bool> handed_out{false};                   // the views of the range
+  std::atomic<uint64_t> least{0};                        // arrays of fewer bytes are not published in place
+  std::shared_ptr<class KeptArrays> kept;                // what keeps its published arrays; null: they may end
+  std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set with the last view's end; null: on no direct channel
 };
 
 }  // namespace arraybridge

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <arraybridge/device.h>
+#include <arraybridge/device_blocks/kept_arrays.h>
 
 #include "client/arenas/placement_range.h"
 #include "client/memory/cuda/cuda_fence.h"
@@ -79,11 +80,6 @@ Result<std::optional<Handle>> AskForArena(Session& session, std::string_view ns,
 
 namespace {
 
-uint64_t MillisecondsLeft(Deadline deadline) {
-  const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
-  return left > 0 ? static_cast<uint64_t>(left) : 0;
-}
-
 Result<WrittenArenas::Carving> MapAndCarve(Session& session, Handle handle, const Device& device, uint64_t bytes,
                                            const ArenaWish& wish, uint64_t continued, Deadline deadline) {
   const auto give_back = [&] { session.releases().Post({{.arenas = {handle.arena}}}); };
@@ -134,7 +130,8 @@ Result<WrittenArenas::Carving> Carve(Connection& connection, Session& session, s
     }
     const uint64_t size = reclaimed ? bytes : session.written().NextSize(device, bytes, wish.own, wish.pinned);
     const bool looks = session.direct_producers().outstanding();
-    const uint64_t left = reclaimed ? MillisecondsLeft(until.memory()) : 0;
+    const auto rest = std::chrono::floor<milliseconds>(until.memory() - steady_clock::now()).count();
+    const uint64_t left = reclaimed && rest > 0 ? static_cast<uint64_t>(rest) : 0;
     const uint64_t wait = looks ? std::min(left, kDirectPollMs) : left;
     // The broker ends the wait; the client's later deadline only detects a broker that does not answer.
     const uint64_t continued = session.lifeline().continued();  // before: too old a number only wastes an arena
@@ -177,13 +174,8 @@ uint64_t Offsets::Of(const View& array) {
 }
 
 codec::PublishedArray SpecOf(const View& view, uint64_t offset) {
-  codec::PublishedArray array;
-  array.spec.type = view.type;
-  array.spec.dtype = view.dtype.empty() ? NameOf(view.type) : view.dtype;
-  array.spec.shape = view.shape;
-  array.spec.offset = offset;
-  array.size = view.nbytes();
-  return array;
+  std::string dtype = view.dtype.empty() ? NameOf(view.type) : view.dtype;
+  return {.spec = {view.type, std::move(dtype), view.shape, {}, offset}, .size = view.nbytes()};
 }
 
 std::vector<codec::PublishedArray> SpecsOf(std::span<const View> views, Offsets offsets) {
@@ -394,7 +386,9 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   }
   // The broker holds the range until an answer says otherwise, even a late one.
   session.written().HoldForBroker(*range->arena, range->offset);
+  if (range->kept) range->kept->Keep(range, placement.described());
   const auto refused = [](Placement::Range& of) {
+    if (of.kept) of.kept->Forget(of);
     of.releases->written().ReleaseForBroker(of.arena->id, of.offset);
     of.published.store(false);
   };
@@ -444,7 +438,7 @@ std::optional<Placement> FindPlacement(Session& session, std::span<const View> v
   std::vector<View> found(views.begin(), views.end());
   for (View& view : found) {
     view.strides = CompactStrides(view.shape);
-    view.owner = range;
+    if (!range->kept) view.owner = range;
     if (view.dtype.empty()) view.dtype = NameOf(view.type);
   }
   return Placement(std::move(range), std::move(found));

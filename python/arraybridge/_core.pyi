@@ -465,6 +465,8 @@ def put(
 def empty_array(core: Core, shape: Any, dtype: tuple[str, tuple[int, int, int]], show: Callable[[View], Any], /) -> Any:
     """show(the View of new memory). None: the shape is not one that every framework has; nothing was done."""
 
+def device_block(core: Core, nbytes: int, ordinal: int, timeout_s: float | None) -> Any: ...  # integrations.allocators.pool.Block
+def torch_memory() -> Any: ...  # integrations.allocators.torch_hook.Memory
 def born_heap(core: Core, reserve_bytes: int) -> Any: ...
 def born_imports(heap: Any, libraries: Sequence[str], min_bytes: int) -> Any: ...
 def born_numpy(heap: Any, min_bytes: int, everywhere: bool) -> Any:

@@ -8,6 +8,7 @@
 #include "python/bindings/bundle.h"
 #include "python/bindings/channel_base.h"
 #include "python/bindings/core.h"
+#include "python/bindings/device_blocks/device_block.h"
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
 #include "python/bindings/ndarray.h"
@@ -87,5 +88,6 @@ PYBIND11_MODULE(_core, module) {
   ab::AddCore(module);
   ab::AddBundle(module);
   ab::AddBorn(module);
+  ab::AddDeviceBlocks(module);
   ab::AddSwapWindow(module);
 }

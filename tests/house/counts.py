@@ -33,7 +33,9 @@ OWN: tuple[str, ...] = (
     "python/arraybridge/adapters/born/", "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/",
     "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/integrations/follow/",
     "python/arraybridge/broker/keep/", "python/arraybridge/keep/", "python/arraybridge/recording/",
-    "client/ctl/python/", "proto/boundary/pages/",
+    "client/ctl/python/", "proto/boundary/pages/", "client/device_blocks/",
+    "client/include/arraybridge/device_blocks/", "python/bindings/device_blocks/",
+    "python/arraybridge/integrations/allocators/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -25,11 +25,6 @@ namespace {
 // Fault-around maps 16 pages on a read fault, and on a shared mapping maps them writable; a write fault maps one page.
 constexpr uint64_t kTouchStep = 64 * 1024;
 
-uint64_t PageSize() {
-  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
-
 class HostMapping final : public Mapping {
  public:
   // `base` and `length` are the mapping; the requested range begins `skip` bytes after `base`. `reader`, if any, is a
@@ -163,7 +158,8 @@ class HostMapper final : public MemoryMapper {
     if (size == 0 || offset > arena.arena_size || size > arena.arena_size - offset) {
       return InvalidArgument(size, " bytes at offset ", offset, " are not inside an arena of ", arena.arena_size);
     }
-    const uint64_t skip = offset % PageSize();
+    static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t skip = offset % page;
     const uint64_t length = skip + size;
     // Neither populated nor reserved, because few readers write.
     void* base =

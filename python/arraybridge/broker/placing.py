@@ -82,7 +82,8 @@ def placed(
     there = device_of(sources)
     on_host = there == devices.HOST and device in (None, devices.HOST)
     if any(source.description.fill for source in sources) or (progress is not None and on_host):
-        placement = _empty(core, sources, name, options, there)
+        specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
+        placement = core.empty(specs, name, options, device=there)
         fill(placement.views, sources, progress if on_host else None)
         # A framework fills memory where its arrays are.
         return placement if device in (None, there) else core.place(placement.views, name, options, device=device)
@@ -93,11 +94,6 @@ def freeze(sources: Sequence[Source]) -> None:
     """Keeps the arrays as they are: their bytes are now those of a published share."""
     for source in sources:
         born.freeze(source.description.framework, source.array)
-
-
-def _empty(core: _core.Core, sources: Sequence[Source], name: str, options: _core.PutOptions | None, device: Device) -> _core.Placement:
-    specs = [(each.description.dtype, each.description.code, each.description.shape) for each in sources]
-    return core.empty(specs, name, options, device=device)
 
 
 def fill(destinations: Sequence[_core.View], sources: Sequence[Source], progress: Progress | None) -> None:

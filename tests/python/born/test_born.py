@@ -14,7 +14,7 @@ from in_place import is_put_in_place
 from processes import start_daemon, stop_daemon
 
 import arraybridge
-from arraybridge import Broker, InvalidRequest
+from arraybridge import Broker, DeviceUnavailable, InvalidRequest, _core
 
 N = 1 << 18  # float64: 2 MiB
 SOURCE = np.random.default_rng(0).random(N)
@@ -320,6 +320,14 @@ def test_a_put_in_place_takes_no_memory_and_a_second_one_copies(broker: Broker) 
 def test_wrong_arguments_are_refused(broker: Broker, frameworks: Any, options: Any, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         broker.born(*frameworks, **options)
+
+
+@pytest.mark.parametrize(("frameworks", "device"), [(("cupy",), None), (("torch", "numba"), "cuda:99")])
+def test_a_gpu_that_is_not_there(broker: Broker, frameworks: Any, device: Any) -> None:
+    if device is None and _core.gpus():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(DeviceUnavailable, match=f"no CUDA device '{device or 'cuda'}'"):
+        broker.born(*frameworks, device=device)
 
 
 def test_a_block_is_entered_once(broker: Broker) -> None:

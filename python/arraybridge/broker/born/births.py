@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Final, Literal
+from contextlib import ExitStack
+from typing import Any, Final, Literal, cast
 
 from arraybridge import _core, autograph
 from arraybridge.adapters import born as adapters
+from arraybridge.arrays import devices
 from arraybridge.broker.born.block import Born
-from arraybridge.broker.born.frameworks import Frameworks
+from arraybridge.broker.born.frameworks import Frameworks, Scope
 from arraybridge.broker.session import Session
-from arraybridge.errors import InvalidRequest
+from arraybridge.errors import FrameworkNotAvailable, InvalidRequest
+from arraybridge.integrations.allocators.scope import NO_HOOK, Allocators, Wish
+from arraybridge.integrations.allocators.torch_hook import TorchPool
 
 _FRAMEWORKS: Final = ("numpy", *adapters.NAMES)
 _PAGE: Final = 4096
@@ -26,10 +30,12 @@ class Births(Session):
     """A Session whose arrays can be born in broker memory."""
 
     _heap: tuple[weakref.ref[_core.Core], int, int, Any] | None = None
+    _torch_pools: dict[int, TorchPool] | None = None  # by the ordinal of their GPU
 
     def born(
         self,
-        *frameworks: Literal["numpy", "torch", "jax", "pyarrow", "tensorflow"],
+        *frameworks: Literal["numpy", "torch", "jax", "pyarrow", "tensorflow", "cupy", "numba", "cuda.core"],
+        device: str | int | None = None,
         min_bytes: int | None = None,
         everywhere: bool = False,
         reserve_bytes: int = 64 << 20,
@@ -49,14 +55,21 @@ class Births(Session):
         tree of several is copied, and so is a part of an array, except of NumPy. In a forked child the arrays stay as they were at
         the fork, whatever the parent writes later, and the other way round; a put of them copies then.
 
+        On a GPU (`device`) it is the allocator of CuPy, Numba, PyTorch or cuda.core that takes broker memory. An array is then
+        published without a copy if it fills its block: all of an array of CuPy or Numba, a buffer of cuda.core, a tensor of
+        PyTorch of at least 10 MiB. A part of one is copied. *Nothing makes an array on a GPU read-only: do not write it after
+        its put.* If the broker has no memory, the framework raises its own error for that. "jax" and "tensorflow" take no
+        other allocator there; they may be named, and `Born.skipped` then says so.
+
         Args:
-            frameworks: "numpy", "torch", "jax", "pyarrow", "tensorflow"; "numpy", if none is named. One that is not installed
-                is no error.
-            min_bytes: smaller arrays are the framework's own. None: 64 KiB for NumPy, 1 MiB for others. A born array takes
-                whole pages, of 4,096 bytes.
-            everywhere: of NumPy; the others' arrays are born on all threads. False: for the code of the block, and what it
-                awaits, in asyncio tasks and in `asyncio.to_thread`; not in other threads. True: for all threads of the process
-                until the block's end.
+            frameworks: "numpy", "torch", "jax", "pyarrow", "tensorflow"; "numpy", if none is named; with `device` "cupy", "numba",
+                "torch", "cuda.core". One that is not installed is no error.
+            device: the GPU, "cuda:0", its number or its UUID. None: the host; for CuPy, Numba and cuda.core the first GPU.
+            min_bytes: smaller arrays are the framework's own. None: 64 KiB for NumPy and on GPUs, 1 MiB for others on the host. A
+                born array takes whole pages, of 4,096 bytes.
+            everywhere: of NumPy, CuPy and Numba; the others' arrays on the host are born on all threads, and those of "torch" and
+                "cuda.core" on a GPU on the block's own. False: for the code of the block, and what it awaits, in asyncio tasks and in
+                `asyncio.to_thread`; not in other threads. True: for all threads of the process until the block's end.
             reserve_bytes: the memory that is fetched when the block is entered, and each time it is used up. Larger arrays are
                 born from the second of their size on. Of freed arrays the block keeps this much, or one larger array, and of
                 empty memory twice as much. It gives all of it back five seconds after its end.
@@ -64,6 +77,8 @@ class Births(Session):
         Raises:
             InvalidRequest: another framework, or a size that is out of its range. At the block's entry also BrokerUnavailable: no
                 daemon answers; a broker without memory is no error.
+            DeviceUnavailable: this process sees no such GPU.
+            FrameworkNotAvailable: at the block's entry: it is not installed.
 
         Example:
             >>> with broker.born("numpy"):
@@ -72,24 +87,38 @@ class Births(Session):
             'frame'
         """
         names = tuple(dict.fromkeys(frameworks or ("numpy",)))
-        if wrong := sorted(repr(each) for each in names if each not in _FRAMEWORKS):
-            known = ", ".join(f'"{each}"' for each in _FRAMEWORKS)
-            raise InvalidRequest(f"born takes {known}, not {', '.join(wrong)}: a put of arrays of other frameworks copies them")
         if not isinstance(everywhere, bool):
             raise InvalidRequest(f"everywhere must be True or False, not {everywhere!r}")
         if min_bytes is not None:
             check_size(min_bytes, "min_bytes", _PAGE)
         check_size(reserve_bytes, "reserve_bytes", _RESERVE_MIN)
+        ordinal = _gpu_of(frameworks, device)
+        if ordinal is not None:
+            wish = Wish(names, ordinal, min_bytes or _NUMPY_MIN, everywhere, reserve_bytes)
+            wish.check()
+            return Born(lambda: self._connection.ask(lambda core: Frameworks(names, lambda name, _: self._on_gpu(core, wish, name))))
+        if wrong := sorted(repr(each) for each in names if each not in _FRAMEWORKS):
+            known = ", ".join(f'"{each}"' for each in _FRAMEWORKS)
+            raise InvalidRequest(f"born takes {known}, not {', '.join(wrong)}: a put of arrays of other frameworks copies them")
 
         def entered(core: _core.Core) -> Frameworks:
             heap = self._heap_of(core, reserve_bytes)
-            return Frameworks(
-                names,
-                lambda: _core.born_numpy(heap, _NUMPY_MIN if min_bytes is None else min_bytes, everywhere),
-                lambda libraries: _core.born_imports(heap, libraries, _LIBRARIES_MIN if min_bytes is None else min_bytes),
-            )
+            return Frameworks(names, lambda name, open: _on_host(heap, name, open, min_bytes, everywhere))
 
         return Born(lambda: self._connection.ask(entered))
+
+    def _on_gpu(self, core: _core.Core, wish: Wish, name: str) -> Scope | str:
+        if name in NO_HOOK:
+            return f"{name} takes no other allocator on a GPU, so that a put copies its arrays"
+        its = wish._replace(frameworks=(name,))
+        return Allocators(self._connection.ask, core, its, lambda: self._torch_pool(wish.ordinal))
+
+    def _torch_pool(self, ordinal: int) -> TorchPool:
+        """That of the GPU, so that a later block finds the memory which PyTorch has kept of an earlier one."""
+        pools = self._torch_pools = self._torch_pools or {}
+        if ordinal not in pools:
+            pools[ordinal] = TorchPool()
+        return pools[ordinal]
 
     def _heap_of(self, core: _core.Core, reserve_bytes: int) -> Any:
         """The heap of the latest block, if it is of this process, of this connection, and has this reserve."""
@@ -99,6 +128,30 @@ class Births(Session):
         heap = _core.born_heap(core, reserve_bytes)
         self._heap = weakref.ref(core), os.getpid(), reserve_bytes, heap  # a closed connection ends
         return heap
+
+
+def _on_host(heap: Any, name: str, open: ExitStack, min_bytes: int | None, everywhere: bool) -> Scope | str:
+    """The framework's use of the heap, or why it has none."""
+    if name == "numpy":
+        return cast(Scope, _core.born_numpy(heap, min_bytes or _NUMPY_MIN, everywhere))
+    adapter = adapters.named(name)
+    if adapter.REFUSAL:
+        return adapter.REFUSAL
+    try:
+        open.enter_context(adapter.allocating())
+    except FrameworkNotAvailable as error:
+        return str(error)
+    return cast(Scope, _core.born_imports(heap, adapter.LIBRARIES, min_bytes or _LIBRARIES_MIN))
+
+
+def _gpu_of(frameworks: tuple[str, ...], device: str | int | None) -> int | None:
+    """The number of the GPU on which the arrays are born; None: they are born on the host."""
+    if device is None:
+        if not frameworks or not {"cupy", "numba", "cuda.core"} >= set(frameworks):
+            return None
+        device = "cuda"
+    wished = devices.wished(device, _core.gpus(), "array", "born")
+    return None if wished is None or wished == devices.HOST else wished[1]
 
 
 def check_size(number: int, name: str, least: int) -> None:

@@ -83,7 +83,8 @@ class Born:
 
         "no_room": no memory was at hand; more of it is fetched beside, for the next arrays of this size. "refused": the
         broker had no memory either, or did not answer; `refusal` says why. "zeros": `np.zeros` of more than 16 MiB, which is
-        faster elsewhere. "child": a forked child, in a block of its parent.
+        faster elsewhere. "child": a forked child, in a block of its parent. On a GPU a framework whose array was "refused" has
+        raised its own error, or, if no broker answered, used its own memory.
         """
         return {reason: Missed(*numbers) for reason, numbers in self._counts().missed.items()}
 

@@ -7,9 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
-from arraybridge.adapters import born
-from arraybridge.errors import FrameworkNotAvailable
-
 Missed = tuple[int, int]  # arrays and bytes
 
 
@@ -40,9 +37,9 @@ class Scope(Protocol):
 class Frameworks:
     """A resource: `leave` ends all that was entered."""
 
-    def __init__(self, names: Sequence[str], numpy: Callable[[], Scope], libraries: Callable[[tuple[str, ...]], Scope]) -> None:
+    def __init__(self, names: Sequence[str], scope_of: Callable[[str, ExitStack], Scope | str]) -> None:
         """Args:
-            numpy, libraries: make the Scope of NumPy, and of libraries by their names.
+            scope_of: makes the Scope of a framework, or says why it has none. What must end with it is entered into the stack.
 
         Raises:
             BrokerUnavailable: no daemon answers. Then nothing is entered.
@@ -51,10 +48,13 @@ class Frameworks:
         self.skipped: dict[str, str] = {}
         with ExitStack() as entered:
             for name in names:
-                if name == "numpy":
-                    self._enter(entered, name, numpy())
+                scope = scope_of(name, entered)
+                lack = scope if isinstance(scope, str) else scope.enter()
+                if isinstance(scope, str) or lack:
+                    self.skipped[name] = lack or ""
                 else:
-                    self._enter_libraries(entered, name, libraries)
+                    self.scopes[name] = scope
+                    entered.callback(scope.leave)
             self._entered = entered.pop_all()
 
     def leave(self) -> None:
@@ -75,23 +75,3 @@ class Frameworks:
     def counts_of(self, name: str) -> Counts:
         """Of one that was not skipped."""
         return Counts(*self.scopes[name].counts())
-
-    def _enter(self, entered: ExitStack, name: str, scope: Scope) -> None:
-        lack = scope.enter()
-        if lack:
-            self.skipped[name] = lack
-            return
-        self.scopes[name] = scope
-        entered.callback(scope.leave)
-
-    def _enter_libraries(self, entered: ExitStack, name: str, libraries: Callable[[tuple[str, ...]], Scope]) -> None:
-        adapter = born.named(name)
-        if adapter.REFUSAL:
-            self.skipped[name] = adapter.REFUSAL
-            return
-        try:
-            entered.enter_context(adapter.allocating())
-        except FrameworkNotAvailable as error:
-            self.skipped[name] = str(error)
-            return
-        self._enter(entered, name, libraries(adapter.LIBRARIES))

@@ -30,6 +30,24 @@ def put_pending(of: str, name: str, start: str) -> str:
     return "waited" if waited else f"{share.device} pending"
 
 
+def put_born_pending(of: str, name: str, start: str) -> str:
+    """Puts an array that lies in broker memory, and that queued work of the package writes."""
+    if of == "cupy":
+        package(of)  # whose runtime it chooses
+    with broker.born(of, device=0):  # type: ignore[arg-type]
+        array, current_stream = package(of).pending(np.resize(expected(start), 3 << 20 if of == "torch" else 20_000))
+    done = calls("kernels_done"), calls("copies_done")
+    with current_stream:
+        share = broker.put(array, name)
+    held.append(array)
+    waited = (calls("kernels_done"), calls("copies_done")) != done
+    return "waited" if waited else f"{share.device} pending"
+
+
+def read_first(name: str) -> str:
+    return str(broker.get(name).ravel()[0])
+
+
 def hold(name: str) -> str:
     """Takes a share, and does not wait for its bytes."""
     held.append(view_of(broker, name))
@@ -85,7 +103,9 @@ def lost() -> str:
     return str(broker.stats()["lost_fences_total"])
 
 
-FUNCTIONS = {each.__name__: each for each in (put_pending, hold, read_held, read, read_numpy, wait_for, write, lost)}
+FUNCTIONS = {each.__name__: each for each in (
+    put_pending, put_born_pending, read_first, hold, read_held, read, read_numpy, wait_for, write, lost,
+)}  # fmt: skip
 
 for line in sys.stdin:
     verb, *arguments = line.split()

@@ -73,7 +73,8 @@ def view(view: View) -> Any:
     with cuda.gpus[view.device[1]]:
         made = cuda.as_cuda_array(view)
     if len(cuda.gpus) > 1:
-        made.__class__ = _class_that_selects(type(made))
+        own: Any = type(made)
+        made.__class__ = _class_that_selects(own)
     return made
 
 

@@ -39,7 +39,7 @@ class Frameworks:
 
     def __init__(self, names: Sequence[str], scope_of: Callable[[str, ExitStack], Scope | str]) -> None:
         """Args:
-            scope_of: makes the Scope of a framework, or says why it has none. What must end with it is entered into the stack.
+            scope_of: makes the Scope of a framework, or says why it has none. It enters into the stack whatever must end with it.
 
         Raises:
             BrokerUnavailable: no daemon answers. Then nothing is entered.

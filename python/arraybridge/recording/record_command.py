@@ -45,7 +45,8 @@ def run(wishes: argparse.Namespace) -> int:
     """Raises:
     BrokerError, OSError: as Recorder.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
+    for end in (signal.SIGINT, signal.SIGTERM):  # also in the background of a script, where SIGINT is ignored
+        signal.signal(end, _interrupted)
     os.nice(wishes.nice)
     broker = Broker(wishes.address, namespace=wishes.namespace, start="never", client="record")
     recorder = Recorder(

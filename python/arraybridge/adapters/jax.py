@@ -41,7 +41,6 @@ CAPS_WITHOUT_X64: Final = replace(
     way_out="set jax_enable_x64",
 )
 
-
 _BOTH: Final = frozenset({devices.CPU, devices.CUDA})
 _GPU_CAPS: Final = replace(CAPS, devices=_BOTH)
 GPU_CAPS_WITHOUT_X64: Final = replace(CAPS_WITHOUT_X64, devices=_BOTH)
@@ -77,7 +76,8 @@ def location(array: Any) -> devices.Device | None:
 def export(array: Any) -> View:
     array = _one(array)
     if _platform(array) == "gpu":
-        return _core.wrap(array)
+        # For a stream JAX orders its work before it; without one it would wait on the host.
+        return _core.wrap(array.__dlpack__(stream=devices.LEGACY_STREAM))
     return numpy_adapter.export(_alias(array)).protected(constant=True).plain()
 
 

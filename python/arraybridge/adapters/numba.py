@@ -31,8 +31,6 @@ CAPS: Final = Caps(
     dtypes=COMMON,
     devices=frozenset({devices.CUDA}),
 )
-# The number of the legacy default stream, which comes after the default streams that threads may have of their own.
-_LEGACY_STREAM: Final = 1
 # The methods of Numba's arrays that copy, launch a kernel, or make an array of the same memory.
 _ON_ITS_GPU: Final = (
     "__getitem__", "__setitem__", "bind", "copy_to_device", "copy_to_host", "get_ipc_handle", "getitem", "ravel", "reshape",
@@ -57,7 +55,7 @@ def export(array: Any) -> View:
     interface = array.__cuda_array_interface__
     # Numba says None, which means complete, or 0 of an array of its default stream, on which kernels may still run.
     if not interface.get("stream"):
-        interface = {**interface, "stream": _LEGACY_STREAM}
+        interface = {**interface, "stream": devices.LEGACY_STREAM}
     return _core.wrap_cuda_array_interface(interface, array)
 
 

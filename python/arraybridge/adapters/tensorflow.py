@@ -104,9 +104,7 @@ def _refuse_quantized(tensor: Any) -> None:
 
 def quick(dtype: str) -> Callable[[View], Any]:
     """`view` for compact host memory of this dtype."""
-    if dtype in CAPS.by_value:
-        return view
-    return importer()
+    return view if dtype in CAPS.by_value else importer()
 
 
 @functools.cache

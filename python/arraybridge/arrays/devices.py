@@ -18,6 +18,7 @@ OPENCL: Final = 4
 METAL: Final = 8
 HOST: Final[Device] = (CPU, 0)
 UNKNOWN: Final[Device] = (0, 0)  # of arrays without memory; no device argument means it
+LEGACY_STREAM: Final = 1  # DLPack's number of the default stream that comes after those which threads may have of their own
 _WORDS: Final = {CUDA: "cuda", OPENCL: "opencl", METAL: "metal"}
 _TYPES: Final = {word: type_ for type_, word in _WORDS.items()}
 

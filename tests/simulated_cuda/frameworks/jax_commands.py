@@ -137,10 +137,12 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         return ", ".join([*told, f"{plan.via} {right(private, start)}"])
 
     def jax_convert_pending(start: str) -> str:
-        """The consumer's work comes after the kernel that writes the array."""
+        """The consumer's work comes after the kernel that writes the array, and PyTorch's, which has a stream, on the GPU."""
         told = []
         for target in ("torch", "numba", "numpy"):
-            converted = broker.convert(pending(start), target)
+            array = pending(start)
+            converted = broker.convert(array, target)
+            assert target != "torch" or not array.is_ready(), "the host has waited"
             values = {"torch": lambda: converted.cpu(), "numba": lambda: converted.copy_to_host(), "numpy": lambda: converted}[target]()
             torch.cuda.synchronize()  # Numba copies later
             told.append(right(values, start))

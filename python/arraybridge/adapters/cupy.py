@@ -54,7 +54,7 @@ def describe(array: Any) -> Description:
         address=array.data.ptr,
         read_only=False,
         device=(devices.CUDA, array.device.id),
-        notes=("relabelled: managed memory is shown as the GPU's",) if _is_managed(array) else (),
+        notes=("relabelled: managed memory is shown as the GPU's",) if array.__dlpack_device__()[0] == _MANAGED else (),
         # Only CuPy itself can copy a strided array on a GPU.
         fill=_filler(array) if strided else None,
     )
@@ -65,8 +65,13 @@ def location(array: Any) -> devices.Device:
 
 
 def export(array: Any) -> View:
-    # For the legacy stream, CuPy orders its current stream before it.
-    with module().cuda.Device(array.device.id):
+    cupy = module()
+    with cupy.cuda.Device(array.device.id):
+        stream = cupy.cuda.get_current_stream()
+        if stream.ptr and stream.is_capturing():
+            # An order between streams would invalidate the capture. The verbs refuse a View of a captured stream.
+            return _core.wrap_cuda_array_interface({**array.__cuda_array_interface__, "stream": stream.ptr}, array)
+        # For the legacy stream, CuPy orders its current stream before it.
         return _core.wrap(array)
 
 
@@ -80,10 +85,6 @@ def view(view: View) -> Any:
 def module() -> Any:
     # Imports once instead of reading sys.modules, where another thread's import may be incomplete.
     return ensure_module("cupy")
-
-
-def _is_managed(array: Any) -> bool:
-    return bool(array.__dlpack_device__()[0] == _MANAGED)
 
 
 def _filler(array: Any) -> Any:

@@ -86,6 +86,8 @@ class Source(NamedTuple):
         """
         assert self.description.fill is not None
         try:
+            if self.description.device[0] == devices.CUDA:
+                self.view().complete()  # refuses an array of a captured stream, whose capture the copy would invalidate
             self.description.fill(destination)
         except BrokerError:
             raise

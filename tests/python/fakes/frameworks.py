@@ -75,7 +75,7 @@ class LikeCupy(ModuleType):
         super().__init__("cupy")
         self.__version__, self.ndarray, self.current = "14.0.0", CupyArray, 0
         self.streams = threading.local()  # its `current`: the stream that this thread has chosen, if any
-        legacy = SimpleNamespace(synchronize=wait)
+        legacy = SimpleNamespace(synchronize=wait, ptr=0)
         self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: legacy)
 
     @contextmanager
@@ -179,7 +179,7 @@ class LikeTorch(ModuleType):
         self.__version__, self.Tensor, self.strided = "2.13.0", TorchTensor, "strided"
         wrapped = SimpleNamespace(is_functorch_wrapped_tensor=lambda tensor: False)
         self._C = SimpleNamespace(_functorch=wrapped)
-        legacy = SimpleNamespace(synchronize=wait)
+        legacy = SimpleNamespace(synchronize=wait, ptr=0)
         self.cuda = SimpleNamespace(current_stream=lambda device: legacy)
         self.current = 1  # its current stream: the legacy one
         self.sparse_csr_tensor = lambda starts, indices, values, shape, check_invariants: (starts, indices, values, shape)

@@ -249,7 +249,7 @@ class LikeCupy(ModuleType):
         super().__init__("cupy")
         self.__version__ = "14.0.0"
         self.current = 0
-        self.cuda = SimpleNamespace(Device=self.device)
+        self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: SimpleNamespace(ptr=0))
         self.ndarray = type("ndarray", (Asked,), {})
 
     @contextmanager

@@ -14,11 +14,11 @@ def counted(way: Callable[[], Any], names: Sequence[str]) -> tuple[Any, list[int
     return got, [calls(name) - earlier for name, earlier in zip(names, before, strict=True)]
 
 
-def refused(ask: Callable[[], Any], error: type[Exception], *words: str) -> None:
-    """It raises this error, whose message has these words."""
+def refused(ask: Callable[[], Any], error: type[Exception], *words: str) -> Any:
+    """It raises this error, whose message has these words. Returns the error."""
     try:
         ask()
     except error as told:
         assert all(word in str(told) for word in words), told
-    else:
-        raise AssertionError(words)
+        return told
+    raise AssertionError(words)

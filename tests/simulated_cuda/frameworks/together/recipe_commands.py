@@ -23,6 +23,7 @@ from arraybridge import asdlpack, convert_memory, detect_memory_type, get_device
 
 GUIDES = ROOT / "docs" / "guides"
 VALUES = np.arange(12, dtype="f4").reshape(3, 4)
+WIDE = np.array([[1, -2, 3], [2**31 + 1, 0, -1]])
 
 
 def block_of(page: str, words: str) -> str:
@@ -74,8 +75,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         assert convert_memory(array, "cupy", "torch", gpu_id=None).device.type == "cpu"
         return "right"
 
-    def recipe_from_gpu_to_gpu_to_numpy() -> str:
-        names = ("cupy", "torch")
+    def recipe_from_gpu_to_gpu_to_numpy(*names: str) -> str:
         for source, target in [(one, other) for one in names for other in names]:
             first = package(source).made(VALUES, 0)
             second = convert_memory(first, source, target, gpu_id=1)
@@ -93,7 +93,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     def recipe_numba_by_asdlpack() -> str:
         numba, torch, cupy = package("numba"), package("torch"), package("cupy")
         for dtype in ("float32", "int64"):
-            values = np.array([[1, -2, 3], [2**31 + 1, 0, -1]], "i8").astype(dtype)
+            values = WIDE.astype(dtype)
             array = numba.cuda.to_device(values)
             for own, taken in ((torch, torch.torch.from_dlpack), (cupy, cupy.cupy.from_dlpack)):
                 got = taken(asdlpack(array))
@@ -102,6 +102,37 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
                 assert (own.values(got) == values).all()
             assert detect_memory_type(array) is None
             assert torch.address(convert_memory(array, None, "torch", 0)) == numba.address(array)
+        return "right"
+
+    def recipe_numba_by_asdlpack_to_jax() -> str:
+        numba, jax = package("numba"), package("jax").jax
+        for dtype in ("float32", "int64"):
+            array = numba.cuda.to_device(WIDE.astype(dtype))
+            with jax.enable_x64(True):
+                for got in (jax.dlpack.from_dlpack(asdlpack(array)), convert_memory(asdlpack(array), None, "jax", 0)):
+                    assert package("jax").address(got) == numba.address(array)
+                    assert got.dtype == dtype
+                    assert (np.asarray(got) == WIDE.astype(dtype)).all()
+        array = numba.cuda.to_device(np.arange(3))
+        for wish in ({}, {"copy": False}):
+            refused(
+                lambda w=wish: convert_memory(array, None, "jax", 0, **w), arraybridge.UnsupportedDtype, "jax_enable_x64", "allow_downcast"
+            )
+        narrow = convert_memory(array, None, "jax", 0, allow_downcast=True)
+        assert (narrow.dtype, narrow.tolist()) == ("int32", [0, 1, 2])
+        return "right"
+
+    def recipe_cupy_to_tensorflow() -> str:
+        """The guide's lines as they are."""
+        os.environ["ARRAYBRIDGE_ADDRESS"] = broker.address
+        names = executed(block_of("recipes.md", "import cupy\nimport tensorflow"))
+        tensorflow, frame = package("tensorflow"), names["frame"]
+        first, second, third, fourth = (names[each] for each in ("first", "second", "third", "fourth"))
+        for each in (first, second, third, fourth):
+            assert tensorflow.gpu(each) == 0
+            assert (tensorflow.values(each) == np.arange(frame.size, dtype="f4")).all()
+        assert tensorflow.address(first) == tensorflow.address(second) == frame.data.ptr
+        assert len({frame.data.ptr, tensorflow.address(third), tensorflow.address(fourth)}) == 3
         return "right"
 
     def recipe_pinned() -> str:
@@ -149,8 +180,8 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     def recipe_capture() -> str:
         """What is released in a capture, or refused, leaves it intact."""
         cupy, torch = package("cupy").cupy, package("torch").torch
-        tensor, runtime = package("torch").made(VALUES, 0), cupy.cuda.runtime
-        share = broker.put(package("cupy").made(VALUES, 0), "in capture")
+        tensor, array, runtime = package("torch").made(VALUES, 0), package("cupy").made(VALUES, 0), cupy.cuda.runtime
+        share = broker.put(array, "in capture")
         for release, blocking in itertools.product(("array", "View"), (True, False)):
             stream = cupy.cuda.Stream(non_blocking=not blocking)
             held = broker.get(share, "torch") if release == "array" else asdlpack(share)
@@ -158,8 +189,12 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             # One that the default stream would wait for can be seen; other captures are announced.
             with contextlib.nullcontext() if blocking else arraybridge.capturing():
                 runtime.streamBeginCapture(stream.ptr, runtime.streamCaptureModeGlobal)
-                with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
-                    refused(lambda: broker.put(tensor, "captured"), arraybridge.BrokerError, "captur")
+                with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)), stream:
+                    for each in (tensor, array):
+                        error = refused(lambda e=each: broker.put(e, "captured"), arraybridge.BrokerError)
+                        assert error.reason == "STREAM_CAPTURING", error
+                    for each in (tensor.T, array.T):  # their framework would copy them
+                        refused(lambda e=each: broker.put(e, "captured"), arraybridge.BrokerError, "graph is being captured")
                 del held
                 broker.flush()
                 leases = broker.stats()["leases"]
@@ -174,6 +209,6 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         each.__name__: each
         for each in (
             recipe_safe_convert, recipe_cupy_and_torch_are_one_memory, recipe_from_gpu_to_gpu_to_numpy, recipe_numba_by_asdlpack,
-            recipe_pinned, recipe_change_a_copy, recipe_bundle, recipe_capture,
+            recipe_numba_by_asdlpack_to_jax, recipe_cupy_to_tensorflow, recipe_pinned, recipe_change_a_copy, recipe_bundle, recipe_capture,
         )
     }  # fmt: skip

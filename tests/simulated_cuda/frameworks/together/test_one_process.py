@@ -13,7 +13,7 @@ def machine(machines: Machines) -> Machine:
 @pytest.mark.parametrize(
     "name",
     [
-        "safe_convert", "cupy_and_torch_are_one_memory", "from_gpu_to_gpu_to_numpy", "numba_by_asdlpack", "pinned",
+        "safe_convert", "cupy_and_torch_are_one_memory", "from_gpu_to_gpu_to_numpy cupy torch", "numba_by_asdlpack", "pinned",
         "change_a_copy", "bundle", "capture",
     ],
 )  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_plan_says_how_arrays_get_to_another_gpu(machine: Machine) -> None:
     assert machine.writer("vias_between_gpus d2h+h2d") == "right"
 
 
-@pytest.mark.parametrize("name", ["by_pinned_chunks", "of_a_tree", "of_several_arrays", "put_a_strided_tree strided"])
+@pytest.mark.parametrize("name", ["by_pinned_chunks torch cupy", "of_a_tree torch cupy", "of_several_arrays", "put_a_strided_tree strided"])
 def test_uploads(machine: Machine, name: str) -> None:
     assert machine.writer(f"uploads_{name}") == "right"
 

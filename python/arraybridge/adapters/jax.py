@@ -299,13 +299,12 @@ def _local_devices() -> dict[int, Any]:
 def uploaded(source: View, number: int) -> Any:
     jax = _jax()
     seen = _local_devices()
-    device = seen[number]
     if source.device != devices.HOST and source.device[1] not in seen:
         source = _core.copy_to_heap(source)  # from a GPU that JAX does not see
     if source.device == devices.HOST:
         # JAX reads the View's memory until the value is ready.
-        return jax.device_put(numpy_adapter.view(source), device).block_until_ready()
-    return jax.device_put(jax.numpy.array(view(source), copy=True), device)
+        return jax.device_put(numpy_adapter.view(source), seen[number]).block_until_ready()
+    return jax.device_put(jax.numpy.array(view(source), copy=True), seen[number])
 
 
 def stacked(arrays: Sequence[Any]) -> Any:

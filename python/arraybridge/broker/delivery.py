@@ -396,13 +396,14 @@ class Delivery:
             return self._on_gpu(copied(source.view(), chosen, caps), where)
         found = source.description
         if where[0] == devices.CUDA and found.device == devices.HOST and found.fill is None and progress is None:
-            spec = (found.dtype, found.code, found.shape)
-            placement = self._connection.ask(lambda core: core.empty([spec], device=where))
+            placement = self._connection.ask(lambda core: core.empty([(found.dtype, found.code, found.shape)], device=where))
             uploads.add(source.view(), placement.views[0])
             return placement.views[0]
         there = where if chosen.on_shared_memory else devices.HOST
         # Arrays in broker memory are copied, too, because their owner may still write to them.
         copy = self._connection.ask(lambda core: placed(core, [source], device=there, progress=progress)).views[0]
+        if found.device[0] == devices.CUDA and found.fill is None:
+            source.view().complete()  # its framework's stream may still have to copy, and the consumer's would not wait
         return self._on_gpu(copied(copy, chosen, caps), where) if by_the_way else copy
 
     def _on_gpu(self, view: _core.View, where: devices.Device) -> _core.View:

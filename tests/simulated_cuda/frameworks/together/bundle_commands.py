@@ -3,7 +3,7 @@
 
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ MIXED = {"w": VALUES, "t": VALUES.T, "swapped": VALUES.astype(">f4"), "scalar": 
 FRAMEWORKS = ("torch", "cupy")
 
 
-def same(bundle: Any, arrays: Any, number: int = 0) -> None:
+def same(bundle: Any, arrays: Any, number: int = 0, frameworks: Sequence[str] = FRAMEWORKS) -> None:
     """The arrays of each framework are those of the bundle, on this GPU."""
     assert bundle.share.device == (2, number)
     assert sorted(bundle) == sorted(arrays)
-    for framework in FRAMEWORKS:
+    for framework in frameworks:
         own = package(framework)
         for name, array in bundle.arrays(framework).items():
             assert own.gpu(array) == number
@@ -72,6 +72,16 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         assert read["a"] is read["b"]
         broker.bundle("again", broker.open("there"), replace=True).fill().publish()
         same(broker.open("again"), dict.fromkeys(arrays, VALUES))
+        return "right"
+
+    def bundle_of_xla_arrays() -> str:
+        names = ("jax", "tensorflow")
+        arrays = {f"{name} {number}": package(name).made(VALUES, number) for name in names for number in (0, 1)}
+        arrays["host"] = VALUES
+        refused(lambda: broker.bundle("of xla", arrays), arraybridge.InvalidRequest, "cpu", "cuda:1", "device=")
+        for number in (0, 1):
+            broker.bundle("of xla", arrays, device=number, replace=True).fill().publish()
+            same(broker.open("of xla"), dict.fromkeys(arrays, VALUES), number, names)
         return "right"
 
     def bundle_written_in_place() -> str:
@@ -186,7 +196,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     return {
         each.__name__: each
         for each in (
-            bundle_of_host_arrays, bundle_of_arrays_on_gpus, bundle_written_in_place, bundle_after_queued_work,
-            bundle_of_many_small_arrays, bundle_put, bundle_read, bundle_of_files, bundle_of_a_module,
+            bundle_of_host_arrays, bundle_of_arrays_on_gpus, bundle_of_xla_arrays, bundle_written_in_place,
+            bundle_after_queued_work, bundle_of_many_small_arrays, bundle_put, bundle_read, bundle_of_files, bundle_of_a_module,
         )
     }  # fmt: skip

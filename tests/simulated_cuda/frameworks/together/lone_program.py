@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 from cell_commands import expected, right
-from real_packages import calls, package, view_of
+from real_packages import calls, package
+from shares import view_of
 
 import arraybridge
 

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with simulated GPUs, a daemon, and two processes that have every package whose kernels run there. Its work is
-queued until a call waits for it.
-"""
+"""A machine with simulated GPUs, a daemon, and two processes that have real packages."""
 
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from programs import one_gpu
-from test_arraybridge import HELD, MACHINES, Do, client, served
+from test_arraybridge import MACHINES, Do, client, served
 
 HERE = Path(__file__).resolve().parent
 COMMANDS = (
     "bundle_commands", "cell_commands", "cupy_commands", "numba_commands", "recipe_commands", "upload_commands", "via_commands",
 )  # fmt: skip
+XLA_COMMANDS = (*COMMANDS, "matrix_commands", "tensorflow_commands")
 
 
 class Machine(NamedTuple):
     address: str  # of the daemon
     environment: dict[str, str]  # of its processes
+    commands: Sequence[str]  # modules of these
     writer: Do
     reader: Do
 
@@ -30,21 +30,21 @@ Machines = Callable[..., Machine]
 
 
 @contextlib.contextmanager
-def started(libraries: Path, variables: dict[str, str], kind: str, settings: str) -> Iterator[Machine]:
+def started(libraries: Path, variables: dict[str, str], commands: Sequence[str], kind: str, settings: str) -> Iterator[Machine]:
     with contextlib.ExitStack() as end:
         machine = end.enter_context(one_gpu(libraries))
-        machine["SIMULATED_CUDA"] += MACHINES[kind] + HELD + settings
+        machine["SIMULATED_CUDA"] += MACHINES[kind] + settings
         address = end.enter_context(served(machine))
         environment = machine | variables
-        writer, reader = (end.enter_context(client(address, environment, *COMMANDS)) for _ in range(2))
-        yield Machine(address, environment, writer, reader)
+        writer, reader = (end.enter_context(client(address, environment, *commands)) for _ in range(2))
+        yield Machine(address, environment, commands, writer, reader)
 
 
 @contextlib.contextmanager
 def seeing(machine: Machine, settings: str) -> Iterator[Do]:
     """Another process of the machine, with these settings of its driver beside the machine's."""
     changed = machine.environment | {"SIMULATED_CUDA": machine.environment["SIMULATED_CUDA"] + settings}
-    with client(machine.address, changed, *COMMANDS) as do:
+    with client(machine.address, changed, *machine.commands) as do:
         yield do
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import cupy_runtime
 import numba_ptx
 import numpy as np
+from shares import of_a_framework, view_of
+from xla_packages import Jax, Tensorflow
 
 import arraybridge
 
@@ -62,10 +64,11 @@ class Torch:
         """A context in which the current stream is one that waits for no other."""
         return self.torch.cuda.stream(self.torch.cuda.Stream())
 
-    def write(self, array: Any) -> None:
-        """Adds 1, by work on the GPU."""
+    def write(self, array: Any) -> Any:
+        """Adds 1, by work on the GPU. Returns the array, or of a package whose arrays are constant, another one."""
         array.copy_(array.cpu() + 1)
         self.torch.cuda.synchronize(array.device)
+        return array
 
     def values(self, array: Any) -> np.ndarray:
         return array.cpu().numpy()
@@ -107,10 +110,11 @@ class Cupy:
     def side(self) -> Any:
         return self.cupy.cuda.Stream(non_blocking=True)
 
-    def write(self, array: Any) -> None:
+    def write(self, array: Any) -> Any:
         with self.cupy.cuda.Device(self.gpu(array)):
             array += 1
             self.cupy.cuda.get_current_stream().synchronize()
+        return array
 
     def values(self, array: Any) -> np.ndarray:
         with self.cupy.cuda.Device(self.gpu(array)):
@@ -166,10 +170,11 @@ class Numba:
     def side(self) -> Any:
         return self.cuda.gpus[0]
 
-    def write(self, array: Any) -> None:
+    def write(self, array: Any) -> Any:
         with self.cuda.gpus[self.gpu(array)]:
             self.add(array, array, 1, 0)
             self.cuda.synchronize()
+        return array
 
     def values(self, array: Any) -> np.ndarray:
         with self.cuda.gpus[self.gpu(array)]:
@@ -227,8 +232,9 @@ class CudaCore:
         stream.sync()
         self.core.Device(before).set_current()
 
-    def write(self, array: Any) -> None:
+    def write(self, array: Any) -> Any:
         self.fill(array, self.values(array) + 1)
+        return array
 
     def values(self, array: Any) -> np.ndarray:
         before, stream = current(), self.stream(self.gpu(array))
@@ -254,18 +260,9 @@ class CudaCore:
         return array, "view"
 
 
-def view_of(broker: arraybridge.Broker, name: str) -> Any:
-    return broker.views(broker.list(name)[0].share)[0]
-
-
-def of_a_framework(framework: str, broker: arraybridge.Broker, name: str, wishes: dict[str, Any]) -> tuple[Any, str]:
-    """The share's array, and its plan's way."""
-    array, plan = broker.get(name, framework, explain=True, **wishes)
-    assert plan.zero_copy == (plan.copies == 0) == plan.via.startswith("zero-copy"), plan
-    return array, plan.via
-
-
-KINDS: dict[str, type] = {"torch": Torch, "cupy": Cupy, "numba": Numba, "cuda.core": CudaCore}
+KINDS: dict[str, type] = {
+    "torch": Torch, "cupy": Cupy, "numba": Numba, "cuda.core": CudaCore, "jax": Jax, "tensorflow": Tensorflow,
+}  # fmt: skip
 
 
 @functools.cache

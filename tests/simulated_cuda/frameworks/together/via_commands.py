@@ -67,10 +67,20 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         check(lambda: broker.get(host, framework, device="cuda:0", explain=True), "h2d")
         return "right"
 
+    def vias_of_what_xla_cannot_take() -> str:
+        """A strided array for TensorFlow, and a wide one for JAX."""
+        cupy = package("cupy")
+        turned = arraybridge.asdlpack(cupy.made(np.ascontiguousarray(VALUES.T), 0).T)
+        check(lambda: broker.convert(turned, "tensorflow", explain=True), "d2h+h2d", 3)
+        wide = cupy.made(VALUES.astype("f8"), 0)
+        check(lambda: broker.convert(wide, "jax", allow_downcast=True, explain=True), "d2h+h2d", 3)
+        return "right"
+
     def vias_of_a_strided_view() -> str:
         turned = arraybridge.asdlpack(package("cupy").made(np.ascontiguousarray(VALUES.T), 0).T)
         check(lambda: broker.convert(turned, "torch", copy=True, explain=True), "d2h+h2d", 3)
         check(lambda: broker.convert(turned, "numpy", explain=True), "d2h", 2)
         return "right"
 
-    return {each.__name__: each for each in (vias_between_gpus, vias_on_one_gpu, vias_of_a_strided_view)}
+    made = (vias_between_gpus, vias_on_one_gpu, vias_of_what_xla_cannot_take, vias_of_a_strided_view)
+    return {each.__name__: each for each in made}

@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real TensorFlow with arrays in a broker's GPU memory, between processes.
-
-TensorFlow polls events until its work is done, so its driver cannot be held: work runs while it polls, and not while a
-test pauses the driver. Its own kernels are machine code, and fail; XLA's are interpreted.
+"""Real TensorFlow with arrays in a broker's GPU memory, between processes. Its own kernels are machine code, and fail; XLA's
+are interpreted.
 """
 
-import contextlib
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-import xla
-from programs import one_gpu
-from test_arraybridge import VIA, Do, client, served
+from machines import Do, Machines
+from test_arraybridge import VIA
 
 
 @pytest.fixture(scope="module")
-def pair(libraries: Path, package: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Do, Do]]:
+def pair(xla_machines: Machines) -> tuple[Do, Do]:
     """Two processes with TensorFlow."""
-    with contextlib.ExitStack() as end:
-        machine = end.enter_context(one_gpu(libraries))
-        address = end.enter_context(served(machine))
-        machine |= xla.with_tensorflow(tmp_path_factory.mktemp("xla"), libraries) | {"PYTHONPATH": package}
-        writer, reader = (end.enter_context(client(address, machine, "tensorflow_commands")) for _ in range(2))
-        yield writer, reader
+    machine = xla_machines("cuda_vmm")
+    return machine.writer, machine.reader
 
 
 def test_kernels_of_xla_compute_what_numpy_does(pair: tuple[Do, Do]) -> None:
@@ -32,12 +21,12 @@ def test_kernels_of_xla_compute_what_numpy_does(pair: tuple[Do, Do]) -> None:
 
 def test_arrays_cross_without_a_copy(pair: tuple[Do, Do]) -> None:
     writer, reader = pair
-    assert writer("tf_put frame 5") == "(2, 0) cuda_vmm"
-    assert reader("tf_get frame 5") == f"{VIA['cuda_vmm']} 0 right"
-    assert writer("tf_get frame 5") == f"{VIA['cuda_vmm']} 0 right"
-    assert reader("get frame 5") == f"cuda:0 {VIA['cuda_vmm']} 0 right", "in PyTorch"
-    assert reader("get_numpy frame 5") == "d2h 1 right"
-    assert reader("numba frame 5") == "right (2, 0)"
+    assert writer("tf_put scene 5") == "(2, 0) cuda_vmm"
+    assert reader("tf_get scene 5") == f"{VIA['cuda_vmm']} 0 right"
+    assert writer("tf_get scene 5") == f"{VIA['cuda_vmm']} 0 right"
+    assert reader("get scene 5") == f"cuda:0 {VIA['cuda_vmm']} 0 right", "in PyTorch"
+    assert reader("get_numpy scene 5") == "d2h 1 right"
+    assert reader("numba scene 5") == "right (2, 0)"
     assert writer("put tensor 6") == "(2, 0) cuda_vmm"
     assert reader("tf_get tensor 6") == f"{VIA['cuda_vmm']} 0 right"
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_program.py NAME`` runs one function."""
+"""convert_memory on the simulated GPU, with fakes of the frameworks: ``convert_program.py NAME`` runs one function.
+
+The real packages have the cells of the matrix (tests/simulated_cuda/frameworks). Here is what these cannot show: pyclesperanto,
+whose CUDA backend needs more of the driver; kernels of PyTorch and TensorFlow, which are machine code; memory that is free
+again, where the packages keep theirs; and a framework that can use no GPU on a machine that has one.
+"""
 
 import ctypes
 import gc
@@ -54,14 +59,13 @@ def way(array: Any, source: str, target: str, gpu_id: Any, copy: Any = None) -> 
     return "H" if address(got) == address(array) else "P"
 
 
-def every_cell_on_the_gpu() -> None:
+def every_cell_of_pyclesperanto() -> None:
     for source in NAMES:
-        for target in NAMES:
+        for target in NAMES if source == "pyclesperanto" else ("pyclesperanto",):
             found = way(made(source), source, target, 0)
             assert found == ON_GPU[source][target], (source, target, found)
-            shared = {"H": "P", "I": "I" if source == "numpy" else "P"}.get(found, found)
             private = way(made(source), source, target, 0, copy=True)
-            assert private == ("P" if source == target == "numpy" else shared), (source, target, private)
+            assert private == {"H": "P", "I": "P"}.get(found, found), (source, target, private)
 
 
 def none_is_the_host() -> None:
@@ -184,31 +188,6 @@ def numba_and_capsules_reach_everybody() -> None:
         from_capsule = arraybridge.get_converter(target).from_dlpack(made("cupy").__dlpack__(max_version=(1, 0)))
         assert (values_of(from_capsule) == VALUES).all()
     assert (convert_memory(made("numba"), None, "numpy") == VALUES).all()
-
-
-def numba_through_asdlpack_is_one_pointer() -> None:
-    """The guides' recipe: each framework's own from_dlpack takes what asdlpack makes of a Numba array."""
-    takers = {name: sys.modules[name] for name in ("torch", "cupy")} | {"jax": sys.modules["jax"].dlpack}
-    for dtype in ("float32", "int64"):
-        values = np.array([[1, -2, 3], [2**31 + 1, 0, -1]], "i8").astype(dtype)
-        for target, module in takers.items():
-            array = made("numba", values)
-            got = module.from_dlpack(arraybridge.asdlpack(array))
-            assert isinstance(got, frameworks.ARRAYS[target]) and got.on_gpu and address(got) == address(array)
-            assert got.values().dtype == dtype and (got.values() == values).all()
-            again = convert_memory(arraybridge.asdlpack(array), None, target, 0)
-            assert address(again) == address(array) and again.values().dtype == dtype
-    array = made("numba", np.arange(3))
-    sys.modules["jax"].config.jax_enable_x64 = False
-    for ask in (lambda: convert_memory(array, None, "jax", 0), lambda: convert_memory(array, None, "jax", 0, copy=False)):
-        try:
-            ask()
-        except arraybridge.UnsupportedDtype as error:
-            assert "jax_enable_x64" in str(error) and "allow_downcast" in str(error)
-        else:
-            raise AssertionError("JAX would have narrowed it")
-    narrow = convert_memory(array, None, "jax", 0, allow_downcast=True)
-    assert narrow.values().dtype == "int32" and narrow.values().tolist() == [0, 1, 2]
 
 
 gpu.start()

@@ -16,7 +16,7 @@ def environment() -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     "program",
     [
-        "every_cell_on_the_gpu",
+        "every_cell_of_pyclesperanto",
         "none_is_the_host",
         "strided_arrays_are_handed_over_or_made_compact_once",
         "numbers_of_gpus",
@@ -25,7 +25,6 @@ def environment() -> Iterator[dict[str, str]]:
         "every_conversion_is_a_method",
         "a_thousand_conversions_give_everything_back",
         "numba_and_capsules_reach_everybody",
-        "numba_through_asdlpack_is_one_pointer",
     ],
 )
 def test_on_the_gpu(environment: dict[str, str], program: str) -> None:

@@ -16,7 +16,6 @@ def gpus() -> Iterator[tuple[str, dict[str, str]]]:
 @pytest.mark.parametrize(
     "program",
     [
-        "another_gpu_than_the_current",
         "from_gpu_to_gpu_to_numpy",
         "who_sees_some_gpus_numbers_them_as_cuda_does",
         "tensorflows_order_is_its_own",

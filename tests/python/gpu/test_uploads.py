@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host arrays go to a GPU through pinned memory, and many of them together, by the simulated driver's own count."""
+"""Many host arrays go to a GPU together, by the simulated driver's own count."""
 
 import pytest
 import simulated
@@ -8,17 +8,9 @@ import arraybridge
 from arraybridge import _core
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "a_large_array_goes_by_pinned_chunks",
-        "a_tree_is_one_batch",
-        "a_put_on_a_gpu_is_one_batch",
-    ],
-)
-def test_on_the_simulated_gpu(program: str) -> None:
+def test_a_put_on_a_gpu_is_one_batch() -> None:
     with simulated.daemon() as (address, environment):
-        assert simulated.run("gpu/uploads_program.py", environment, address, program) == "done\n"
+        assert simulated.run("gpu/uploads_program.py", environment, address) == "done\n"
 
 
 def test_what_is_no_pair_of_views_is_refused() -> None:

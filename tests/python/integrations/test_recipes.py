@@ -12,7 +12,6 @@ import warnings
 
 import numpy as np
 import pytest
-import simulated
 from processes import ROOT, environment
 
 import arraybridge
@@ -25,17 +24,6 @@ pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarn
 DOCS = ROOT / "docs/guides"
 PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md", "tables.md"))
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
-# CuPy's part of a block, by modules of the frameworks' dialects.
-ON_SIMULATED_GPU = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy
-from fakes import frameworks, gpu, own_copies
-gpu.start()
-frameworks.install()
-own_copies.install()
-sys.modules["cupy"].arange = lambda count, dtype: frameworks.CupyArray.of(numpy.arange(count, dtype=dtype))
-"""
 
 
 def test_every_block_says_where_it_runs():
@@ -61,24 +49,6 @@ def test_a_block_runs_on_the_host(number, address, tmp_path, monkeypatch):
 def test_a_block_of_an_example_is_in_its_program():
     (block,) = [text for where, text in BLOCKS if where == "example"]
     assert block in (DOCS.parent / "examples/pipeline/invert.py").read_text().replace("        print(int(number), flush=True)\n", "")
-
-
-def test_cupy_to_tensorflow_in_four_ways(tmp_path):
-    (block,) = [text for where, text in BLOCKS if where == "gpu"]
-    checks = """
-expected = numpy.arange(1_000_000, dtype="f4")
-assert all((each.values() == expected).all() for each in (first, second, third, fourth))
-assert first.address == second.address == frame.address != third.address
-assert fourth.address != frame.address and all(each.on_gpu for each in (first, second, third, fourth))
-"""
-    program = tmp_path / "recipe.py"
-    program.write_text(ON_SIMULATED_GPU + block + checks)
-    with simulated.daemon() as (where, changed):
-        done = subprocess.run(
-            [sys.executable, str(program), str(simulated.HERE)], capture_output=True, text=True, check=False,
-            env=changed | {"ARRAYBRIDGE_ADDRESS": where},
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def safe_convert(data, target):

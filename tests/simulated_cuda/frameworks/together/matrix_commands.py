@@ -15,6 +15,7 @@ from real_packages import package
 import arraybridge
 from arraybridge.errors import DeviceUnavailable
 
+package("jax")  # before a conversion begins to use JAX, which looks for GPUs once
 SHAPES = [(2, 3), (6,), (2, 3, 4)]
 DTYPES = ["float32", "int64", "uint8"]
 LETTERS = {"identity": "I", "hand_over": "H", "h2d": "U", "d2h": "D"}
@@ -73,8 +74,6 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
 
     def matrix() -> str:
         """JSON: {source: {target: {"cuda": way, "copy": way, "cpu": way}}}: on the GPU, with copy=True, and on the host."""
-        for name in NAMES[1:]:
-            package(name)  # before a conversion begins to use it: JAX would find no GPU
         with warnings.catch_warnings(), jax.enable_x64(True):
             warnings.simplefilter("ignore")
             return json.dumps(

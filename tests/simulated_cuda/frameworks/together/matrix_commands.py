@@ -15,6 +15,7 @@ from real_packages import package
 import arraybridge
 from arraybridge.errors import DeviceUnavailable
 
+package("jax")  # before a conversion begins to use JAX, which looks for GPUs once
 SHAPES = [(2, 3), (6,), (2, 3, 4)]
 DTYPES = ["float32", "int64", "uint8"]
 LETTERS = {"identity": "I", "hand_over": "H", "h2d": "U", "d2h": "D"}

@@ -47,7 +47,9 @@ class ShareCache {
  private:
   static constexpr size_t kSharesMax = 64;
   static constexpr size_t kIdsMax = 1024;
-  static constexpr size_t kDescriptionBytesMax = 4096;  // a longer description is not kept
+  // A longer description, such as a table's of many columns, is found by its id alone; kLongMax of them are kept.
+  static constexpr size_t kShortBytesMax = 4096, kLongMax = 16;
+  static constexpr size_t kDescriptionBytesMax = 65536;  // a longer description is not kept
 
   static size_t PlaceOf(std::string_view description) {
     return std::hash<std::string_view>()(description) % kSharesMax;

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from arraybridge import _core, autograph
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.errors import InvalidRequest, UnsupportedArray, from_status, printable
+from arraybridge.notebook.facts import ROWS_MAX as SHOWN_MAX, rows_of
+from arraybridge.notebook.pictures import picture_of
 from arraybridge.tables import bits, libraries, nodes, validation
 from arraybridge.tables.formats import NUMBERS, Form, form_of, name_of, numpy_name
 from arraybridge.tables.nodes import Description, Kind, Node
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from arraybridge._core import View
 
 Show = Callable[["View"], Any]
-_SHOWN_MAX: Final = 32  # columns in a repr and in a notebook
 _LIBRARIES: Final = "get it as 'pyarrow', 'pandas', 'polars' or 'duckdb'"
 
 
@@ -166,7 +166,7 @@ class Table:
     def array(self) -> Any:
         """The one column of a table that is a column or a series, as an array of the framework."""
         if len(self.columns) != 1:
-            raise InvalidRequest(f"the table has {len(self.columns)} columns: name one of {list(self.columns)[:_SHOWN_MAX]}")
+            raise InvalidRequest(f"the table has {len(self.columns)} columns: name one of {list(self.columns)[:SHOWN_MAX]}")
         return self[self.columns[0]]
 
     def __getitem__(self, name: str) -> Any:
@@ -223,26 +223,28 @@ class Table:
         return self._parts.arrow_stream()
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{printable(name)}: {printable(kind)}" for name, kind in list(self.types.items())[:_SHOWN_MAX])
-        more = len(self.columns) - _SHOWN_MAX
+        shown = ", ".join(f"{printable(name)}: {printable(kind)}" for name, kind in list(self.types.items())[:SHOWN_MAX])
+        more = len(self.columns) - SHOWN_MAX
         return f"<Table of {len(self)} rows, {self.nbytes} bytes: {shown}{f' and {more} more' if more > 0 else ''}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{html.escape(printable(each.name))}</td><td>{html.escape(printable(_type_of(each)))}</td><td>{each.nulls}</td></tr>"
-            for each in self.nodes[:_SHOWN_MAX]
-        ]
-        more = len(self.columns) - _SHOWN_MAX
-        last = f"<tr><td>and {more} more</td></tr>" if more > 0 else ""
-        head = "<tr><th>column</th><th>type</th><th>nulls</th></tr>"
-        return f"<p>Table of {len(self)} rows, {self.nbytes} bytes</p><table>{head}{''.join(rows)}{last}</table>"
+        shown = self.nodes[:SHOWN_MAX]
+        rows = [(each.name, _type_of(each), each.nulls) for each in shown]
+        pictures = [self._picture(each) for each in shown]
+        title = f"Table of {len(self)} rows, {self.nbytes} bytes"
+        return rows_of(title, ("column", "type", "nulls"), rows, pictures, len(self.nodes) - len(shown))
+
+    def _picture(self, node: Node) -> str:
+        if node.nulls or node.format not in NUMBERS or not _is_number(node):
+            return ""
+        return picture_of(numpy_adapter.view(self._values(node))[: node.length])
 
     def _place_of(self, name: str) -> int:
         found = [place for place, each in enumerate(self.nodes) if each.name == name]
         if len(found) == 1:
             return found[0]
         what = f"{len(found)} columns named" if found else "no column named"
-        raise InvalidRequest(f"the table has {what} {name!r}: it has {list(self.columns)[:_SHOWN_MAX]}")
+        raise InvalidRequest(f"the table has {what} {name!r}: it has {list(self.columns)[:SHOWN_MAX]}")
 
     def _values(self, node: Node) -> View:
         """The second buffer. REQUIRES: a form with one."""

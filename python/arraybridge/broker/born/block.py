@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from arraybridge import autograph
-from arraybridge.broker.facts import table_of
 from arraybridge.errors import InvalidRequest, printable
+from arraybridge.notebook.facts import table_of
 
 
 class Scope(Protocol):

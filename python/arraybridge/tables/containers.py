@@ -83,7 +83,7 @@ def _cpu_buffer() -> Any:
 
 def _of_array(value: Any) -> Written:
     np = numpy_adapter.module()
-    array = np.asarray(value)
+    array = np.asanyarray(value)
     if np.ma.isMaskedArray(array) or hasattr(value, "mask"):
         raise UnsupportedArray(
             type(value).__name__, "any", "hand_over", "it has a mask, which an array loses: pass its values and its mask"

@@ -92,8 +92,8 @@ def _full_list(column: Column, views: _Views) -> None:
 
 def _full_view(column: Column, views: _Views) -> None:
     np = numpy_adapter.module()
-    views = column.numbers(1)[: 16 * column.node.length].reshape(-1, 16)
-    rows = views.view(np.int32)[_valid(column)]
+    each_view = column.numbers(1)[: 16 * column.node.length].reshape(-1, 16)
+    rows = each_view.view(np.int32)[_valid(column)]
     column.require(not (rows[:, 0] < 0).any(), "a view has a negative length")
     inside = rows[rows[:, 0] > _VIEWED_MAX].astype(np.int64)
     sizes = np.array([column.numbers(index).size for index in range(2, len(column.buffers))] or [-1], np.int64)
@@ -108,7 +108,7 @@ def _full_view(column: Column, views: _Views) -> None:
     if column.node.format in TEXT:
         for length, _, number, offset in inside.tolist():
             _check_utf8(column, column.numbers(2 + number)[offset : offset + length])
-        for row in views[_valid(column)]:
+        for row in each_view[_valid(column)]:
             length = int(row[:4].view(np.int32)[0])
             if length <= _VIEWED_MAX:
                 _check_utf8(column, row[4 : 4 + length])

@@ -34,6 +34,8 @@ READER = """
 import sys, time
 import arraybridge, pyarrow, pyarrow.ipc, pandas
 how, where = sys.argv[1:3]
+if how == "joblib":
+    import joblib
 broker = arraybridge.Broker(where, start="never") if how.startswith("broker") else None
 if broker is not None:
     broker.get("small", how.partition(" ")[2])
@@ -45,7 +47,6 @@ while sys.stdin.buffer.readline():
     elif how == "file":
         table = pyarrow.ipc.open_file(pyarrow.memory_map(where)).read_all()
     elif how == "joblib":
-        import joblib
         table = joblib.load(where, mmap_mode="r")
     elif how == "pickle":
         import pickle

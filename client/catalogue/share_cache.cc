@@ -14,20 +14,19 @@ std::shared_ptr<const KnownShare> ShareCache::Find(std::string_view description)
 
 std::shared_ptr<const KnownShare> ShareCache::Find(uint64_t share) const {
   MutexLock lock(mutex_);
-  if (by_id_.empty()) return nullptr;
-  const auto& known = by_id_[share % kIdsMax];
-  return known && known->share.id == share ? known : nullptr;
+  for (const size_t places : {kIdsMax, kLongMax})
+    if (const auto& known = by_id_[share % places]; known && known->share.id == share) return known;
+  return nullptr;
 }
 
 void ShareCache::Add(std::shared_ptr<const KnownShare> known) {
-  if (known->description.size() > kDescriptionBytesMax) return;
+  const size_t bytes = known->description.size(), places = bytes > kShortBytesMax ? kLongMax : kIdsMax;
+  if (bytes > kDescriptionBytesMax) return;
   std::shared_ptr<const KnownShare> by_id = known;
-  const bool described = !known->description.empty();
   const size_t place = PlaceOf(known->description);
   MutexLock lock(mutex_);
-  if (by_id_.empty()) by_id_.resize(kIdsMax);
-  std::swap(by_id_[known->share.id % kIdsMax], by_id);  // the displaced entry is destroyed outside the lock
-  if (described) std::swap(known_[place], known);
+  std::swap(by_id_[known->share.id % places], by_id);  // the displaced entry is destroyed outside the lock
+  if (bytes != 0) std::swap(known_[place], known);
 }
 
 }  // namespace arraybridge

@@ -47,7 +47,8 @@ class ShareCache {
  private:
   static constexpr size_t kSharesMax = 64;
   static constexpr size_t kIdsMax = 1024;
-  static constexpr size_t kDescriptionBytesMax = 4096;  // a longer description is not kept
+  static constexpr size_t kShortBytesMax = 4096, kLongMax = 16;  // of longer ones, such as tables', few are kept
+  static constexpr size_t kDescriptionBytesMax = 65536;  // a longer description is not kept
 
   static size_t PlaceOf(std::string_view description) {
     return std::hash<std::string_view>()(description) % kSharesMax;
@@ -55,8 +56,7 @@ class ShareCache {
 
   mutable Mutex mutex_;
   std::array<std::shared_ptr<const KnownShare>, kSharesMax> known_ AB_GUARDED_BY(mutex_);
-  // kIdsMax entries, allocated with the first share
-  std::vector<std::shared_ptr<const KnownShare>> by_id_ AB_GUARDED_BY(mutex_);
+  std::array<std::shared_ptr<const KnownShare>, kIdsMax> by_id_ AB_GUARDED_BY(mutex_);
 };
 
 }  // namespace arraybridge

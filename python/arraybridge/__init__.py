@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from arraybridge.broker.born.block import Born
     from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
     from arraybridge.broker.channel import Channel, Received, Sender
-    from arraybridge.broker.share import ArraySpec, Got, Listed, Outcome, Share
+    from arraybridge.broker.share import ArraySpec, Got, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
     from arraybridge.compat.cleanup import *
     from arraybridge.compat.scaling import SCALING_FUNCTIONS, scale_dtype
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from arraybridge.integrations.capture import capturing
     from arraybridge.keep.cached_function import CachedFunction, cache
     from arraybridge.keep.checkpoints import Checkpoint, Checkpoints
+    from arraybridge.notebook.listing import Listed
     from arraybridge.planner import Converted, Plan
     from arraybridge.serialization import from_bytes, to_bytes
     from arraybridge.tables.table import Table
@@ -209,7 +210,7 @@ _HOMES = {
         "broker.born.block": "Born",
         "broker.bundle": "Bundle BundleSpec BundleWriter",
         "broker.channel": "Channel Received Sender",
-        "broker.share": "ArraySpec Got Listed Outcome Share",
+        "broker.share": "ArraySpec Got Outcome Share",
         "broker.watch": "Event Watch",
         "compat.cleanup": (
             "MEMORY_TYPE_CLEANUP_REGISTRY cleanup_all_gpu_frameworks cleanup_cupy_gpu cleanup_jax_gpu "
@@ -229,6 +230,7 @@ _HOMES = {
         "integrations.capture": "capturing",
         "keep.cached_function": "CachedFunction cache",
         "keep.checkpoints": "Checkpoint Checkpoints",
+        "notebook.listing": "Listed",
         "planner": "Converted Plan",
         "serialization": "from_bytes to_bytes",
         "tables.table": "Table",

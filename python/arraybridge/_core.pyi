@@ -106,9 +106,6 @@ class View:
             ValueError: another device.
         """
 
-def arrow_array(node: tuple[Any, ...], /) -> tuple[Any, Any]: ...  # capsules of a node of `tables.table`
-def arrow_stream(node: tuple[Any, ...], /) -> Any: ...
-
 @final
 class Placement:
     """Bytes in an arena of this session, not yet published; or bytes of a share, to be published once more."""
@@ -147,6 +144,24 @@ class Bundle:
     def arrays(self, first: int, count: int) -> list[tuple[str, int, int, View]]: ...
     def copy_on_write(self) -> Bundle | None:
         """The same bytes in a copy-on-write mapping of this process; None: it is writable already, or empty."""
+
+@final
+class DescribedTable:
+    """A table of a share. StatusError: its description violates the grammar, or does not fit its arrays."""
+
+    kind: Final[str]
+    first: Final[int]  # of the share's arrays
+    count: Final[int]
+    nbytes: Final[int]
+    def __init__(self, text: bytes, views: list[View]) -> None:
+        """text: [kind, node, first, count] in JSON, or {"table": the same}. views: all arrays of the share."""
+    def __len__(self) -> int: ...
+    def check(self) -> None: ...  # sizes and offsets, again
+    def column(self, index: int) -> DescribedTable: ...
+    def described(self) -> tuple[Any, ...]: ...  # the fields of a Node of `tables.nodes`, nested
+    def arrow_schema(self) -> Any: ...  # capsules
+    def arrow_array(self) -> tuple[Any, Any]: ...
+    def arrow_stream(self) -> Any: ...
 
 @final
 class SwapWindow:

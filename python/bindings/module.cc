@@ -15,7 +15,7 @@
 #include "python/bindings/plan_note.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
-#include "python/bindings/tables/arrow_structures.h"
+#include "python/bindings/tables/described_table.h"
 #include "python/bindings/view.h"
 #include "python/bindings/windows/swap_window.h"
 
@@ -62,10 +62,6 @@ PyMethodDef g_functions[] = {
     {"gpus", ab::Gpus, METH_NOARGS, "gpus($module, /)\n--\n\nThe UUIDs of the GPUs that this process sees."},
     {"gpu_reaches", ab::GpuReaches, METH_VARARGS,
      "gpu_reaches($module, start, end, /)\n--\n\nWhether copies from one GPU to another go directly, not by the host."},
-    {"arrow_array", ab::ArrowArrayOf, METH_O,
-     "arrow_array($module, node, /)\n--\n\nCapsules of a table's schema and array."},
-    {"arrow_stream", ab::ArrowStreamOf, METH_O,
-     "arrow_stream($module, node, /)\n--\n\nA capsule of a stream of a table."},
     {"copy_to_heap", ab::CopyToHeapOf, METH_O,
      "copy_to_heap($module, view, /)\n--\n\nA private, writable, compact copy."},
     {"copy_to_gpus", ab::CopyToGpusOf, METH_VARARGS,
@@ -87,6 +83,7 @@ PYBIND11_MODULE(_core, module) {
       .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
   ab::AddCore(module);
   ab::AddBundle(module);
+  ab::AddDescribedTable(module);
   ab::AddBorn(module);
   ab::AddDeviceBlocks(module);
   ab::AddSwapWindow(module);

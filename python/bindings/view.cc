@@ -230,7 +230,7 @@ PyObject* Repr(PyObject* self) {
 }
 
 PyObject* ReprHtml(PyObject* self, PyObject*) {
-  const Ref module(PyImport_ImportModule("arraybridge.broker.facts"));
+  const Ref module(PyImport_ImportModule("arraybridge.notebook.facts"));
   const Ref device(DeviceName(self));
   if (module == nullptr || device == nullptr) return nullptr;
   return PyObject_CallMethod(module.get(), "table_of_view", "OOs", self, device.get(), HolderOf(Self(self)));

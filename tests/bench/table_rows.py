@@ -2,9 +2,9 @@
 """The rows of tables, each beside the same work without arraybridge: one table of 50 columns, a tenth of them text, with nulls.
 
 table_put: Broker.put of a table of pyarrow; floor: memcpy of its buffers into warm memory. table_get: Broker.get as pyarrow in
-a process that has read another one; peers: three ways to pass the table to four readers, of which the sum of the writing and
-all readings counts: pickle 5 over a pipe, an Arrow IPC file in /dev/shm that is mapped, and Flight on loopback, where pyarrow
-has it.
+a process that has read another one; peers: five ways to pass the table to four readers, of which the sum of the writing and
+all readings counts: pickle 5 over a pipe, an Arrow IPC file in /dev/shm that is mapped, the buffers as arrays that joblib
+dumps there and maps, and, where they are installed, Flight on loopback and put and get of Ray.
 
     tests/bench/table_rows.py [full] prints the rows as JSON, with the figures of the peers
 """
@@ -34,6 +34,8 @@ READER = """
 import sys, time
 import arraybridge, pyarrow, pyarrow.ipc, pandas
 how, where = sys.argv[1:3]
+if how == "joblib":
+    import joblib
 broker = arraybridge.Broker(where, start="never") if how.startswith("broker") else None
 if broker is not None:
     broker.get("small", how.partition(" ")[2])
@@ -44,6 +46,8 @@ while sys.stdin.buffer.readline():
         table = broker.get("table", how.partition(" ")[2])
     elif how == "file":
         table = pyarrow.ipc.open_file(pyarrow.memory_map(where)).read_all()
+    elif how == "joblib":
+        table = joblib.load(where, mmap_mode="r")
     elif how == "pickle":
         import pickle
         head = int.from_bytes(sys.stdin.buffer.read(8), "little")
@@ -181,6 +185,46 @@ def of_flight(table: Any) -> float:
         return sum(read_ms("flight", f"grpc://127.0.0.1:{server.port}"))
 
 
+def of_joblib(table: Any, folder: str) -> float:
+    """Milliseconds of the buffers as arrays of NumPy that joblib dumps into shared memory, and of four readers that map them."""
+    import joblib
+    import numpy as np
+
+    path = f"{folder}/table.joblib"
+    buffers = {
+        name: [None if each is None else np.frombuffer(each, np.uint8) for chunk in column.chunks for each in chunk.buffers()]
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return milliseconds(lambda: joblib.dump(buffers, path)) + sum(read_ms("joblib", path))
+
+
+def of_ray(table: Any) -> float:
+    """Milliseconds of a put into Ray's object store, and of four workers that get it."""
+    import ray
+
+    @ray.remote(num_cpus=0)
+    class Reader:
+        def ready(self) -> None:
+            pass
+
+        def read(self, found: list[Any]) -> float:
+            begun = time.perf_counter()
+            got = ray.get(found[0])
+            took = time.perf_counter() - begun
+            assert len(got) > 0
+            return took * 1e3
+
+    ray.init(num_cpus=1, object_store_memory=3 * table.nbytes + (256 << 20), include_dashboard=False, log_to_driver=False)
+    try:
+        readers = [Reader.remote() for _ in range(READERS)]
+        ray.get([reader.ready.remote() for reader in readers])
+        found: list[Any] = []
+        took = milliseconds(lambda: found.append(ray.put(table)))
+        return took + sum(float(ray.get(reader.read.remote(found))) for reader in readers)
+    finally:
+        ray.shutdown()
+
+
 def row(name: str, value: float, floor: float | None, peer: str | None = None, peer_value: float | None = None) -> dict[str, Any]:
     work, unit, reach = WORK[name]
     ratio = None if floor is None else round(value / floor, 3)
@@ -202,11 +246,15 @@ def measure(full: bool) -> list[dict[str, Any]]:
         once = read_ms("broker pyarrow", address)
         gets = read_ms("broker pyarrow", address, 9)
         frames = read_ms("broker pandas", address, 9)
-        peers = {"Arrow IPC file, mapped": of_a_file(table, folder), "pickle 5 over a pipe": of_pickle(table)}
-        try:
-            peers["Flight on loopback"] = of_flight(table)
-        except ImportError as error:
-            print(f"left out: Flight: {error}", file=sys.stderr)
+        peers = {
+            "Arrow IPC file, mapped": of_a_file(table, folder), "pickle 5 over a pipe": of_pickle(table),
+            "joblib, mapped": of_joblib(table, folder),
+        }  # fmt: skip
+        for name, peer in {"Flight on loopback": of_flight, "Ray put and get": of_ray}.items():
+            try:
+                peers[name] = peer(table)
+            except ImportError as error:
+                print(f"left out: {name}: {error}", file=sys.stderr)
         best = min(peers, key=lambda name: peers[name])
         whole = row("table_four_readers", put + sum(once), peers[best], best, peers[best])
         return [

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import arrow_table
+
 import arraybridge
 import arraybridge.integrations.dask as abd
 
@@ -69,6 +71,14 @@ def bundle() -> Any:
         return abd.share_of(share)
     finally:
         share.withdraw()
+
+
+def table() -> Any:
+    return abd.put(arrow_table.ArrowTable())
+
+
+def seen_table(share: Any) -> Any:
+    return arrow_table.read(share.get())
 
 
 def seen_tree(share: Any) -> tuple[float, list[int], int, str, bytes, list[str]]:

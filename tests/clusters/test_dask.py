@@ -25,6 +25,7 @@ import pytest
 
 distributed = pytest.importorskip("distributed")
 
+import arrow_table
 import dask_tasks as tasks
 from dask_tasks import NBYTES, SIZE, until
 from hosts import hosts, why_not
@@ -203,6 +204,12 @@ def test_trees_and_bundles(cluster: Cluster) -> None:
     assert cluster.on("a1", tasks.seen_tree, tree).result()[:5] == (64.0, [0, 1, 2], 0, "tree", b"mine")
 
 
+def test_tables(cluster: Cluster) -> None:
+    share = cluster.on("a1", tasks.table)
+    for name in ("a1", "a2", "b1"):
+        assert cluster.on(name, tasks.seen_table, share).result() == arrow_table.EXPECTED
+
+
 def test_put_takes_bundles_of_the_client(cluster: Cluster) -> None:
     broker = cluster.brokers["a"]
     named = broker.bundle("kept", {"w": np.ones(4)}).fill().publish()
@@ -352,6 +359,7 @@ def test_without_start_and_before_distributed_is_imported(cluster: Cluster) -> N
 import sys
 import arraybridge.integrations.dask as abd
 assert "distributed" not in sys.modules and "dask" not in sys.modules
+import arrow_table
 import dask_tasks as tasks
 import distributed
 with distributed.Client(sys.argv[1]) as client:
@@ -402,6 +410,7 @@ def test_two_network_namespaces(cluster: Cluster) -> None:
     code = """
 import json, sys
 import distributed
+import arrow_table
 import dask_tasks as tasks
 import arraybridge.integrations.dask as abd
 _, here, there, *prefix = sys.argv

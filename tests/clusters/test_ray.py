@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray")
+import arrow_table
 from ray_cluster import STORE_BYTES, Node, Nodes, eventually
 from ray_tasks import Holder, made, memory_of, on, read
 
@@ -95,6 +96,18 @@ def test_a_share_larger_than_the_object_store(nodes: Nodes) -> None:
 
     assert share.nbytes > STORE_BYTES
     assert ray.get(sums.options(**on("b")).remote(share)) == [150.0 * MIB, 7, 0, 420.0 * MIB]
+
+
+def test_a_table_moves_to_the_other_node(nodes: Nodes) -> None:
+    share = abr.put({"table": arrow_table.ArrowTable(), "n": 5})
+
+    @ray.remote
+    def check(share: Any) -> Any:
+        got = share.get()
+        return *arrow_table.read(got["table"]), got["n"]
+
+    for node in ("a", "b"):
+        assert ray.get(check.options(**on(node)).remote(share)) == (*arrow_table.EXPECTED, 5)
 
 
 def test_trees_bundles_and_what_numpy_lacks(nodes: Nodes) -> None:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Differences from the stub that are correct.
 ALLOWED = r"""
 # pybind11's types have a metaclass of their own, which does not matter to users.
-arraybridge\._core\.(Bundle|BundlePlan|CaptureScope|ChannelEnd|Core|Placement|PutOptions|SwapWindow|WatchEnd)
+arraybridge\._core\.(Bundle|BundlePlan|CaptureScope|ChannelEnd|Core|DescribedTable|Placement|PutOptions|SwapWindow|WatchEnd)
 # They cannot be constructed: their __init__ is object's and raises a TypeError.
 arraybridge\._core\.(ChannelEnd|Placement|WatchEnd)\.__init__
 # PEP 688: the buffer protocol for type checkers of every version; C types have the method since Python 3.12.

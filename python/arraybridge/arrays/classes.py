@@ -61,6 +61,7 @@ _FURTHER: Final = (
 
 # Containers of other libraries: (top module, class, the arrays to pass in its place), matched by the names of a type's bases.
 _CONTAINERS: Final = (
+    *(("dask", name, "array.compute()") for name in ("Array", "DataFrame", "Series")),
     ("h5py", "Dataset", "dataset[...]"),
     ("h5py", "Group", "{name: dataset[...] for name, dataset in group.items()}"),
     ("pandas", "DataFrame", "{name: frame[name].to_numpy() for name in frame}"),

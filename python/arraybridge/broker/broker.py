@@ -23,12 +23,13 @@ from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.keep.caching import Caching
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
-from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, reference_of
+from arraybridge.broker.share import Got, Outcome, Record, Share, named_in_errors, record_from, reference_of
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.conversion.source import source_of
 from arraybridge.conversion.ways import Way
 from arraybridge.detect import MemoryType
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
+from arraybridge.notebook.listing import Listed, Listing
 from arraybridge.planner import Converted, Plan
 
 if TYPE_CHECKING:
@@ -684,8 +685,7 @@ class Broker(Caching):
         if not isinstance(prefix, str):
             raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")
-        rows = self._connection.ask(lambda core: core.list(prefix))
-        return [Listed(Share(self, row.pop("share")), **row) for row in rows]
+        return Listing(Listed(Share(self, row.pop("share")), **row) for row in self._connection.ask(lambda core: core.list(prefix)))
 
     def stats(self) -> dict[str, int]:
         """The broker's numbers (shares, leases, bytes), with the prefix `client_` those of this connection, and with

@@ -22,6 +22,7 @@ from arraybridge.broker.publication import check_name, lifetime_of
 from arraybridge.broker.share import Share
 from arraybridge.conversion.source import Source
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, ShareNotFound, UnsupportedArray, UnsupportedDtype, from_status
+from arraybridge.notebook.facts import ROWS_MAX, table_of_arrays
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -123,6 +124,10 @@ class Bundle(Mapping[str, _core.View]):
 
     def __repr__(self) -> str:
         return f"<Bundle {self._share.name!r}, generation {self._share.generation}: {len(self)} arrays>"
+
+    def _repr_html_(self) -> str:
+        shown = self._core.arrays(0, min(len(self), ROWS_MAX))
+        return table_of_arrays(f"Bundle {self._share.name}", [(name, view) for name, _, _, view in shown], len(self) - len(shown))
 
     def kind(self, name: str) -> Kind:
         """The kind that its maker gave the array.

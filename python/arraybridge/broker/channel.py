@@ -24,12 +24,12 @@ from arraybridge.arguments import Access, ReadWishes, check_text, check_word
 from arraybridge.broker.connection import UNAVAILABLE
 from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted, fast
 from arraybridge.broker.due import Due
-from arraybridge.broker.facts import table_of
 from arraybridge.broker.message import Message, freeze_alike
 from arraybridge.broker.worker import Worker, waitable
 from arraybridge.callers import warn
 from arraybridge.conversion import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
+from arraybridge.notebook.facts import table_of
 from arraybridge.planner import Plan
 
 if TYPE_CHECKING:

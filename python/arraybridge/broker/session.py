@@ -10,8 +10,8 @@ from arraybridge import autograph
 from arraybridge.arguments import check_text
 from arraybridge.broker import discovery
 from arraybridge.broker.connection import UNAVAILABLE, Connection
-from arraybridge.broker.facts import table_of
 from arraybridge.errors import BrokerUnavailable, InvalidRequest, printable
+from arraybridge.notebook.facts import table_of
 
 
 class Session:

@@ -16,10 +16,10 @@ from arraybridge import autograph
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST, named
-from arraybridge.broker.facts import table_of
 from arraybridge.conversion.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
+from arraybridge.notebook.facts import table_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 from arraybridge.tables import results
 
@@ -280,7 +280,7 @@ class Share(Held):
 
     def __repr__(self) -> str:
         where = f"on {named(self.device)}, {self._own_bytes()} bytes"
-        return f"<Share {self.name!r} generation {self.generation}: {self._arrays_text(3)} {where}>"
+        return f"<Share {self.name!r} generation {self.generation}: {self.arrays_text(3)} {where}>"
 
     def __rich_repr__(self) -> Any:
         yield self.name
@@ -293,7 +293,7 @@ class Share(Held):
         broker = "a broker" if self._address is None else f"the broker at {self._address}"
         return table_of(f"Share {self.name}", [
             ("generation", self.generation),
-            ("arrays", self._arrays_text(_SHOWN_MAX)),
+            ("arrays", self.arrays_text(_SHOWN_MAX)),
             ("device", named(self.device)),
             ("bytes", f"{self._own_bytes()}, in the broker's memory {self.nbytes}"),
             ("namespace", self.namespace),
@@ -304,8 +304,13 @@ class Share(Held):
         """The bytes of the arrays alone. The broker's memory is used in multiples of 256."""
         return sum(math.prod(shape) * bits * lanes // 8 for _, (_, bits, lanes), shape, *_ in self._record.arrays)
 
-    def _arrays_text(self, most: int) -> str:
-        """The dtypes and shapes of the first arrays."""
+    def arrays_text(self, most: int) -> str:
+        """The dtypes and shapes of the first arrays, for people: "float32 (2, 3), int8 (5,) and 7 more".
+
+        Example:
+            >>> broker.put([np.zeros(2), np.zeros(3)]).arrays_text(1)
+            'float64 (2,) and 1 more'
+        """
         shown = ", ".join(f"{printable(_short(spec.dtype))} {spec.shape}" for spec in self.specs[:most])
         more = len(self._record.arrays) - most
         return f"{shown} and {more} more" if more > 0 else shown
@@ -344,29 +349,6 @@ class Got(NamedTuple):
 
     array: Any
     share: Share
-
-
-class Listed(NamedTuple):
-    """A share as `Broker.list` has it.
-
-    Attributes:
-        share: its name, generation, shapes and size.
-        maker: the number of the session that put it.
-        maker_process_id: of the process that put it, as the daemon sees it; 0: unknown.
-        leases: the number of acquires that are still held, over all processes.
-        age_ms: milliseconds since it was put.
-
-    Example:
-        >>> share = broker.put(np.ones(3), "listed")
-        >>> [(row.share.name, row.age_ms < 60_000) for row in broker.list("listed")]
-        [('listed', True)]
-    """
-
-    share: Share
-    maker: int
-    maker_process_id: int
-    leases: int
-    age_ms: int
 
 
 class Outcome(NamedTuple):

@@ -125,6 +125,8 @@ def source_of(array: Any, target: str, private: bool = False) -> Source:
         seen = numpy_adapter.seen(array)
         if seen is not None:
             return source_of(seen, target, private)
+        if (written := containers.of_protocol(array)) is not None:
+            return Source(array, adapter, written, target)
         alone = refusal.with_traceback(None)
         return Source(array, adapter, Description.refused(_unknown_name(type(array)), alone), target)
     return Source(view, adapter, described(view, "view"), target)

@@ -83,6 +83,8 @@ def unflatten(
     if not structure:
         shown = [show(leaf) for leaf in leaves]
         return shown[0] if len(shown) == 1 else shown
+    if structure.startswith(nodes.ALONE):
+        return assemble(nodes.Description(structure), list(leaves))
     try:
         node = json.loads(structure, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -331,8 +333,7 @@ class _Reader(_Walk):
         return self._assemble(layout, parts)
 
     def _table(self, body: list[Any]) -> Any:
-        description, first, count = nodes.read(body)
-        return self._assemble(description, [self._taken(index) for index in range(first, first + count)])
+        return self._assemble(*nodes.taken(body, self._taken))
 
 
 def _no_constant(word: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from arraybridge import autograph
 from arraybridge.adapters import ensure_module
+from arraybridge.arrays.devices import named
 from arraybridge.broker.broker import Broker
 from arraybridge.errors import printable
 
@@ -57,11 +58,12 @@ class _Magics:
         self._shell.user_ns[name] = self._broker.get(name, *framework)
 
     def ls(self, line: str) -> None:
-        """%ab_list [PREFIX]: prints the shares whose names begin with the prefix."""
+        """%ab_list [PREFIX]: prints the shares whose names begin with the prefix, with their sizes, arrays and devices."""
         shares = [each.share for each in self._broker.list(*self._words(line, 0, 1, "%ab_list [PREFIX]"))]
         width = max((len(share.name) for share in shares), default=0)
         for share in shares:
-            print(f"{printable(share.name):{width}}  {share.nbytes:>15,} bytes  generation {share.generation}")
+            arrays = f"{share.arrays_text(3)} on {named(share.device)}"
+            print(f"{printable(share.name):{width}}  {share.nbytes:>15,} bytes  generation {share.generation}  {arrays}")
 
     def drop(self, line: str) -> None:
         """%ab_drop NAME: withdraws a share from its name. Processes that hold it keep it."""

@@ -54,7 +54,7 @@ def table_of(found: Any) -> Table:
     raise UnsupportedArray("share", "arrow", "hand_over", "a tree is not a table: use share.to(framework), and pass its parts")
 
 
-def shown(description: Description, views: Sequence[View], wishes: Wishes, show: Show) -> tuple[Any, Plan]:
+def shown(description: Description, views: list[View], wishes: Wishes, show: Show) -> tuple[Any, Plan]:
     """The table, or its one column, as the options say, and its plan. `show`: makes an array of a column.
 
     Raises:
@@ -62,7 +62,7 @@ def shown(description: Description, views: Sequence[View], wishes: Wishes, show:
         ZeroCopyUnavailable: copy=False, and the library copies. Errors of `Table.__getitem__`.
     """
     name = wishes.library or wishes.caps.name
-    table = Table(description, views, name, show)
+    table = Table.of(description, views, name, show)
     if wishes.column is not None:
         table = table.column(wishes.column)
     if wishes.library in _NO_LIBRARY:

@@ -159,14 +159,15 @@ def _streamed(source: Any) -> tuple[Field, list[Chunk]]:
     schema = _Owned(_Schema())
     _check(stream, stream.get_schema(ctypes.byref(stream), ctypes.byref(schema.structure)), kind)
     field, chunks = _field(schema.structure), list[Chunk]()
-    while len(chunks) < _BATCHES_MAX:
+    while True:
         owner = _Owned(_Array())
         _check(stream, stream.get_next(ctypes.byref(stream), ctypes.byref(owner.structure)), kind)
         if not owner.structure.release:
             del capsule  # which owns the stream
             return field, chunks
+        if len(chunks) == _BATCHES_MAX:
+            raise InvalidRequest(f"a table may have {_BATCHES_MAX} chunks: join them first (combine_chunks, rechunk)")
         chunks.append(Chunk(owner.structure, owner))
-    raise InvalidRequest(f"a table may have {_BATCHES_MAX} chunks: join them first (combine_chunks, rechunk)")
 
 
 def _check(stream: Any, code: int, kind: str) -> None:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import html
+import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from arraybridge import _core, autograph
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.errors import InvalidRequest, UnsupportedArray, printable
-from arraybridge.tables import bits, libraries, validation
+from arraybridge.errors import InvalidRequest, UnsupportedArray, from_status, printable
+from arraybridge.notebook.facts import ROWS_MAX as SHOWN_MAX, rows_of
+from arraybridge.notebook.pictures import picture_of
+from arraybridge.tables import bits, libraries, nodes, validation
 from arraybridge.tables.formats import NUMBERS, Form, form_of, name_of, numpy_name
 from arraybridge.tables.nodes import Description, Kind, Node
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from arraybridge._core import View
 
 Show = Callable[["View"], Any]
-_SHOWN_MAX: Final = 32  # columns in a repr and in a notebook
 _LIBRARIES: Final = "get it as 'pyarrow', 'pandas', 'polars' or 'duckdb'"
 
 
@@ -29,7 +30,6 @@ class Table:
     library that reads Arrow's C stream interface takes it as it is, such as `pyarrow.table` and `polars.DataFrame`.
 
     Attributes:
-        columns: the names of the columns, in order.
         nbytes: bytes of all buffers.
 
     Example:
@@ -40,16 +40,29 @@ class Table:
         (tensor([1., 2.], dtype=torch.float64), 2, ('x', 'name'))
     """
 
-    __slots__ = ("_description", "_framework", "_show", "_views", "columns", "nbytes")
+    __slots__ = ("_framework", "_kind", "_node", "_parts", "_show", "_views", "nbytes")
 
-    def __init__(self, description: Description, views: Sequence[View], framework: str, show: Show) -> None:
-        validation.check(description.node, views)
-        self._description: Final = description
-        self._views: Final = tuple(views)
+    def __init__(self, parts: _core.DescribedTable, views: Sequence[View], framework: str, show: Show, kind: Kind) -> None:
+        self._parts: Final = parts
+        self._views: Final = views
         self._framework: Final = framework
         self._show: Final = show
-        self.columns: Final = tuple(each.name for each in _columns(description))
-        self.nbytes: Final = sum(view.nbytes for view in views)
+        self._kind: Final = kind
+        self._node: Node | None = None  # nothing has asked for it yet
+        self.nbytes: Final = parts.nbytes
+
+    @classmethod
+    def of(cls, description: Description, views: list[View], framework: str, show: Show) -> Table:
+        """The table of a description.
+
+        Raises:
+            InvalidRequest: it violates the grammar, or does not fit the arrays.
+        """
+        try:
+            parts = _core.DescribedTable(description.text, views)
+        except _core.StatusError as status:
+            raise from_status(status) from None
+        return cls(parts, views[parts.first : parts.first + parts.count], framework, show, cast(Kind, parts.kind))
 
     @classmethod
     def of_array(cls, view: View) -> Table:
@@ -64,17 +77,32 @@ class Table:
             raise UnsupportedArray("share", "arrow", "hand_over", str(error)) from error
         format = next(each for each in NUMBERS if NUMBERS[each] == view.dtype_name)
         node = Node(format, "", b"", 0, view.size, 0, (None, 0), (), None)
-        return cls(Description("column", node), [view], "numpy", numpy_adapter.view)
+        text = json.dumps(["column", nodes.described(node), 0, 1])
+        return cls.of(Description(text.encode()), [view], "numpy", numpy_adapter.view)
 
     @property
     def kind(self) -> Kind:
         """The kind of what was put: "table", "column" (one array), "series" (of pandas, with its index)."""
-        return self._description.kind
+        return self._kind
+
+    @property
+    def node(self) -> Node:
+        """The description of the whole."""
+        if self._node is None:
+            self._node = nodes.node_of(self._parts.described())
+        return self._node
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The description of each column, in order."""
-        return _columns(self._description)
+        """The description of each column, in order; of a series its values alone."""
+        if self._kind == "column":
+            return (self.node,)
+        return self.node.children[:1] if self._kind == "series" else self.node.children
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(each.name for each in self.nodes)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -104,9 +132,12 @@ class Table:
             >>> share = broker.put(pyarrow.table({"name": ["a", "b"]}), "checked", sealed=True)
             >>> broker.get("checked").validate(full=True)
         """
-        validation.check(self._description.node, self._views)
+        try:
+            self._parts.check()
+        except _core.StatusError as status:
+            raise from_status(status) from None
         if full:
-            validation.check_full(self._description.node, self._views)
+            validation.check_full(self.node, self._views)
 
     def to(self, library: str) -> Any:
         """The table for "pyarrow", "pandas", "polars" or "duckdb", as `Broker.get` with this name returns it.
@@ -128,12 +159,14 @@ class Table:
         Raises:
             InvalidRequest: there is no such column, or several.
         """
-        return Table(Description("column", self._node(name)), self._views, self._framework, self._show)
+        place = self._place_of(name)
+        parts = self._parts if self._kind == "column" else self._parts.column(place)
+        return Table(parts, self._views, self._framework, self._show, "column")
 
     def array(self) -> Any:
         """The one column of a table that is a column or a series, as an array of the framework."""
         if len(self.columns) != 1:
-            raise InvalidRequest(f"the table has {len(self.columns)} columns: name one of {list(self.columns)[:_SHOWN_MAX]}")
+            raise InvalidRequest(f"the table has {len(self.columns)} columns: name one of {list(self.columns)[:SHOWN_MAX]}")
         return self[self.columns[0]]
 
     def __getitem__(self, name: str) -> Any:
@@ -145,7 +178,7 @@ class Table:
             UnsupportedArray: it has nulls, or a type that is no array: text, lists, structs, decimals, dictionaries.
             UnsupportedDtype: the framework lacks the dtype.
         """
-        node = self._node(name)
+        node = self.nodes[self._place_of(name)]
         form = _form(node)
         _refuse_nulls(node, name, self._framework)
         if form.kind == "fixed_list":
@@ -175,59 +208,47 @@ class Table:
 
     def __len__(self) -> int:
         """The number of rows."""
-        return self._description.node.length
+        return len(self._parts)
 
     def __arrow_c_schema__(self) -> Any:
         """A capsule of the schema, for libraries of Arrow."""
-        return self.__arrow_c_array__()[0]
+        return self._parts.arrow_schema()
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         """Capsules of the schema and the array. Its consumer casts what it wants otherwise."""
-        return _core.arrow_array(self._exported(self._description.node))
+        return self._parts.arrow_array()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """A capsule of a stream that has the table as one chunk. Its consumer casts what it wants otherwise."""
-        return _core.arrow_stream(self._exported(self._description.node))
+        return self._parts.arrow_stream()
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{printable(name)}: {printable(kind)}" for name, kind in list(self.types.items())[:_SHOWN_MAX])
-        more = len(self.columns) - _SHOWN_MAX
+        shown = ", ".join(f"{printable(name)}: {printable(kind)}" for name, kind in list(self.types.items())[:SHOWN_MAX])
+        more = len(self.columns) - SHOWN_MAX
         return f"<Table of {len(self)} rows, {self.nbytes} bytes: {shown}{f' and {more} more' if more > 0 else ''}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{html.escape(printable(each.name))}</td><td>{html.escape(printable(_type_of(each)))}</td><td>{each.nulls}</td></tr>"
-            for each in self.nodes[:_SHOWN_MAX]
-        ]
-        more = len(self.columns) - _SHOWN_MAX
-        last = f"<tr><td>and {more} more</td></tr>" if more > 0 else ""
-        head = "<tr><th>column</th><th>type</th><th>nulls</th></tr>"
-        return f"<p>Table of {len(self)} rows, {self.nbytes} bytes</p><table>{head}{''.join(rows)}{last}</table>"
+        shown = self.nodes[:SHOWN_MAX]
+        rows = [(each.name, _type_of(each), each.nulls) for each in shown]
+        pictures = [self._picture(each) for each in shown]
+        title = f"Table of {len(self)} rows, {self.nbytes} bytes"
+        return rows_of(title, ("column", "type", "nulls"), rows, pictures, len(self.nodes) - len(shown))
 
-    def _node(self, name: str) -> Node:
-        found = [each for each in self.nodes if each.name == name]
+    def _picture(self, node: Node) -> str:
+        if node.nulls or node.format not in NUMBERS or not _is_number(node):
+            return ""
+        return picture_of(numpy_adapter.view(self._values(node))[: node.length])
+
+    def _place_of(self, name: str) -> int:
+        found = [place for place, each in enumerate(self.nodes) if each.name == name]
         if len(found) == 1:
             return found[0]
         what = f"{len(found)} columns named" if found else "no column named"
-        raise InvalidRequest(f"the table has {what} {name!r}: it has {list(self.columns)[:_SHOWN_MAX]}")
+        raise InvalidRequest(f"the table has {what} {name!r}: it has {list(self.columns)[:SHOWN_MAX]}")
 
     def _values(self, node: Node) -> View:
-        """The second buffer. REQUIRES: `validation.check`, and a form with one."""
+        """The second buffer. REQUIRES: a form with one."""
         return self._views[node.buffers[1] or 0]
-
-    def _exported(self, node: Node) -> tuple[Any, ...]:
-        views = tuple([None if each is None else self._views[each] for each in node.buffers])
-        dictionary = None if node.dictionary is None else self._exported(node.dictionary)
-        children = tuple([self._exported(child) for child in node.children])
-        format, name = node.format.encode(errors="surrogateescape"), node.name.encode(errors="surrogateescape")
-        return format, name, node.metadata, node.flags, node.length, node.nulls, views, children, dictionary
-
-
-def _columns(description: Description) -> tuple[Node, ...]:
-    """The columns; of a series its values alone."""
-    if description.kind == "column":
-        return (description.node,)
-    return description.node.children[:1] if description.kind == "series" else description.node.children
 
 
 def _form(node: Node) -> Form:

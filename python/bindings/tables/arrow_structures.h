@@ -86,11 +86,4 @@ Ref CapsuleOf(Held<Structure> held, const char* name) {
   return capsule;
 }
 
-// Functions of the module. `node`: an Arrow array with its schema, as the nested tuples (format, name, metadata, flags,
-// length, null count, buffers, children, dictionary): bytes, bytes, bytes, three ints, a tuple of Views and Nones, a
-// tuple of nodes, a node or None. The buffers are those of the C interface, without the sizes of a binary view's data.
-// The structures keep the memory of the Views, and are released on any thread without the GIL. ValueError: not a node.
-PyObject* ArrowArrayOf(PyObject* module, PyObject* node);   // (capsule of the schema, capsule of the array)
-PyObject* ArrowStreamOf(PyObject* module, PyObject* node);  // a capsule of a stream of this one array
-
 }  // namespace arraybridge::python

@@ -10,8 +10,8 @@ import numpy as np
 from processes import Client, start_daemon
 
 from arraybridge import Broker, asdlpack
-from arraybridge.broker.facts import table_of
 from arraybridge.broker.share import Share
+from arraybridge.notebook.facts import table_of
 
 HOSTILE = '<script>alert("x")</script>&\u202e'
 
@@ -42,7 +42,7 @@ class Cells(html.parser.HTMLParser):
 
 def facts(thing: Any) -> dict[str, str]:
     cells = Cells(thing._repr_html_())
-    assert cells.tags <= {"div", "b", "table", "tr", "td"}
+    assert cells.tags <= {"div", "b", "table", "tr", "td", "svg", "polyline", "image"}
     return cells.rows
 
 
@@ -71,6 +71,33 @@ def test_a_view_shows_its_memory(broker: Broker) -> None:
     own = asdlpack(np.zeros((4, 2))[:, 0])
     assert repr(own) == "<View float64 (4,) on cpu, 32 bytes, writable>"
     assert facts(own)["strides"] == "(2,)" and "held by" not in facts(own)
+
+
+def test_a_view_and_a_bundle_show_pictures(broker: Broker) -> None:
+    assert "<polyline" in broker.put(np.arange(100), "line").view()._repr_html_()
+    assert "<image" in broker.put(np.zeros((20, 30, 3), "u1"), "image").view()._repr_html_()
+    arrays = {f"array {number:02}": np.arange(number) for number in range(40)}
+    broker.bundle("many", {HOSTILE.replace("\u202e", ""): np.ones((3, 3)), **arrays}).fill().publish()
+    shown = broker.open("many")._repr_html_()
+    cells = Cells(shown)
+    assert "script" not in cells.tags and shown.count("<tr>") == 34 and "and 9 more" in cells.texts[-1]
+    assert cells.texts[:5] == [HOSTILE.replace("\u202e", ""), "float64", "(3, 3)", "72", "cpu"]
+    assert "<image" in shown and "<polyline" in shown
+
+
+def test_a_listing_shows_its_shares(broker: Broker) -> None:
+    name = HOSTILE.replace("\u202e", "")
+    broker.put(np.zeros((2, 3), "f4"), name)
+    broker.put([np.zeros(2), np.zeros(3)], "tree")
+    listed = broker.list()
+    assert isinstance(listed, list) and len(listed) == 2
+    cells = Cells(listed._repr_html_())  # type: ignore[attr-defined]
+    assert cells.tags <= {"div", "b", "table", "tr", "td", "th"}
+    assert cells.texts[:2] == [name, "float32 (2, 3)"] and "float64 (2,), float64 (3,)" in cells.texts
+    assert Cells(broker.list("nothing")._repr_html_()).texts == []  # type: ignore[attr-defined]
+    for number in range(40):
+        broker.put(np.zeros(1), f"x{number}")
+    assert "and 10 more" in broker.list()._repr_html_()  # type: ignore[attr-defined]
 
 
 def test_names_of_others_are_text(broker: Broker) -> None:

@@ -134,9 +134,42 @@ def test_a_mapped_file_and_an_image(broker, tmp_path):
     assert broker.get("image").shape == (3, 4, 3) and broker.get("image")[0, 0].tolist() == [1, 2, 3]
 
 
+class Sensor:
+    """As objects of many libraries, it has `__array__` and nothing else."""
+
+    def __init__(self, values, error=None):
+        self.values, self.error, self.calls = values, error, 0
+
+    def __array__(self, dtype=None, copy=None):
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.values
+
+
+def test_an_object_with_array_alone_is_copied_once(broker):
+    for name, values in (("plain", np.arange(6.0).reshape(2, 3)), ("strided", np.arange(12)[::2]), ("none", np.zeros((0, 3), "i2"))):
+        sensor = Sensor(values)
+        broker.put({"sensor": sensor, "n": 1}, name)
+        got = broker.get(name)["sensor"]
+        assert np.array_equal(got, values) and got.dtype == values.dtype and sensor.calls == 1
+    plan = broker.plan(Sensor(np.ones(3)), "numpy")
+    assert plan.copies == 1 and "array protocol: 1 copy" in plan.reasons[0]
+    assert broker.convert(Sensor(np.ones(3)), "numpy").tolist() == [1.0] * 3
+
+
+def test_an_object_whose_array_cannot_be_shared_says_why(broker):
+    with pytest.raises(UnsupportedArray, match="Sensor.*RuntimeError: not connected"):
+        broker.put(Sensor(None, RuntimeError("not connected")))
+    with pytest.raises(UnsupportedDtype):
+        broker.put(Sensor(np.array([{}, None], object)))
+    with pytest.raises(UnsupportedArray, match="mask"):
+        broker.put(Sensor(np.ma.masked_array([1, 2], [True, False])))
+
+
 def test_what_would_lose_something_stays_refused(broker):
     with pytest.raises(UnsupportedArray, match="mask"):
         broker.put(np.ma.masked_array([1, 2], [True, False]))
     dask = pytest.importorskip("dask.array", reason="dask is not installed")
-    with pytest.raises(UnsupportedArray):
+    with pytest.raises(UnsupportedArray, match=r"pass array\.compute\(\)"):
         broker.put(dask.ones(3))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A description or buffers that another process chose: a reader gets an error about the column, or a table that is safe."""
 
+import json
 import random
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from arraybridge import BrokerError, InvalidRequest
-from arraybridge.tables import incoming, leaves, nodes
+from arraybridge.conversion import tree
+from arraybridge.tables import incoming, leaves, nodes, table
 
 HERE = Path(__file__).parent
 COUNT = 400
@@ -160,6 +162,13 @@ def test_the_deepest_description(broker, monkeypatch):
         broker.get("table", "pyarrow")
 
 
+def test_a_deep_description_in_a_tree(broker):
+    body = "[" * 900 + "]" * 900
+    structure = f'{{"l":[{{"table":["table",{body},0,0]}}]}}'.encode()
+    with pytest.raises(InvalidRequest, match="contains a table that|is not readable"):
+        tree.unflatten(structure, [np.zeros(1)], assemble=lambda layout, parts: table.Table.of(layout, parts, "numpy", id))
+
+
 def test_structures_of_any_json(broker):
     """The parser of descriptions answers any JSON with an error of its own, or a description."""
     random_ = random.Random(5)
@@ -169,7 +178,11 @@ def test_structures_of_any_json(broker):
         return random_.choice(words) if depth > 4 or random_.random() < 0.3 else [some(depth + 1) for _ in range(random_.choice((1, 4, 9)))]
 
     for _ in range(2000):
+        body = some(0)
+        description = nodes.Description(json.dumps(body).encode())
         try:
-            nodes.read(some(0))
+            table.Table.of(description, [], "numpy", id)
         except BrokerError as error:
-            assert "contains a table that" in str(error)
+            assert "contains a table that" in str(error) or "table is invalid" in str(error)
+        else:
+            assert body[1][:2] == ["n", ""], body

@@ -188,6 +188,16 @@ def test_limits_and_words_of_tables(broker):
     assert repr(broker.get("table")).startswith("<Table of 2000 rows") and "<td>utf8</td>" in broker.get("table")._repr_html_()
 
 
+def test_a_table_has_a_largest_number_of_chunks(broker, monkeypatch):
+    from arraybridge.tables import structures
+
+    monkeypatch.setattr(structures, "_BATCHES_MAX", 2)
+    two, three = (pa.chunked_array([[1, None]] * count) for count in (2, 3))
+    assert put_and_got(broker, pa.table({"x": two}), "pyarrow").num_rows == 4
+    with pytest.raises(InvalidRequest, match="may have 2 chunks: join them first"):
+        broker.put(pa.table({"x": three}))
+
+
 def test_a_library_that_is_not_installed(broker, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     broker.put(table_cases.mixed(), "table")

@@ -16,8 +16,8 @@ from typing import NamedTuple, Self
 
 from arraybridge import autograph
 from arraybridge.broker.born.frameworks import Counts, Frameworks
-from arraybridge.broker.facts import table_of
 from arraybridge.errors import InvalidRequest, printable
+from arraybridge.notebook.facts import table_of
 
 
 class Missed(NamedTuple):

@@ -116,7 +116,7 @@ class Broker(Births):
         *,
         replace: bool = ...,
         sealed: bool = ...,
-        metadata: bytes | None = ...,
+        metadata: Any = ...,
         progress: Progress | None = ...,
         lifetime: float | None = ...,
         wait: Literal[True] = ...,
@@ -129,7 +129,7 @@ class Broker(Births):
         *,
         replace: bool = ...,
         sealed: bool = ...,
-        metadata: bytes | None = ...,
+        metadata: Any = ...,
         progress: Progress | None = ...,
         lifetime: float | None = ...,
         wait: Literal[False],
@@ -141,14 +141,14 @@ class Broker(Births):
         *,
         replace: bool = False,
         sealed: bool = False,
-        metadata: bytes | None = None,
+        metadata: Any = None,
         progress: Progress | None = None,
         lifetime: float | None = None,
         wait: bool = True,
     ) -> Share | None:
         """Publishes an array, or a tree of arrays, as one immutable share.
 
-        A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses. Besides arrays it may contain sparse
+        A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses, with or without arrays. It may contain sparse
         arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
         and timedelta. A tree of more arrays, or more plain values, than the broker takes in a share's description
         (`limits.arrays_per_share_max`, 1,024; `limits.structure_bytes_max`, 32,768 bytes of JSON) is stored as a bundle,
@@ -163,10 +163,10 @@ class Broker(Births):
         Args:
             array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface or the
                 buffer protocol (PEP 3118); a table of pandas, polars, pyarrow or DuckDB; of xarray, h5py or zarr. Up to 64
-                dimensions, any strides; not a list of numbers. Foreign byte order (big-endian), also in fields, becomes that of
+                dimensions, any strides; a list of numbers is a tree of plain values. Foreign byte order (big-endian), also in fields, becomes that of
                 the machine: the values stay. Sparse: CSR, CSC, COO of SciPy, CuPy, torch, JAX's BCOO and BCSR, tf.SparseTensor.
             name: None lets the broker choose; such a share ends when its maker has ended and no process reads it.
-            metadata: bytes of your own, passed on unchanged.
+            metadata: bytes of your own, or plain values in a tree, passed on unchanged.
             progress: called with (bytes done, total bytes) before, during and after the copy of host memory; not called
                 if nothing is copied. Its exceptions end the put.
             lifetime: seconds after which the share is withdrawn; None: the lifetime of the namespace, by default none. A
@@ -536,7 +536,7 @@ class Broker(Births):
             arrays: their names, and arrays as in `put`, or BundleSpecs. Two names of one array stay tied.
             kinds: of the arrays: "parameter", "buffer" or "other" (default).
             fingerprint: tells which model this is; `Bundle.fingerprint` has it.
-            metadata, replace, lifetime: as in `put`.
+            metadata: bytes of your own. replace, lifetime: as in `put`.
             device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; `fill` copies the arrays there
                 from wherever they lie. None: the device on which all of them lie; BundleSpecs alone: the host.
 

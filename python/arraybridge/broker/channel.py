@@ -26,6 +26,7 @@ from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted, fast
 from arraybridge.broker.due import Due
 from arraybridge.broker.facts import table_of
 from arraybridge.broker.message import Message, freeze_alike
+from arraybridge.broker.patterns.metadata import decoded
 from arraybridge.broker.worker import Worker, waitable
 from arraybridge.callers import warn
 from arraybridge.conversion import shortcut
@@ -67,7 +68,7 @@ class Received(NamedTuple):
 
     Attributes:
         array: as `receive` returns it without `info`.
-        metadata: the sender's own bytes.
+        metadata: the sender's own bytes, or its tree of plain values.
         sequence: 1 for the first array that was ever sent into the channel.
         stream: the number of the stream in which it was sent.
         sent_ns: when it was sent: nanoseconds of `time.clock_gettime_ns(time.CLOCK_BOOTTIME)`.
@@ -81,7 +82,7 @@ class Received(NamedTuple):
     """
 
     array: Any
-    metadata: bytes
+    metadata: Any
     sequence: int
     stream: int
     sent_ns: int
@@ -91,7 +92,7 @@ class Received(NamedTuple):
     def of(cls, array: Any, share: _core.ShareInfo) -> Received:
         """The result of a receive with what the extension knows of it."""
         sequence, stream, sent_ns, process_id, client = share.sent or (0, 0, 0, 0, "")
-        return cls(array, share.metadata, sequence, stream, sent_ns, Sender(process_id, client))
+        return cls(array, decoded(share.metadata), sequence, stream, sent_ns, Sender(process_id, client))
 
 
 class Terms(NamedTuple):
@@ -205,7 +206,7 @@ class Channel(_core.ChannelBase):
         return self
 
     @fast
-    def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
+    def send(self, array: Any, *, metadata: Any = None, timeout: float | None = None) -> None:
         """Sends an array, or a tree as in `Broker.put`; waits for room in the queue and in memory.
 
         Copies once. An array that was born in broker memory (`Broker.empty`) is not copied, and must not be written any
@@ -214,8 +215,8 @@ class Channel(_core.ChannelBase):
 
         Args:
             array: as in `Broker.put`.
-            metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384), for
-                `receive(info=True)`.
+            metadata: bytes of your own, or plain values in a tree, for `receive(info=True)`; at most
+                `limits.metadata_bytes_max` of the broker (16,384).
             timeout: seconds to wait for room; None: no limit. Ctrl-C ends it; the array may still be sent.
 
         Raises:
@@ -233,7 +234,7 @@ class Channel(_core.ChannelBase):
         self._send(Message.of(array, metadata), due)
         shortcut.maker_of(type(array))  # the next one is sent in C
 
-    async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
+    async def asend(self, array: Any, *, metadata: Any = None, timeout: float | None = None) -> None:
         """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
         due = Due.after(timeout)
         message = Message.of(array, metadata).exported()

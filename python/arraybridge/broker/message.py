@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from arraybridge import _core, adapters
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import checked_metadata
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import Due
+from arraybridge.broker.patterns.metadata import encoded
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
 from arraybridge.conversion import tree
 from arraybridge.conversion.source import Source, plain
@@ -36,13 +36,13 @@ class Message(NamedTuple):
     metadata: bytes
 
     @classmethod
-    def of(cls, array: Any, metadata: bytes | None) -> Message:
+    def of(cls, array: Any, metadata: Any) -> Message:
         """The arguments of Channel.send.
 
         Raises:
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree or metadata.
         """
-        checked = checked_metadata(metadata)
+        checked = encoded(metadata)
         structure, sources = tree.flatten(array, source_of_share)
         return cls(sources, structure, checked)
 

@@ -17,10 +17,9 @@ from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
-from arraybridge.broker.born.births import Births
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
-from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
+from arraybridge.broker.patterns.pipelines import Pipelines
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.share import Got, Listed, Outcome, Record, Share, named_in_errors, record_from, reference_of
@@ -45,7 +44,7 @@ _ONLY_ONCE = "a capsule can be read only once, and a plan would consume it: plan
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
-class Broker(Births):
+class Broker(Pipelines):
     """A connection to arraybridged.
 
     Args:
@@ -574,43 +573,6 @@ class Broker(Births):
         """
         acquired = self._acquired(name, False, wait, "bundle", *_generation_of(newer_than, name))
         return opened(self, self._delivery, acquired)
-
-    def channel(
-        self,
-        name: str,
-        capacity: int | None = None,
-        *,
-        mode: Mode | None = None,
-        on_slow: OnSlow | None = None,
-        replay: int | None = None,
-        on_peer_death: OnPeerDeath = "raise",
-    ) -> Channel:
-        """A queue of arrays between processes, in the order of sending.
-
-        Does not connect: the first `send` or `receive` does. Channels and shares have separate names. The first process
-        that states a capacity, a mode, `on_slow` or `replay` determines it for all; None: as stated by others.
-
-        Args:
-            capacity: maximum number of queued arrays, or trees of arrays, in a broadcast for each receiver; a sender
-                waits for room. None, and no other process states one: 16.
-            mode: "queue": one receiver gets each array; "broadcast": each receiver that is open when it is sent; there is
-                one copy of the bytes. "latest": each receiver gets the newest array, also one that comes late, and a
-                sender never waits. None, and no other process states one: "queue".
-            on_slow: in a broadcast: "block", a sender waits for the slowest receiver; "drop_oldest", a receiver with
-                `capacity` arrays to receive misses the oldest. None, and no other process states one: "block".
-            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and no other process
-                states one: 0.
-            on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
-                waiting for the peers that are left or come back, until the timeout of the call.
-
-        Raises:
-            InvalidRequest: not a name, or not one of these values, or they contradict each other.
-
-        Example:
-            >>> with broker.channel("frames") as frames:
-            ...     frames.send(np.arange(3))
-        """
-        return Channel(self, name, Terms(capacity, mode, on_slow, replay), on_peer_death)
 
     def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
         """Events from now on: an iterator of Events, for `for` and for `async for`.

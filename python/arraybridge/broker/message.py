@@ -48,7 +48,7 @@ class Message(NamedTuple):
 
     def exported(self) -> Message:
         """The same message, for another thread: arrays on a GPU follow the stream that is current in this one."""
-        return self._replace(sources=[_exported(source) for source in self.sources])
+        return self._replace(sources=[exported(source) for source in self.sources])
 
     def sent(self, connection: Connection, on: On[Any], due: Due, waits: bool) -> None:
         """Sends copies of the arrays; or, if they were born in broker memory, the arrays themselves.
@@ -103,7 +103,8 @@ class Message(NamedTuple):
             seen = on(lambda end: end.check(waits, before))
 
 
-def _exported(source: Source) -> Source:
+def exported(source: Source) -> Source:
+    """The same array for another thread."""
     if source.description.device == devices.HOST:
         return source
     compact = plain(source)

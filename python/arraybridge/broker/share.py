@@ -173,7 +173,7 @@ class Share(Held):
 
     @property
     def metadata(self) -> Any:
-        """The bytes, or the tree of plain values, that it was put with."""
+        """The user's own bytes. A tree of plain values, if it was put with one."""
         return decoded(self._record.metadata)
 
     @property

@@ -372,6 +372,23 @@ ROWS = [
     Row("a copy that was forbidden", errors.ZeroCopyUnavailable,
         lambda s: convert_memory(s.array[:, ::-1], "numpy", "torch", None, copy=False),
         "a copy is needed", "numpy to torch: layout", "drop copy=False"),
+    # Several channels
+    Row("no channel to wait for", errors.InvalidRequest, lambda s: arraybridge.select([]),
+        "would wait for nothing", "at least one channel or watch", "needs at least one"),
+    Row("a name to wait for", errors.InvalidRequest, lambda s: arraybridge.select(["frames"]),
+        "not for str", "str", "channels, watches and objects with a fileno"),
+    Row("no array within the deadline", arraybridge.Late, lambda s: next(s.broker.channel("late").receiver(deadline=0.01)),
+        "no array arrived", "channel 'late' within its deadline of 0.01 s", "pass a larger deadline=", "LATE"),
+    Row("a deadline of nothing", errors.InvalidRequest, lambda s: s.broker.channel("late").receiver(deadline=0),
+        "must be more than 0 seconds", "deadline", "try_receive does not wait"),
+    Row("a frame that is missing", arraybridge.Gap, lambda s: next(arraybridge.reorder(iter([2]), key=int)),
+        "frame 1 is missing", "frame 1", "the next call goes on with frame 2", "GAP"),
+    Row("results that are a list", errors.InvalidRequest, lambda s: arraybridge.reorder([1]),
+        "takes an iterator", "not list", r"pass channel\.receiver\(info=True\)"),
+    Row("a window of nothing", errors.InvalidRequest, lambda s: arraybridge.reorder(iter([]), 0),
+        "must be an integer", "window.*not 0", "at least 1"),
+    Row("a result without a sequence", errors.InvalidRequest, lambda s: next(arraybridge.reorder(iter([2]))),
+        "has no sequence", "a result", r"send metadata=received\.sequence"),
     # Trees
     Row("a lock in a tree", errors.UnsupportedArray, lambda s: s.broker.put({"a": s.array, "lock": [threading.Lock()]}, "x"),
         "supports no array protocol", r"^\['lock'\]\[0\]: .*lock", "a tree may also contain numbers, text, bytes, None"),
@@ -565,7 +582,7 @@ def test_the_question_whether_a_broker_listens_does_not_wait(tmp_path: Path) -> 
 
 def test_each_class_and_each_remedy_has_a_row() -> None:
     named = [getattr(errors, name) for name in errors.__all__ if issubclass(getattr(errors, name), errors.BrokerError)]
-    assert {row.error for row in ROWS} == set(named) - {errors.BrokerError}
+    assert {row.error for row in ROWS} == {*named, arraybridge.Gap, arraybridge.Late} - {errors.BrokerError}
     assert errors.REMEDIES.keys() <= {row.reason for row in ROWS}
 
 

@@ -33,7 +33,7 @@ def encoded(metadata: Any) -> bytes:
 
 
 def decoded(metadata: bytes) -> Any:
-    """What the sender passed; the bytes themselves if they are no tree that this process can read."""
+    """The metadata that the sender passed; the bytes themselves if they are no tree that this process can read."""
     if not metadata.startswith(MARK) or metadata == MARK:
         return metadata
     try:

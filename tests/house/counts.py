@@ -32,6 +32,7 @@ OWN: tuple[str, ...] = (
     "client/born/", "client/include/arraybridge/born/", "python/bindings/born/", "python/arraybridge/broker/born/",
     "python/arraybridge/tables/", "python/bindings/tables/", "client/windows/", "client/include/arraybridge/swap_window.h",
     "python/bindings/windows/", "python/arraybridge/integrations/follow/", "python/arraybridge/broker/patterns/",
+    "daemon/broker/objects/runs/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -373,6 +373,12 @@ ROWS = [
         lambda s: convert_memory(s.array[:, ::-1], "numpy", "torch", None, copy=False),
         "a copy is needed", "numpy to torch: layout", "drop copy=False"),
     # Several channels
+    Row("a run of nothing", errors.InvalidRequest, lambda s: s.broker.channel("r", run=""),
+        "must be a non-empty str", "run", "the same in each process of one run"),
+    Row("a long run", errors.InvalidRequest, lambda s: s.broker.channel("r", run="x" * 65),
+        "has 65 bytes", "run.*the most is 64", "pass a shorter text"),
+    Row("fresh without a run", errors.InvalidRequest, lambda s: s.broker.channel("r", fresh=True),
+        "drops what an earlier run left", "fresh=True", "state run="),
     Row("no channel to wait for", errors.InvalidRequest, lambda s: arraybridge.select([]),
         "would wait for nothing", "at least one channel or watch", "needs at least one"),
     Row("a name to wait for", errors.InvalidRequest, lambda s: arraybridge.select(["frames"]),

@@ -102,6 +102,8 @@ class Pipelines(Births):
         on_slow: OnSlow | None = None,
         replay: int | None = None,
         on_peer_death: OnPeerDeath = "raise",
+        run: str | None = None,
+        fresh: bool = False,
     ) -> Channel:
         """A queue of arrays between processes, in the order of sending.
 
@@ -120,6 +122,10 @@ class Pipelines(Births):
                 states one: 0.
             on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
                 waiting for the peers that are left or come back, until the timeout of the call.
+            run: tells this start of a pipeline from earlier ones: any text of at most 64 bytes, the same in each of its
+                processes. A process that states it is never told that a stream of another run has ended, nor of
+                another run's deaths. A process that states none belongs to the run that the channel is in.
+            fresh: with `run`: the first process of the run that opens the channel drops the arrays that an earlier run left.
 
         Raises:
             InvalidRequest: not a name, or not one of these values, or they contradict each other.
@@ -128,4 +134,4 @@ class Pipelines(Births):
             >>> with broker.channel("frames") as frames:
             ...     frames.send(np.arange(3))
         """
-        return Channel(cast("Broker", self), name, Terms(capacity, mode, on_slow, replay), on_peer_death)
+        return Channel(cast("Broker", self), name, Terms(capacity, mode, on_slow, replay, run, fresh), on_peer_death)

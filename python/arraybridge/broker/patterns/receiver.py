@@ -172,7 +172,7 @@ class Receiver(Iterator[Any], AsyncIterator[Any]):
 def _warn_of_earlier(ended: ChannelClosed) -> None:
     """For a loop that ends without an array: it may belong to a second run, which is told of the end of the first."""
     if ended.earlier:
-        remedy = "if that was an earlier run, start the loop again, or call Channel.drain() before the first receiver opens"
+        remedy = "if that was an earlier run, state run= in each process of a run, or call Channel.drain() before the loop"
         warn(f"the loop ends without an array: {ended.message}; {remedy}", RuntimeWarning)
 
 

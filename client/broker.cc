@@ -235,9 +235,9 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
     if (share) return *std::move(share);
   }
   for (bool again = true;; again = false) {
-    const auto placement = Place(sources, {.own = options.sealed, .device = {}, .publish = options});
-    if (!placement.ok()) return placement.status();
-    auto share = Publish(*placement, options);
+    AB_ASSIGN_OR_RETURN(const auto placement,
+                        Place(sources, {.own = options.sealed, .device = {}, .publish = options}));
+    auto share = Publish(placement, options);
     // The daemon that took over has lost the memory of the copy; the sources are still here.
     if (share.ok() || !again || share.status().reason() != "MEMORY_LOST") return share;
   }
@@ -294,9 +294,8 @@ std::optional<Acquired> Broker::TryAcquire(const ShareRef& ref, MapMode mode) { 
 
 Result<Acquired> Broker::Acquire(const ShareRef& ref, const AcquireOptions& options) {
   if (auto held = TryAcquire(ref, options.mode)) return *std::move(held);
-  auto acquired = core_->Acquire({&ref, 1}, options, DeadlineAfter(options.wait));
-  if (!acquired.ok()) return acquired.status();
-  return std::move(acquired->front());
+  AB_ASSIGN_OR_RETURN(auto acquired, core_->Acquire({&ref, 1}, options, DeadlineAfter(options.wait)));
+  return std::move(acquired.front());
 }
 
 // Keeps the shares found in the catalogue while it requests the others.
@@ -366,12 +365,15 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
 
 Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role, const ChannelOptions& options) {
   AB_RETURN_IF_ERROR(CheckText("a channel's name", name));
+  AB_RETURN_IF_ERROR(CheckText("a channel's run", options.run));
   wire::OpenChannelRequest message{.namespace_ = core_->options().ns,
                                    .name = name,
                                    .role = static_cast<wire::OpenChannelRequest::Role>(role),
                                    .capacity = options.capacity,
                                    .mode = static_cast<wire::ChannelMode>(options.mode),
-                                   .replay = options.replay};
+                                   .replay = options.replay,
+                                   .run = options.run,
+                                   .fresh = options.fresh};
   if (options.on_slow != OnSlow::kAsIs) message.drop_oldest = options.on_slow == OnSlow::kDropOldest;
   // The broker opens the end even if the caller has given up, and other clients would wait for it.
   const auto late = [](Session& session, const wire::OpenChannelResponse& opened) {
@@ -379,7 +381,9 @@ Result<Channel> Broker::OpenChannel(const std::string& name, Channel::Role role,
   };
   AB_ASSIGN_OR_RETURN(auto opened, core_->connection()->Ask<wire::OpenChannelResponse>(
                                        Verb::kOpenChannel, wire::Encode(message), core_->Timeout(), late));
-  return Channel(std::make_shared<Channel::End>(opened.second, core_->options(), name, role, opened.first));
+  Channel channel(std::make_shared<Channel::End>(opened.second, core_->options(), name, role, opened.first));
+  if (options.run.empty() || opened.first.keeps_runs) return channel;
+  return FailedPrecondition("this broker is older than runs of channels: leave out the run, or upgrade it");
 }
 
 Result<uint64_t> Broker::Claim(const std::string& name, uint64_t newer_than, milliseconds wait, milliseconds lifetime,

@@ -155,15 +155,14 @@ Result<View> ViewOf(const ab_view* given) {
 
 Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   arraybridge::Broker::Options options;
-  const auto known = given == nullptr ? Result<ab_options>(ab_options{}) : Known(given, kOptionsBytesMin, "options");
-  if (!known.ok()) return known.status();
-  if (known->address != nullptr) options.address = known->address;
-  if (known->ns != nullptr) options.ns = known->ns;
-  if (known->client != nullptr) options.client = known->client;
-  if (known->timeout_ms > 0) options.timeout = std::chrono::milliseconds(known->timeout_ms);
-  AB_ASSIGN_OR_RETURN(auto token,
-                      known->token != nullptr ? Result<std::string>(known->token) : arraybridge::FindToken());
-  options.token = std::move(token);
+  AB_ASSIGN_OR_RETURN(const auto known,
+                      given == nullptr ? Result<ab_options>(ab_options{}) : Known(given, kOptionsBytesMin, "options"));
+  if (known.address != nullptr) options.address = known.address;
+  if (known.ns != nullptr) options.ns = known.ns;
+  if (known.client != nullptr) options.client = known.client;
+  if (known.timeout_ms > 0) options.timeout = std::chrono::milliseconds(known.timeout_ms);
+  AB_ASSIGN_OR_RETURN(options.token,
+                      known.token != nullptr ? Result<std::string>(known.token) : arraybridge::FindToken());
   return options;
 }
 
@@ -307,11 +306,10 @@ ab_code ab_empty(ab_broker* broker, const ab_view* given, ab_array** array) {
     spec.type = {wanted->type_code, wanted->type_bits, wanted->type_lanes};
     spec.dtype = arraybridge::NameOf(spec.type);
     spec.shape = Numbers(wanted->shape, wanted->rank);
-    auto placed = broker->broker.Empty({&spec, 1});
-    if (!placed.ok()) return placed.status();
+    AB_ASSIGN_OR_RETURN(auto placed, broker->broker.Empty({&spec, 1}));
     auto made = std::make_unique<ab_array>();
-    made->views = placed->views();
-    made->placement = *std::move(placed);
+    made->views = placed.views();
+    made->placement = std::move(placed);
     *array = made.release();
     return Ok();
   });
@@ -453,19 +451,18 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
     if (role != AB_SENDER && role != AB_RECEIVER) {
       return InvalidArgument("role ", role, " is neither AB_SENDER (1) nor AB_RECEIVER (2)");
     }
-    const auto known = options == nullptr ? Result<ab_channel_options>(ab_channel_options{})
-                                          : Known(options, kChannelOptionsBytesMin, "options");
-    if (!known.ok()) return known.status();
-    if (known->mode < AB_AS_IS || known->mode > AB_LATEST) {
-      return InvalidArgument("mode ", known->mode, " is none: there are AB_AS_IS (0) to AB_LATEST (3)");
+    AB_ASSIGN_OR_RETURN(const auto known, options == nullptr ? Result<ab_channel_options>(ab_channel_options{})
+                                                             : Known(options, kChannelOptionsBytesMin, "options"));
+    if (known.mode < AB_AS_IS || known.mode > AB_LATEST) {
+      return InvalidArgument("mode ", known.mode, " is none: there are AB_AS_IS (0) to AB_LATEST (3)");
     }
     using arraybridge::OnSlow;
-    arraybridge::ChannelOptions opening{known->capacity, static_cast<arraybridge::ChannelMode>(known->mode)};
-    if (known->drop_oldest != 0) opening.on_slow = known->drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
-    if (known->replay != 0) opening.replay = known->replay;
+    arraybridge::ChannelOptions opening{known.capacity, static_cast<arraybridge::ChannelMode>(known.mode)};
+    if (known.drop_oldest != 0) opening.on_slow = known.drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
+    if (known.replay != 0) opening.replay = known.replay;
     AB_ASSIGN_OR_RETURN(auto opened,
                         broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), opening));
-    const auto death = known->wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
+    const auto death = known.wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
     *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, std::move(opened), death}).release();
     return Ok();
   });

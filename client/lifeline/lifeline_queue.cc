@@ -64,17 +64,16 @@ Result<Answer> Lifeline::CallByQueue(QueuePages& queue, Waiter& waiter, std::str
   // On several processors only the daemon decides whether to yield, because there its yields are the cost.
   const bool skip = spin_.count() == 0 || (alone_ && backoff_.SkipTurn());
   const uint8_t backed_off = skip ? uint8_t{session_queue::kBackedOff} : uint8_t{0};
-  const auto submitted = Submit(queue, {waiter.header, backed_off, payload, deadline, &waiter});
-  if (!submitted.ok()) return submitted.status();
+  AB_ASSIGN_OR_RETURN(const auto submitted, Submit(queue, {waiter.header, backed_off, payload, deadline, &waiter}));
   Turn turn{steady_clock::now(), completed_.load(std::memory_order_relaxed)};
-  const bool kept_away = !skip && !Spin(queue, waiter, *submitted, turn) && queue.taken() < *submitted;
+  const bool kept_away = !skip && !Spin(queue, waiter, submitted, turn) && queue.taken() < submitted;
   if (waiter.done.load(std::memory_order_acquire)) return *std::move(waiter.answer);
   MutexLock lock(mutex_);
   auto answer = Await(waiter, deadline, handler);
   if (kept_away) NoteTurn(turn, steady_clock::now());
   // The page still tells whether a daemon that has gone took the request. A child forked meanwhile has no page.
   const bool has_ended = !waiter.answer && lost() && lost_by_broker_;
-  if (!has_ended || queue_.load() != &queue || queue.taken() >= *submitted) return answer;
+  if (!has_ended || queue_.load() != &queue || queue.taken() >= submitted) return answer;
   return Status(Code::kUnavailable, why_lost_.message(), std::string(kNotSent));
 }
 

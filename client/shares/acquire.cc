@@ -327,8 +327,7 @@ Status MapSent(Session& session, const direct_channel::Header& entry, uint64_t r
   }
   if (session.read().Find(entry.arena, entry.generation)) return Ok();
   AB_ASSIGN_OR_RETURN(const auto mapper, session.mappers().Of(exported.kind));
-  AB_ASSIGN_OR_RETURN(auto device, mapper->Local(exported.device));
-  exported.device = std::move(device);
+  AB_ASSIGN_OR_RETURN(exported.device, mapper->Local(exported.device));
   return MapArena(session, exported, std::move(answer.descriptor)).status();
 }
 

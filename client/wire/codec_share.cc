@@ -40,8 +40,7 @@ Sent SentOf(const wire::Sent& message) {
 Result<DescribedShare> DescribedOf(const wire::Share& message) {
   DescribedShare described;
   if (message.handle) {
-    AB_ASSIGN_OR_RETURN(auto handle, HandleOf(*message.handle));
-    described.handle = std::move(handle);
+    AB_ASSIGN_OR_RETURN(described.handle, HandleOf(*message.handle));
   }
   if (message.fence) {
     described.fence_kind = static_cast<uint32_t>(message.fence->kind);
@@ -64,9 +63,8 @@ Result<DescribedShare> DescribedOf(const wire::Share& message) {
 }
 
 Result<ListedShare> ListedOf(const wire::ShareInfo& entry) {
-  auto described = DescribedOf(entry.share.value_or(wire::Share{}));
-  if (!described.ok()) return described.status();
-  return ListedShare{std::move(described->share), entry.maker, entry.maker_process_id, entry.leases, entry.age_ms};
+  AB_ASSIGN_OR_RETURN(auto described, DescribedOf(entry.share.value_or(wire::Share{})));
+  return ListedShare{std::move(described.share), entry.maker, entry.maker_process_id, entry.leases, entry.age_ms};
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ from arraybridge import _bin
 # The public names of the package by what a reader looks for. Names that are in none are listed at the end.
 GROUPS: Final[dict[str, str]] = {
     "Broker": "Broker Share Table Got Listed Outcome ArraySpec View Record Born cache CachedFunction Checkpoints Checkpoint capturing",
-    "Channels": "Channel Sender Received",
+    "Channels": "Channel Sender Received select reorder CallCancelled",
     "Watching": "Watch Event",
     "Bundles": "Bundle BundleSpec BundleWriter load save",
     "Conversion": (

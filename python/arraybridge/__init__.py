@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     from arraybridge.broker.born.block import Born
     from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
     from arraybridge.broker.channel import Channel, Received, Sender
+    from arraybridge.broker.patterns.calls import CallCancelled
+    from arraybridge.broker.patterns.order import Gap, reorder
+    from arraybridge.broker.patterns.receiver import Late
+    from arraybridge.broker.patterns.selection import select
     from arraybridge.broker.share import ArraySpec, Got, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
     from arraybridge.compat.cleanup import *
@@ -121,6 +125,7 @@ __all__ = [
     "BundleSpec",
     "BundleWriter",
     "CachedFunction",
+    "CallCancelled",
     "Channel",
     "ChannelClosed",
     "Checkpoint",
@@ -135,10 +140,12 @@ __all__ = [
     "Event",
     "EventsLost",
     "FrameworkNotAvailable",
+    "Gap",
     "Got",
     "InvalidDevice",
     "InvalidMemoryType",
     "InvalidRequest",
+    "Late",
     "Listed",
     "MemoryConversionError",
     "MemoryType",
@@ -190,8 +197,10 @@ __all__ = [
     "metrics",
     "optional_import",
     "process_slices",
+    "reorder",
     "save",
     "scale_dtype",
+    "select",
     "stack_slices",
     "supports_cuda_array_interface",
     "supports_dlpack",
@@ -210,6 +219,10 @@ _HOMES = {
         "broker.born.block": "Born",
         "broker.bundle": "Bundle BundleSpec BundleWriter",
         "broker.channel": "Channel Received Sender",
+        "broker.patterns.calls": "CallCancelled",
+        "broker.patterns.order": "Gap reorder",
+        "broker.patterns.receiver": "Late",
+        "broker.patterns.selection": "select",
         "broker.share": "ArraySpec Got Outcome Share",
         "broker.watch": "Event Watch",
         "compat.cleanup": (

@@ -334,16 +334,10 @@ class Core:
         """For a StatusError with these attributes: the published share (if it was a publish) and no error, or the
         reason why nothing was executed. Waits for the broker's answer, then raises the same error again.
         """
-    def open_channel(
-        self,
-        name: str,
-        sends: bool,
-        capacity: int = 0,
-        mode: str = "",
-        drop_oldest: bool | None = None,
-        replay: int | None = None,
-    ) -> ChannelEnd:
-        """capacity: 0, mode: "", and None are as stated by the other ends. mode: queue, broadcast or latest."""
+    def open_channel(self, name: str, sends: bool, terms: tuple[int, str, bool | None, int | None, str, bool]) -> ChannelEnd:
+        """terms: capacity, mode (queue, broadcast or latest), drop_oldest, replay, run, fresh. 0, "" and None are as stated
+        by the other ends.
+        """
     def drain_channel(self, name: str, remove: bool = False) -> int: ...  # the number of arrays that were dropped
     def open_watch(self, kinds: Sequence[str], prefix: str = "") -> WatchEnd:
         """kinds: empty: all. ValueError: there is no such kind."""

@@ -78,6 +78,8 @@ using Where = std::pair<int32_t, int32_t>;
 
 Device DeviceAt(const Where& where) { return {where.first, where.second, {}}; }
 
+// Capacity, mode, drop_oldest, replay, run, fresh.
+using ChannelTerms = std::tuple<uint64_t, std::string, std::optional<bool>, std::optional<uint64_t>, std::string, bool>;
 // A share by name, or by id, generation and the broker's id.
 using Wish = std::tuple<std::string, uint64_t, uint64_t, std::string>;
 using Wanted = std::tuple<std::string, std::tuple<uint8_t, uint8_t, uint16_t>, std::vector<int64_t>>;
@@ -224,8 +226,7 @@ class Core {
 
   Broker& broker() { return broker_; }
 
-  auto OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
-                   std::optional<bool> drop_oldest, std::optional<uint64_t> replay);
+  auto OpenChannel(const std::string& name, bool sends, const ChannelTerms& terms);
   auto WithClient(std::string client) const;
   auto OpenWatch(const std::vector<std::string>& kinds, std::string name_prefix);
 
@@ -437,10 +438,10 @@ ChannelMode ModeNamed(const std::string& name) {
 }
 
 // Defined here, because its return type is declared after Core.
-auto Core::OpenChannel(const std::string& name, bool sends, uint64_t capacity, const std::string& mode,
-                       std::optional<bool> drop_oldest, std::optional<uint64_t> replay) {
+auto Core::OpenChannel(const std::string& name, bool sends, const ChannelTerms& terms) {
+  const auto& [capacity, mode, drop_oldest, replay, run, fresh] = terms;
   const auto role = sends ? Channel::Role::kSender : Channel::Role::kReceiver;
-  ChannelOptions options{.capacity = capacity, .mode = ModeNamed(mode), .replay = replay};
+  ChannelOptions options{.capacity = capacity, .mode = ModeNamed(mode), .replay = replay, .run = run, .fresh = fresh};
   if (drop_oldest) options.on_slow = *drop_oldest ? OnSlow::kDropOldest : OnSlow::kBlock;
   Channel channel = Ask([&] { return broker_.OpenChannel(name, role, options); });
   return std::unique_ptr<ChannelEnd, DeleteWithoutGil>(new ChannelEnd(std::move(channel)));
@@ -524,8 +525,7 @@ void AddCore(py::module_& module) {
       .def("claim", &Core::Claim, arg("name"), arg("newer_than"), arg("wait_s"), arg("lifetime_s"), arg("held") = 0)
       .def("release_claim", &Core::ReleaseClaim, arg("claim"))
       .def("outcome", &Core::OutcomeOf, arg("code"), arg("message"), arg("reason"), arg("request"), arg("timeout_s"))
-      .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("capacity") = 0, arg("mode") = "",
-           arg("drop_oldest") = py::none(), arg("replay") = py::none())
+      .def("open_channel", &Core::OpenChannel, arg("name"), arg("sends"), arg("terms"))
       .def("drain_channel", &Core::DrainChannel, arg("name"), arg("remove") = false)
       .def("open_watch", &Core::OpenWatch, arg("kinds"), arg("prefix") = "")
       .def("list", &Core::List, arg("prefix") = "")

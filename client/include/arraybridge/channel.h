@@ -50,6 +50,8 @@ struct ChannelOptions {
   OnSlow on_slow = OnSlow::kAsIs;         // with kBroadcast
   // With kBroadcast: a new receiver gets so many of the last shares. Nothing: as it is, or 0.
   std::optional<uint64_t> replay{};
+  std::string run{};   // of one start of a pipeline, at most 64 bytes: an end with a run is told only of ends of it
+  bool fresh = false;  // the first end of the run drops what an earlier run left
 };
 
 // An end of the other role is lost, by death or because it gave up: kTell ends the call with ABORTED, kWait goes on.

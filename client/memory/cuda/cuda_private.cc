@@ -116,8 +116,7 @@ Result<View> CopyOnGpu(const View& source, uintptr_t stream) {
   AB_ASSIGN_OR_RETURN(const auto at, devices->Find(source.device));
   AB_ASSIGN_OR_RETURN(const auto memory, GpuMemory::Make(*devices, at.id, bytes));
   copy.data = memory->data();
-  AB_ASSIGN_OR_RETURN(auto owner, UntilUnused(*devices, at.id, memory));
-  copy.owner = std::move(owner);
+  AB_ASSIGN_OR_RETURN(copy.owner, UntilUnused(*devices, at.id, memory));
   AB_ASSIGN_OR_RETURN(const auto queued, Queued(*devices, at.id, source, copy.data, stream));
   if (!queued) AB_RETURN_IF_ERROR(CopyOverDevice(source, copy.data, at));
   return copy;

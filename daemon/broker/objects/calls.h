@@ -143,6 +143,8 @@ struct OpenChannelCall {
   ChannelRole role{};
   ChannelTerms terms;
   uint64_t request = 0;  // as in PublishCall
+  std::string_view run;  // empty: not stated
+  bool fresh = false;    // the first end of a run drops what an earlier run left
 };
 
 struct OpenedChannel {

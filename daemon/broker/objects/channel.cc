@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/broker/objects/direct_channel_record.h"
+#include "daemon/broker/objects/runs/run.h"
 #include "daemon/broker/objects/share.h"
 #include "daemon/broker/objects/share_uses.h"
 
@@ -120,6 +121,12 @@ void Channel::RestoreTotals(uint64_t received_by_open) {
   of_all_.received += received;
 }
 
+bool Channel::Enter(const Run& run) {
+  const bool begins = Begins(run, past_.run, members_);
+  if (begins) past_.run = run;
+  return begins;
+}
+
 uint64_t Channel::Open(Member member) {
   member.passed = past_.sent - std::min<uint64_t>(past_.terms.replayed(), queue_.size());
   if (senders_ == 0 && waiting(member) == 0) member.late = past_.to_receivers.last();
@@ -165,6 +172,7 @@ void Channel::Close(ChannelEndId id, Notice end, uint64_t received) {
   const auto found = std::ranges::find(members_, id, &Member::end);
   AB_CHECK(found != members_.end());
   const ChannelRole role = found->role;
+  end.run = found->run == nullptr ? past_.run : found->run;
   members_.erase(found);
   past_.closed = id;
   past_.received += received;
@@ -184,10 +192,10 @@ Status Channel::NoticeTo(ChannelEndId end, uint64_t seen) {
   if (member == nullptr) return Ok();
   if (member->role == ChannelRole::kSender) {
     const Notice* const next =
-        broadcasts() ? nullptr : past_.to_senders.After(seen);  // a broadcast goes on without receivers
+        broadcasts() ? nullptr : past_.to_senders.After(seen, member->run);  // a broadcast goes on without receivers
     return next == nullptr ? Ok() : ToSender(*next, name_);
   }
-  const Notice* const next = past_.to_receivers.After(seen);
+  const Notice* const next = past_.to_receivers.After(seen, member->run);
   if (next == nullptr || next->after > Passed(*member)) return Ok();
   past_.notified_receiver = std::max(past_.notified_receiver, next->number);
   return ToReceiver(*next, name_, next->number <= member->late);

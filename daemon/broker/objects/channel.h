@@ -78,6 +78,7 @@ class Channel {
     uint64_t dropped = 0;
     // A receiver that opened when no stream ran and nothing waited for it: the last notice of that time.
     uint64_t late = 0;
+    Run run{};  // as it stated
   };
   // Its open ends: at most limits.members_per_channel.
   const std::vector<Member>& members() const { return members_; }
@@ -108,6 +109,7 @@ class Channel {
     bool begun = false;    // a share was sent
     bool drained = false;  // since the last stream ended
     bool missing = false;  // shares were lost since the last notice to receivers
+    Run run{};             // of the channel
     Notices to_receivers;
     Notices to_senders;
   };
@@ -127,6 +129,8 @@ class Channel {
   // FAILED_PRECONDITION: CHANNEL_CAPACITY, the capacity is set to another number; CHANNEL_MODE, the mode or what goes
   // with it is another, or the first share was sent.
   Status Agree(const ChannelTerms& stated, const std::string& by);
+  // The channel is in the run that the next end states. True: in another one before.
+  bool Enter(const Run& run);
   // Returns the number of the last notice that precedes this end: it gets the later ones.
   uint64_t Open(Member member);
   // Closes an end that has received so many shares by calls. `end`: the notice for the other ends, without its position

@@ -20,18 +20,18 @@ std::string AgeOf(const Notice& notice) {
 Status EndedInOrder(const Notice& notice, std::string_view channel, bool earlier) {
   if (!earlier) {
     return {Code::kOutOfRange,
-            Concat("stream ", notice.stream, " of channel '", channel,
+            Concat("stream ", notice.stream, OfRun(notice.run), " of channel '", channel,
                    "' has ended: its senders have closed it. The next receive waits for the next stream"),
             "CHANNEL_ENDED"};
   }
   const std::string when =
       notice.at == std::chrono::steady_clock::time_point{} ? "" : Concat(", ", AgeOf(notice), " ago");
-  return Status(
-             Code::kOutOfRange,
-             Concat("stream ", notice.stream, " of channel '", channel, "' ended before this receiver opened", when,
-                    ", and none of its shares is left: ", Named("sender", notice), ", its last one, closed it after ",
-                    notice.shares, " shares. The next receive waits for the next stream"),
-             "CHANNEL_ENDED")
+  return Status(Code::kOutOfRange,
+                Concat("stream ", notice.stream, OfRun(notice.run), " of channel '", channel,
+                       "' ended before this receiver opened", when, ", and none of its shares is left: ",
+                       Named("sender", notice), ", its last one, closed it after ", notice.shares,
+                       " shares. The next receive waits for the next stream"),
+                "CHANNEL_ENDED")
       .With("earlier", "true");
 }
 
@@ -58,8 +58,9 @@ void Notices::Restore(std::vector<Notice> list, uint64_t last) {
   last_ = last;
 }
 
-const Notice* Notices::After(uint64_t number) const {
-  const auto next = std::ranges::upper_bound(list_, number, {}, &Notice::number);
+const Notice* Notices::After(uint64_t number, const Run& run) const {
+  const auto is_told = [&](const Notice& each) { return each.number > number && IsTold(run, each.run); };
+  const auto next = std::ranges::find_if(list_, is_told);
   return next == list_.end() ? nullptr : &*next;
 }
 

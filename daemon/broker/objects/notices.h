@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/broker/objects/runs/run.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::daemon {
@@ -30,6 +31,7 @@ struct Notice {
   uint64_t shares = 0;                         // sent, or received, by the end that ended
   bool missing = false;                        // shares that it sent are known to be lost
   std::chrono::steady_clock::time_point at{};  // when the end ended; zero: before this was kept
+  Run run{};                                   // of the end that ended; null: none was stated
 };
 
 // The newest notices for the ends of one role. A list is bounded, because channels are not charged for it: an end that
@@ -43,8 +45,8 @@ class Notices {
   // Restores the previous daemon's notices, in order. `last`: the number of its last notice.
   void Restore(std::vector<Notice> list, uint64_t last);
   const std::vector<Notice>& list() const { return list_; }
-  // The oldest notice with a greater number; null: there is none.
-  const Notice* After(uint64_t number) const;
+  // The oldest notice with a greater number for an end of this run; null: there is none.
+  const Notice* After(uint64_t number, const Run& run = nullptr) const;
   uint64_t last() const { return last_; }
   // Null: there is none.
   const Notice* newest() const { return list_.empty() ? nullptr : &list_.back(); }

@@ -8,6 +8,7 @@
 
 #include "daemon/broker/ledger/times.h"
 #include "daemon/broker/objects/kept_ranges.h"
+#include "daemon/broker/objects/runs/run.h"
 
 namespace arraybridge::daemon {
 namespace {
@@ -17,7 +18,7 @@ std::vector<Notice> NoticesOf(const std::vector<record::Notice>& records) {
   for (const record::Notice& each : records) {
     auto client = std::make_shared<const std::string>(each.client);
     notices.push_back({each.number, each.after, EndedHow(each.how), each.stream, each.process_id, std::move(client),
-                       each.shares, each.missing, TimeOf(each.at)});
+                       each.shares, each.missing, TimeOf(each.at), RunOf(each.run)});
   }
   return notices;
 }
@@ -35,6 +36,7 @@ Channel::Past PastOf(const record::Channel& its) {
   past.begun = its.begun;
   past.drained = its.drained;
   past.missing = its.missing;
+  past.run = RunOf(its.run);
   past.to_receivers.Restore(NoticesOf(its.to_receivers), its.last_to_receivers);
   past.to_senders.Restore(NoticesOf(its.to_senders), its.last_to_senders);
   return past;
@@ -110,7 +112,7 @@ void Broker::ChannelRecovery::RestoreEnd(State& state, const Records::Entry& ent
   }
   const ChannelRole role{static_cast<uint8_t>(its.role)};
   ChannelEnd end{.channel = channel, .role = role, .shares = its.shares};
-  Channel::Member member{SessionId{its.session}, ChannelEndId{its.id}, role};
+  Channel::Member member{.session = session->id, .end = ChannelEndId{its.id}, .role = role, .run = RunOf(its.run)};
   end.record = entry.place;
   end.request = its.request;
   end.seen = its.seen;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daemon/at_limit.h"
+#include "daemon/broker/objects/runs/run.h"
 
 namespace arraybridge::daemon {
 
@@ -36,10 +37,12 @@ Channel& Channels::Restore(ChannelId id, Namespace& ns, std::string name) {
   return made;
 }
 
-ChannelEndId Channels::Open(Session& session, Channel& channel, ChannelRole role, uint64_t request) {
+ChannelEndId Channels::Open(Session& session, Channel& channel, const OpenChannelCall& call) {
   const ChannelEndId id{end_ids.Next()};
-  ChannelEnd end{.channel = &channel, .role = role, .request = request};
-  end.seen = channel.Open({.session = session.id, .end = id, .role = role});
+  ChannelEnd end{.channel = &channel, .role = call.role, .request = call.request};
+  const Run run = RunOf(call.run);
+  if (channel.Enter(run) && call.fresh) Clear(channel.TakeQueue(true));
+  end.seen = channel.Open({.session = session.id, .end = id, .role = call.role, .run = run});
   if (channel.lingers_until) lingering_.erase({*std::exchange(channel.lingers_until, std::nullopt), &channel});
   journal_.Put(channel);
   journal_.Put(end, id);
@@ -117,16 +120,10 @@ uint64_t Channels::Drain(Channel& channel) {
 
 // Settles a few shares at once and leaves the rest to slices of the sweep.
 void Channels::Clear(std::deque<Share*> queue) {
-  constexpr int kAtOnce = 8;
-  for (int i = 0; i < kAtOnce && !queue.empty(); ++i) {
-    Share& share = *queue.front();
-    queue.pop_front();
-    --share.queued;
-    shares_.Settle(share);
-  }
-  if (queue.empty()) return;
-  unqueued_.push_back(std::move(queue));
-  flags_.sweep_wanted.store(true);
+  uint64_t at_once = 8;
+  if (!queue.empty()) unqueued_.push_back(std::move(queue));
+  ClearQueues(&at_once);
+  if (!unqueued_.empty()) flags_.sweep_wanted.store(true);
 }
 
 void Channels::Drop(Channel& channel) {

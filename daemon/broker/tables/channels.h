@@ -38,8 +38,8 @@ class Channels {
   static Channel* FindIn(const Namespace& ns, std::string_view name);  // likewise
   // RESOURCE_EXHAUSTED: limits.channels_per_namespace.
   Result<Channel*> FindOrMake(Namespace& ns, std::string_view name);
-  // `request`: as in PublishCall.
-  ChannelEndId Open(Session& session, Channel& channel, ChannelRole role, uint64_t request);
+  // Drops the shares that an earlier run left, if the call says so.
+  ChannelEndId Open(Session& session, Channel& channel, const OpenChannelCall& call);
   // An open end of the session with this role. NOT_FOUND, CHANNEL_NOT_OPEN; FAILED_PRECONDITION, WRONG_END.
   static Result<ChannelEnd> EndOf(const Session& session, ChannelEndId id, ChannelRole role);
   // REQUIRES: the end was removed from the session. The channel may be destroyed.

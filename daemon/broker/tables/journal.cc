@@ -34,7 +34,8 @@ std::vector<record::Notice> RecordsOf(const Notices& notices) {
                        .shares = each.shares,
                        .how = static_cast<uint32_t>(each.how),
                        .missing = each.missing,
-                       .at = NsOf(each.at)});
+                       .at = NsOf(each.at),
+                       .run = TextOf(each.run)});
   }
   return records;
 }
@@ -149,7 +150,8 @@ record::Channel RecordOf(const Channel& channel) {
           .last_to_receivers = past.to_receivers.last(),
           .to_senders = RecordsOf(past.to_senders),
           .last_to_senders = past.to_senders.last(),
-          .lingers_until = NsOf(channel.lingers_until)};
+          .lingers_until = NsOf(channel.lingers_until),
+          .run = TextOf(past.run)};
 }
 
 record::ChannelEnd RecordOf(const ChannelEnd& end, ChannelEndId id) {
@@ -166,7 +168,8 @@ record::ChannelEnd RecordOf(const ChannelEnd& end, ChannelEndId id) {
           .received = end.received,
           .passed = member.passed,
           .dropped = member.dropped,
-          .late = member.late};
+          .late = member.late,
+          .run = TextOf(member.run)};
 }
 
 record::DirectChannel RecordOf(const DirectChannelRecord& direct) {

@@ -13,6 +13,11 @@ Session* Sessions::Find(SessionId id) const {
   return found == all_.end() ? nullptr : found->second.get();
 }
 
+Result<Session*> Sessions::Get(SessionId id) const {
+  if (Session* const found = Find(id); found != nullptr) return found;
+  return NoSession();
+}
+
 std::optional<SessionId> Sessions::Of(std::span<const uint8_t> token) const {
   Token key{};
   if (token.size() != key.size()) return std::nullopt;

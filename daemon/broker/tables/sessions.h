@@ -32,7 +32,8 @@ class Sessions {
   Sessions(Flags& flags, DeferredRelease& released, Journal& journal)
       : flags_(flags), released_(released), journal_(journal) {}
 
-  Session* Find(SessionId id) const;  // null: it has ended or never existed
+  Session* Find(SessionId id) const;         // null: it has ended or never existed
+  Result<Session*> Get(SessionId id) const;  // NoSession
   std::optional<SessionId> Of(std::span<const uint8_t> token) const;
   // Assigns the session's number and counts it in its account. REQUIRES: it has a token.
   OpenedSession Add(std::unique_ptr<Session> session);

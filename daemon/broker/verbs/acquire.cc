@@ -37,8 +37,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
   std::shared_ptr<MemoryBlock> block;
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kRead));
     AB_RETURN_IF_ERROR(state.leases.CheckRoom(*found, keys.size()));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom(keys.size() * sizeof(record::Lease)));
@@ -106,8 +105,7 @@ Status Broker::State::ExportDescriptor(SessionId session, const std::shared_ptr<
 Result<uint32_t> Broker::Withdraw(SessionId session, std::string_view ns, std::span<const ShareKey> keys) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kWrite));
   return state.shares.Withdraw(state.namespaces.Find(place), place.name, keys, found);
 }
@@ -117,8 +115,7 @@ Result<EndedFences> Broker::EndFences(SessionId session, std::span<const uint64_
   State& state = *state_;
   EndedFences ended;
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   for (const uint64_t share : done) state.leases.EndFence(*found, ShareId{share}, false, &ended);
   for (const uint64_t share : lost) state.leases.EndFence(*found, ShareId{share}, true, &ended);
   return ended;
@@ -142,8 +139,7 @@ Result<uint32_t> Broker::Release(SessionId session, std::span<const uint64_t> le
                                  std::span<const uint64_t> unmapped) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   uint32_t released = 0;
   for (const uint64_t lease : leases) {
     state.events.EmitRelease(*found, LeaseId{lease});

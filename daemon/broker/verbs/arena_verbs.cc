@@ -88,8 +88,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
   ArenaId id{};
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, call.ns, Right::kWrite));
     AB_ASSIGN_OR_RETURN(auto granted, state.Reserve(*found, key, backend.Footprint(device, call.size)));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom());
@@ -116,8 +115,7 @@ Result<AllocatedArena> Broker::Allocate(SessionId session, const AllocateCall& c
 
   const MutexLock lock(state.mutex);
   if (writable.ok()) state.arenas.flows.Took(device, backend.kind(), took);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   --found->allocating;
   if (!writable.ok()) return writable.status();
   // The session may have lost its right while the backend populated.
@@ -143,8 +141,7 @@ Status Broker::Mapped(SessionId session, ArenaId arena) {
   std::shared_ptr<MemoryBlock> block;
   {
     const MutexLock lock(state.mutex);
-    const Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
     const Arena* const own = state.arenas.FindWritable(*found, arena);
     if (own == nullptr) return NoArena(arena);
     if (own->immutability.has_value()) return Ok();
@@ -166,8 +163,7 @@ Result<Handle> Broker::Export(SessionId session, ArenaId arena, uint64_t generat
   std::shared_ptr<MemoryBlock> block;
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     const bool sent = receiving != ChannelEndId{};
     Arena* const readable = sent ? state.arenas.Find(arena) : state.arenas.FindReadable(*found, arena);
     if (readable == nullptr) return NoArena(arena);

@@ -36,8 +36,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   AB_RETURN_IF_ERROR(CheckName("the channel's name", call.name, limits.name_bytes_max));
   AB_ASSIGN_OR_RETURN(const auto terms, CheckTerms(call.terms, limits));
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   const auto key = state.rights.KeyOf(found->peer, ns, Right::kWrite);  // a receiver removes shares
   if (!key.ok()) return key.status();
   // A request that the previous daemon served, and that is repeated.
@@ -49,7 +48,7 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
     return AtLimit("TOO_MANY_CHANNEL_ENDS", "channel_ends_per_session", limits.channel_ends_per_session);
   }
   AB_RETURN_IF_ERROR(state.accounts.CheckObjects(*found, "TOO_MANY_CHANNEL_ENDS", object_bytes::kChannelEnd));
-  AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size() + call.name.size()));
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(ns.size() + call.name.size() + call.run.size()));
   AB_ASSIGN_OR_RETURN(const auto owner, state.namespaces.FindOrMake(*key, found->peer.uid));
   AB_ASSIGN_OR_RETURN(const auto known, state.channels.FindOrMake(*owner, call.name));
   Channel& channel = *known;
@@ -59,15 +58,14 @@ Result<OpenedChannel> Broker::OpenChannel(SessionId session, const OpenChannelCa
   }
   const std::string_view role = call.role == ChannelRole::kSender ? "sender" : "receiver";
   AB_RETURN_IF_ERROR(channel.Agree(terms, NameOfEnd(role, found->client.get(), found->peer.process_id)));
-  const ChannelEndId end = state.channels.Open(*found, channel, call.role, call.request);
+  const ChannelEndId end = state.channels.Open(*found, channel, call);
   return OpenedChannel{end, channel.id(), channel.capacity(), found->ends.at(end).seen, channel.mode()};
 }
 
 Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, EndedHow how) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   const auto known = found->ends.find(end);
   if (known == found->ends.end()) return ChannelNotOpen();
   if (known->second.channel->direct != nullptr) return RefuseAsDirect(*known->second.channel);
@@ -80,8 +78,7 @@ Result<ChannelId> Broker::CloseChannel(SessionId session, ChannelEndId end, Ende
 Result<ChannelPlace> Broker::ChannelOf(SessionId session, ChannelEndId end, ChannelRole role) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto open, Channels::EndOf(*found, end, role));
   return ChannelPlace{open.channel->id(),
                       role == ChannelRole::kReceiver && open.channel->mode() != ChannelMode::kQueue};
@@ -102,8 +99,7 @@ Result<DrainedChannel> Broker::DrainChannel(SessionId session, std::string_view 
                                             bool remove) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, Right::kWrite));
   Namespace* const owner = state.namespaces.Find(key);
   Channel* const known = owner == nullptr ? nullptr : Channels::FindIn(*owner, name);
@@ -124,8 +120,7 @@ Result<DrainedChannel> Broker::DrainChannel(SessionId session, std::string_view 
 Status Broker::NoticeTo(SessionId session, ChannelEndId end, uint64_t seen) const {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   const auto open = found->ends.find(end);
   return open == found->ends.end() ? ChannelNotOpen() : state.channels.NoticeTo(*open->second.channel, end, seen);
 }
@@ -137,8 +132,7 @@ Result<AcquiredShares> Broker::Receive(SessionId session, ChannelEndId id, uint6
   std::shared_ptr<MemoryBlock> block;
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     AB_ASSIGN_OR_RETURN(const auto end, Channels::EndOf(*found, id, ChannelRole::kReceiver));
     Channel& channel = *end.channel;
     AB_RETURN_IF_ERROR(state.channels.NoticeTo(channel, id, seen));

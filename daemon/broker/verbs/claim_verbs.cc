@@ -11,8 +11,7 @@ Result<uint64_t> Broker::ClaimName(SessionId session, std::string_view ns, const
   State& state = *state_;
   const auto expires = lifetime.count() == 0 ? Clock::time_point::max() : Clock::now() + lifetime;
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kWrite));
   AB_RETURN_IF_ERROR(CheckName("the claimed name", key.name, state.config.limits.name_bytes_max));
   Namespace* const ns_of = state.namespaces.Find(place);

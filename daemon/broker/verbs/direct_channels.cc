@@ -50,8 +50,7 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
     uint64_t number = 0;
     {
       const MutexLock lock(state.mutex);
-      const Session* const found = state.sessions.Find(session);
-      if (found == nullptr) return NoSession();
+      AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
       const auto end = found->ends.find(id);
       if (end == found->ends.end()) return NotFound("this end of a channel is not open").Because("CHANNEL_NOT_OPEN");
       Channel& channel = *end->second.channel;

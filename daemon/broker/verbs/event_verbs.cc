@@ -45,8 +45,7 @@ const Events& Broker::events() const { return state_->events; }
 Result<WatcherId> Broker::OpenWatch(SessionId session, EventFilter filter) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   if (!filter.ns.empty()) AB_RETURN_IF_ERROR(state.rights.KeyOf(found->peer, filter.ns, Right::kRead).status());
   std::set<std::string> shared;
   for (const auto& [name, policy] : state.rights.policies()) {

@@ -22,8 +22,7 @@ Result<UniqueFd> Broker::ExportCatalogue(SessionId session, std::string_view ns)
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
-      const Session* const found = state.sessions.Find(session);
-      if (found == nullptr) return NoSession();
+      AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
       AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
       Namespace* const owner = state.namespaces.Find(key);
       if (owner == nullptr) return NoNamespace(ns);
@@ -63,8 +62,7 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
   for (bool again = true;; again = false) {
     {
       const MutexLock lock(state.mutex);
-      Session* const found = state.sessions.Find(session);
-      if (found == nullptr) return NoSession();
+      AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
       AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
       Namespace* const owner = state.namespaces.Find(key);
       if (owner == nullptr || owner->hazards.catalogue == nullptr) return NoNamespace(ns);
@@ -94,8 +92,7 @@ Result<UniqueFd> Broker::ExportHazardPage(SessionId session, std::string_view ns
 Status Broker::HazardPageMapped(SessionId session, std::string_view ns) {
   State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, kReadWithoutCalls));
   const Namespace* const owner = state.namespaces.Find(key);
   const std::shared_ptr<HazardPage> page = owner == nullptr ? nullptr : owner->hazards.PageOf(*found);

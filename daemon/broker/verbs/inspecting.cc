@@ -51,8 +51,7 @@ Result<Inspected> Broker::Inspect(SessionId session, std::string_view ns, const 
   Inspected inspected;
   {
     const MutexLock lock(state.mutex);
-    const Session* const asker = state.sessions.Find(session);
-    if (asker == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(const Session* const asker, state.sessions.Get(session));
     AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(asker->peer, ns, Right::kRead));
     const Share* const found = FindShare(state.namespaces.Find(place), key);
     if (found == nullptr) return NoShare(ns, key, state.config.limits);

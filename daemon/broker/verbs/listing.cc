@@ -339,8 +339,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
 Result<NamespaceUse> Broker::UseOf(SessionId session, std::string_view ns) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, Right::kRead));
   const auto its = state.namespaces.all().find(key);
   if (its == state.namespaces.all().end()) return NotFound("there is no namespace '", ns, "'");
@@ -428,8 +427,7 @@ std::vector<ChannelRow::End> Broker::State::EndsOf(const Channel& channel, const
 Result<std::pair<ChannelRow, ChannelRole>> Broker::ChannelRowOf(SessionId session, ChannelEndId end) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   const auto its = found->ends.find(end);
   if (its == found->ends.end()) return NotFound("the session has no such end of a channel");
   const Channel& channel = *its->second.channel;

@@ -143,8 +143,7 @@ Result<PublishedShare> Broker::Publish(SessionId session, PublishCall call) {
   share->note = std::move(call.note);
 
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   if (auto before = found->FindPublished(call.request)) return *std::move(before);
   // An entry that the previous daemon published, when it ended the direct channel.
   if (call.from_direct && state.HasPassed(*found, call)) return PublishedShare{};

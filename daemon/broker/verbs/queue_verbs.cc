@@ -14,8 +14,7 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
   uint64_t number = 0;  // in the name of the stored files
   {
     const MutexLock lock(state.mutex);
-    const Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
     AB_RETURN_IF_ERROR(state.accounts.CheckDescriptors(*found, 0, kEntriesOfQueue));
     AB_RETURN_IF_ERROR(state.journal.CheckRoom(name.size()));
     number = state.journal.NextPage();
@@ -31,8 +30,7 @@ Result<std::vector<UniqueFd>> Broker::OpenQueueOf(SessionId session, std::string
   if (!exported.ok()) return exported;
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     if (found->queue != nullptr) {
       return FailedPrecondition("session ", Number(session), " has a queue already").Because("QUEUE_TAKEN");
     }

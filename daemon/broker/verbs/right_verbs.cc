@@ -59,8 +59,7 @@ Broker::Adopted Broker::AdoptNamespaces() {
 Result<uint32_t> Broker::OwnerOf(SessionId session, std::string_view ns, Right right) const {
   const State& state = *state_;
   const MutexLock lock(state.mutex);
-  const Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto key, state.rights.KeyOf(found->peer, ns, right));
   return key.uid;
 }

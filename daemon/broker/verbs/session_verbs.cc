@@ -82,8 +82,7 @@ void Broker::AwaitAgain(SessionId session) {
 
 Result<OpenedSession> Broker::OpenedAs(SessionId session) const {
   const MutexLock lock(state_->mutex);
-  const Session* const found = state_->sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state_->sessions.Get(session));
   return OpenedSession{session, found->token};
 }
 
@@ -96,15 +95,13 @@ Result<SessionId> Broker::SessionOf(std::span<const uint8_t> token) const {
 
 Result<uint32_t> Broker::UidOf(SessionId session) const {
   const MutexLock lock(state_->mutex);
-  const Session* const found = state_->sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state_->sessions.Get(session));
   return found->peer.uid;
 }
 
 Result<Peer> Broker::PeerOf(SessionId session) const {
   const MutexLock lock(state_->mutex);
-  const Session* const found = state_->sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(const Session* const found, state_->sessions.Get(session));
   return found->peer;
 }
 

@@ -12,8 +12,7 @@ Result<Token> Broker::IssueTicket(SessionId session, ArenaId arena, Access acces
   const auto now = Clock::now();
   Ticket ticket{RandomBytes<Token>(), arena, access, now + limits.ticket_lifetime.get()};
   const MutexLock lock(state.mutex);
-  Session* const found = state.sessions.Find(session);
-  if (found == nullptr) return NoSession();
+  AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
   const bool writes = access == Access::kWrite;
   if ((writes ? state.arenas.FindWritable(*found, arena) : state.arenas.FindReadable(*found, arena)) == nullptr) {
     return NoArena(arena);
@@ -34,8 +33,7 @@ Result<Broker::Redeemed> Broker::Redeem(SessionId session, std::span<const uint8
   std::shared_ptr<MemoryBlock> block;
   {
     const MutexLock lock(state.mutex);
-    Session* const found = state.sessions.Find(session);
-    if (found == nullptr) return NoSession();
+    AB_ASSIGN_OR_RETURN(Session* const found, state.sessions.Get(session));
     const auto now = Clock::now();
     state.sessions.DropLateTickets(*found, now);
     const auto ticket = found->tickets.Take(token, now);

@@ -35,7 +35,7 @@ Result<Answer> ChannelVerbs::OpenChannel(const Caller& caller, const wire::OpenC
                            .drop_oldest = request.drop_oldest,
                            .replay = request.replay};
   const auto role = sends ? ChannelRole::kSender : ChannelRole::kReceiver;
-  const OpenChannelCall call{request.namespace_, request.name, role, terms, caller.request};
+  const OpenChannelCall call{request.namespace_, request.name, role, terms, caller.request, request.run, request.fresh};
   auto opened = broker_.OpenChannel(caller.session, call);
   while (!opened.ok() && IsDirectRefusal(opened.status())) {
     EndDirectChannel(broker_.DirectChannelIn(caller.session, call.ns, call.name));
@@ -46,7 +46,8 @@ Result<Answer> ChannelVerbs::OpenChannel(const Caller& caller, const wire::OpenC
   return AnswerOf(wire::OpenChannelResponse{.channel = Number(opened->end),
                                             .capacity = opened->capacity,
                                             .seen_notice = opened->seen_notice,
-                                            .mode = static_cast<wire::ChannelMode>(opened->mode)});
+                                            .mode = static_cast<wire::ChannelMode>(opened->mode),
+                                            .keeps_runs = true});
 }
 
 Result<Answer> ChannelVerbs::CloseChannel(const Caller& caller, const wire::CloseChannelRequest& request) {

@@ -220,6 +220,7 @@ Status CheckWatch(const Limits& limits, const wire::WatchRequest& request) {
 Status CheckOpenChannel(const Limits& limits, const wire::OpenChannelRequest& request) {
   AB_RETURN_IF_ERROR(CheckNamespace(limits, request.namespace_));
   AB_RETURN_IF_ERROR(CheckBytes("the channel's name", request.name.size(), "maximum", limits.name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckBytes("the channel's run", request.run.size(), "maximum", kClientNameBytesMax));
   if (request.mode < wire::ChannelMode::kUnspecified || request.mode > wire::ChannelMode::kLatest) {
     return InvalidArgument("channel mode ", static_cast<int>(request.mode),
                            " is unknown; there are 1 (queue), 2 (broadcast) and 3 (latest)");

@@ -18,9 +18,8 @@ from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_second
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
-from arraybridge.broker.channel import Channel, Mode, OnPeerDeath, OnSlow, Terms
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
-from arraybridge.broker.keep.caching import Caching
+from arraybridge.broker.patterns.pipelines import Pipelines
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.share import Got, Outcome, Record, Share, named_in_errors, record_from, reference_of
@@ -46,7 +45,7 @@ _ONLY_ONCE = "a capsule can be read only once, and a plan would consume it: plan
 Tree = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
-class Broker(Caching):
+class Broker(Pipelines):
     """A connection to arraybridged.
 
     Args:
@@ -117,7 +116,7 @@ class Broker(Caching):
         *,
         replace: bool = ...,
         sealed: bool = ...,
-        metadata: bytes | None = ...,
+        metadata: Any = ...,
         progress: Progress | None = ...,
         lifetime: float | None = ...,
         wait: Literal[True] = ...,
@@ -130,7 +129,7 @@ class Broker(Caching):
         *,
         replace: bool = ...,
         sealed: bool = ...,
-        metadata: bytes | None = ...,
+        metadata: Any = ...,
         progress: Progress | None = ...,
         lifetime: float | None = ...,
         wait: Literal[False],
@@ -142,14 +141,14 @@ class Broker(Caching):
         *,
         replace: bool = False,
         sealed: bool = False,
-        metadata: bytes | None = None,
+        metadata: Any = None,
         progress: Progress | None = None,
         lifetime: float | None = None,
         wait: bool = True,
     ) -> Share | None:
         """Publishes an array, or a tree of arrays, as one immutable share.
 
-        A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses. Besides arrays it may contain sparse
+        A tree is any nesting of dicts, lists, tuples, namedtuples and dataclasses, with or without arrays. It may contain sparse
         arrays and plain values: int, float, complex, bool, str, bytes, None, members of enums, and date, time, datetime
         and timedelta. A tree of more arrays, or more plain values, than the broker takes in a share's description
         (`limits.arrays_per_share_max`, 1,024; `limits.structure_bytes_max`, 32,768 bytes of JSON) is stored as a bundle,
@@ -164,10 +163,10 @@ class Broker(Caching):
         Args:
             array: of NumPy, torch, TensorFlow or JAX, a Share, a View, or any object with DLPack, the array interface or the
                 buffer protocol (PEP 3118); a table of pandas, polars, pyarrow or DuckDB; of xarray, h5py or zarr. Up to 64
-                dimensions, any strides; not a list of numbers. Foreign byte order (big-endian), also in fields, becomes that of
+                dimensions, any strides; a list of numbers is a tree of plain values. Foreign byte order (big-endian), also in fields, becomes that of
                 the machine: the values stay. Sparse: CSR, CSC, COO of SciPy, CuPy, torch, JAX's BCOO and BCSR, tf.SparseTensor.
             name: None lets the broker choose; such a share ends when its maker has ended and no process reads it.
-            metadata: bytes of your own, passed on unchanged.
+            metadata: bytes of your own, or plain values in a tree, passed on unchanged.
             progress: called with (bytes done, total bytes) before, during and after the copy of host memory; not called
                 if nothing is copied. Its exceptions end the put.
             lifetime: seconds after which the share is withdrawn; None: the lifetime of the namespace, by default none. A
@@ -537,7 +536,7 @@ class Broker(Caching):
             arrays: their names, and arrays as in `put`, or BundleSpecs. Two names of one array stay tied.
             kinds: of the arrays: "parameter", "buffer" or "other" (default).
             fingerprint: tells which model this is; `Bundle.fingerprint` has it.
-            metadata, replace, lifetime: as in `put`.
+            metadata: bytes of your own. replace, lifetime: as in `put`.
             device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; `fill` copies the arrays there
                 from wherever they lie. None: the device on which all of them lie; BundleSpecs alone: the host.
 
@@ -575,43 +574,6 @@ class Broker(Caching):
         """
         acquired = self._acquired(name, False, wait, "bundle", _generation_of(newer_than, name))
         return opened(self, self._delivery, acquired)
-
-    def channel(
-        self,
-        name: str,
-        capacity: int | None = None,
-        *,
-        mode: Mode | None = None,
-        on_slow: OnSlow | None = None,
-        replay: int | None = None,
-        on_peer_death: OnPeerDeath = "raise",
-    ) -> Channel:
-        """A queue of arrays between processes, in the order of sending.
-
-        Does not connect: the first `send` or `receive` does. Channels and shares have separate names. The first process
-        that states a capacity, a mode, `on_slow` or `replay` determines it for all; None: as stated by others.
-
-        Args:
-            capacity: maximum number of queued arrays, or trees of arrays, in a broadcast for each receiver; a sender
-                waits for room. None, and no other process states one: 16.
-            mode: "queue": one receiver gets each array; "broadcast": each receiver that is open when it is sent; there is
-                one copy of the bytes. "latest": each receiver gets the newest array, also one that comes late, and a
-                sender never waits. None, and no other process states one: "queue".
-            on_slow: in a broadcast: "block", a sender waits for the slowest receiver; "drop_oldest", a receiver with
-                `capacity` arrays to receive misses the oldest. None, and no other process states one: "block".
-            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and no other process
-                states one: 0.
-            on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
-                waiting for the peers that are left or come back, until the timeout of the call.
-
-        Raises:
-            InvalidRequest: not a name, or not one of these values, or they contradict each other.
-
-        Example:
-            >>> with broker.channel("frames") as frames:
-            ...     frames.send(np.arange(3))
-        """
-        return Channel(self, name, Terms(capacity, mode, on_slow, replay), on_peer_death)
 
     def watch(self, kinds: Sequence[Kind] | Kind | None = None, names: str = "") -> Watch:
         """Events from now on: an iterator of Events, for `for` and for `async for`.

@@ -8,15 +8,13 @@ the memory. Arrays are copied only into broker memory, as by `Broker.put`.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import reprlib
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
 from arraybridge import _core, autograph
@@ -25,8 +23,12 @@ from arraybridge.broker.connection import UNAVAILABLE
 from arraybridge.broker.delivery import Acquired, Decided, Short, Wanted, fast
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message, freeze_alike
-from arraybridge.broker.worker import Worker, waitable
-from arraybridge.callers import warn
+from arraybridge.broker.patterns.ahead import Ahead
+from arraybridge.broker.patterns.calls import awaited
+from arraybridge.broker.patterns.metadata import decoded
+from arraybridge.broker.patterns.receiver import Pace, Receiver, ReceiverWishes
+from arraybridge.broker.patterns.terms import Terms
+from arraybridge.broker.worker import Worker
 from arraybridge.conversion import shortcut
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
 from arraybridge.notebook.facts import table_of
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Role = Literal["sender", "receiver"]
 OnPeerDeath = Literal["raise", "wait"]
-Mode = Literal["queue", "broadcast", "latest"]
-OnSlow = Literal["block", "drop_oldest"]
 _EMPTY: Final = "CHANNEL_EMPTY"
 _LOST: Final = "CHANNEL_LOST"
 _NO_PLANS: Final[Decided] = {}
@@ -67,7 +67,7 @@ class Received(NamedTuple):
 
     Attributes:
         array: as `receive` returns it without `info`.
-        metadata: the sender's own bytes.
+        metadata: the sender's own bytes, or its tree of plain values.
         sequence: 1 for the first array that was ever sent into the channel.
         stream: the number of the stream in which it was sent.
         sent_ns: when it was sent: nanoseconds of `time.clock_gettime_ns(time.CLOCK_BOOTTIME)`.
@@ -81,7 +81,7 @@ class Received(NamedTuple):
     """
 
     array: Any
-    metadata: bytes
+    metadata: Any
     sequence: int
     stream: int
     sent_ns: int
@@ -91,38 +91,7 @@ class Received(NamedTuple):
     def of(cls, array: Any, share: _core.ShareInfo) -> Received:
         """The result of a receive with what the extension knows of it."""
         sequence, stream, sent_ns, process_id, client = share.sent or (0, 0, 0, 0, "")
-        return cls(array, share.metadata, sequence, stream, sent_ns, Sender(process_id, client))
-
-
-class Terms(NamedTuple):
-    """How a channel is opened; the fields are those of `Broker.channel`."""
-
-    capacity: int | None = None
-    mode: Mode | None = None
-    on_slow: OnSlow | None = None
-    replay: int | None = None
-
-    def check(self) -> None:
-        """Raises:
-        InvalidRequest: a value is none, or two contradict each other.
-        """
-        for what, value, least in ("capacity", self.capacity, 1), ("replay", self.replay, 0):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise InvalidRequest(f"{what} must be a number of arrays, at least {least}, not {value!r}")
-        if self.mode is not None:
-            check_word(self.mode, "mode", ["queue", "broadcast", "latest"])
-        if self.on_slow is not None:
-            check_word(self.on_slow, "on_slow", ["block", "drop_oldest"])
-        if self.mode != "broadcast" and (self.on_slow is not None or self.replay is not None):
-            raise InvalidRequest(f"on_slow and replay are for mode='broadcast', not mode={self.mode!r}")
-        if self.replay is not None and self.capacity is not None and self.replay > self.capacity:
-            raise InvalidRequest(f"replay={self.replay} exceeds capacity={self.capacity}: a receiver has no more arrays waiting")
-        if self.mode == "latest" and self.capacity not in (None, 1):
-            raise InvalidRequest(f"mode='latest' keeps one array: leave capacity={self.capacity} out")
-
-    def open(self, core: _core.Core, name: str, sends: bool) -> _core.ChannelEnd:
-        drops = None if self.on_slow is None else self.on_slow == "drop_oldest"
-        return core.open_channel(name, sends, self.capacity or 0, self.mode or "", drops, self.replay)
+        return cls(array, decoded(share.metadata), sequence, stream, sent_ns, Sender(process_id, client))
 
 
 class Channel(_core.ChannelBase):
@@ -165,10 +134,9 @@ class Channel(_core.ChannelBase):
         self._lock = threading.Lock()
         self._ends: dict[Role, _core.ChannelEnd] = {}
         self._workers: dict[Role, Worker] = {}
-        # Arrays that were received for cancelled tasks.
-        self._unclaimed: deque[Future[Acquired]] = deque()
-        self._prepare(self._broker._fast, self._ends, self._unclaimed, shortcut.makers, freeze_alike, self._waits)
-        self._end = weakref.finalize(self, _end_calls, self._ends, self._workers)
+        self._ahead: Ahead[Acquired] = Ahead("arraybridge-receiver")
+        self._prepare(self._broker._fast, self._ends, self._ahead, shortcut.makers, freeze_alike, self._waits)
+        self._end = weakref.finalize(self, _end_calls, self._ends, self._workers, self._ahead)
 
     @property
     def name(self) -> str:
@@ -205,7 +173,7 @@ class Channel(_core.ChannelBase):
         return self
 
     @fast
-    def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
+    def send(self, array: Any, *, metadata: Any = None, timeout: float | None = None) -> None:
         """Sends an array, or a tree as in `Broker.put`; waits for room in the queue and in memory.
 
         Copies once. An array that was born in broker memory (`Broker.empty`) is not copied, and must not be written any
@@ -214,8 +182,8 @@ class Channel(_core.ChannelBase):
 
         Args:
             array: as in `Broker.put`.
-            metadata: bytes of your own, at most `limits.metadata_bytes_max` of the broker (16,384), for
-                `receive(info=True)`.
+            metadata: bytes of your own, or plain values in a tree, for `receive(info=True)`; at most
+                `limits.metadata_bytes_max` of the broker (16,384).
             timeout: seconds to wait for room; None: no limit. Ctrl-C ends it; the array may still be sent.
 
         Raises:
@@ -233,13 +201,13 @@ class Channel(_core.ChannelBase):
         self._send(Message.of(array, metadata), due)
         shortcut.maker_of(type(array))  # the next one is sent in C
 
-    async def asend(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
-        """`send` for an event loop. Cancelling the task does not take the array back: it is still sent."""
+    async def asend(self, array: Any, *, metadata: Any = None, timeout: float | None = None) -> None:
+        """`send` for an event loop. If the task is cancelled, `CallCancelled.outcome` says whether the array is sent: a send that
+        has begun goes on.
+        """
         due = Due.after(timeout)
         message = Message.of(array, metadata).exported()
-        sent = self._worker("sender").submit(lambda: self._send(message, due))
-        await asyncio.wait({waitable(sent)})
-        sent.result()
+        await awaited(self._worker("sender").submit(lambda: self._send(message, due)))
 
     @fast
     def receive(
@@ -301,13 +269,36 @@ class Channel(_core.ChannelBase):
         framework: str = "numpy",
         *,
         timeout: float | None = None,
-        access: Access = "safe",
         info: bool = False,
-        **wishes: Unpack[ReadWishes],
+        deadline: float | None = None,
+        **wishes: Unpack[ReceiverWishes],
     ) -> Receiver:
-        """The results of `receive` until the stream ends: for `for` and for `async for`."""
-        bare = type(framework) is str and access == "safe" and not wishes and not info
-        return Receiver(self, Wanted.of_share(framework, access, **wishes), timeout, info, framework if bare else None)
+        """The results of `receive` until the stream ends: for `for` and for `async for`.
+
+        deadline: seconds from one array to the next, after which `Late` is raised once; `Receiver.late` counts. None: no limit.
+        """
+        bare = type(framework) is str and not wishes and not info
+        pace = Pace.checked(timeout, deadline)
+        return Receiver(self, Wanted.of_share(framework, **wishes), pace, info, framework if bare else None)
+
+    def try_receive(self, framework: str = "numpy", **wishes: Any) -> Any:
+        """`receive` with its other arguments, but None instead of BrokerTimeout if nothing is there. It does not wait."""
+        try:
+            return self.receive(framework, timeout=0, **wishes)
+        except BrokerTimeout:
+            return None
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while `receive(timeout=0)` would return, or raise another error than BrokerTimeout:
+        for `select`, selectors, asyncio and event loops of GUIs. It is this object's, and another one in a forked child. From
+        now on one array is received ahead.
+
+        Raises:
+            Errors of `open`.
+        """
+        if not self._closed:
+            self._opened("receiver")
+        return self._ahead.fileno(self._next(False))
 
     def __iter__(self) -> Iterator[Any]:
         return self.receiver()
@@ -350,8 +341,7 @@ class Channel(_core.ChannelBase):
     def __repr__(self) -> str:
         state, capacity = self._seen()
         size = "" if capacity is None else f", capacity {capacity}"
-        mode = "" if self._terms.mode is None else f", {self._terms.mode}"
-        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}{mode}>"
+        return f"<Channel {self._name!r} of namespace {self._broker.namespace!r}, {state}{size}{self._terms.shown()}>"
 
     def _repr_html_(self) -> str:
         state, capacity = self._seen()
@@ -413,14 +403,8 @@ class Channel(_core.ChannelBase):
 
     def _received(self, short: Short, due: Due) -> tuple[Any, Plan | None]:
         """As `_core.receive`."""
-        if self._unclaimed:
-            coming = self._next_received(short[0])
-            try:
-                done = wait([coming], due.left()).done
-            except BaseException:
-                self._unclaimed.append(coming)
-                raise
-            return self._claimed(coming, bool(done), due), None
+        if self._ahead:
+            return self._claimed(self._ahead.done(self._next(short[0]), due.left()), due), None
         end = self._opened("receiver")
         try:
             return _core.receive(end, short[0], due.left(), self._waits, short[1])
@@ -429,31 +413,21 @@ class Channel(_core.ChannelBase):
             raise self._error_of("receiver", end, status, due.seconds) from None
 
     async def _areceived(self, private: bool, due: Due) -> Acquired:
-        coming = self._next_received(private)
-        try:
-            done, _ = await asyncio.wait({waitable(coming)}, timeout=due.left())
-        except asyncio.CancelledError:
-            self._unclaimed.append(coming)
-            raise
-        return self._claimed(coming, bool(done), due)
+        self._opened("receiver")
+        return self._claimed(await self._ahead.adone(self._next(private), due.left()), due)
 
-    def _claimed(self, coming: Future[Acquired], done: bool, due: Due) -> Acquired:
-        if done:
-            return coming.result()
-        self._unclaimed.append(coming)
-        raise self._nothing_came(due.seconds or 0)
+    def _claimed(self, coming: Future[Acquired] | None, due: Due) -> Acquired:
+        if coming is None:
+            raise self._nothing_came(due.seconds or 0)
+        return coming.result()
 
     def _nothing_came(self, seconds: float) -> BrokerTimeout:
         what = f"no array arrived in channel {self._name!r} of namespace {self._broker.namespace!r} within {seconds:g} s"
         return BrokerTimeout(f"{what}: send one in another process, or pass a larger timeout=", 4, _EMPTY)
 
-    def _next_received(self, private: bool) -> Future[Acquired]:
-        """An array that was received for a cancelled task, or the next one."""
-        self._opened("receiver")
-        try:
-            return self._unclaimed.popleft()
-        except IndexError:
-            return self._worker("receiver").submit(lambda: self._on("receiver", lambda end: end.receive(private, None, self._waits)))
+    def _next(self, private: bool) -> Callable[[], Acquired]:
+        """Receives the next array, on the thread of `_ahead`."""
+        return functools.partial(_receive_next, weakref.ref(self), private)
 
     def _worker(self, role: Role) -> Worker:
         self._opened(role)
@@ -469,8 +443,7 @@ class Channel(_core.ChannelBase):
             ends, workers = dict(self._ends), dict(self._workers)
             self._ends.clear()
             self._workers.clear()
-        for worker in workers.values():
-            worker.stop()
+        _stop(workers, self._ahead)
         for end in ends.values():
             try:
                 end.close(complete)
@@ -479,64 +452,30 @@ class Channel(_core.ChannelBase):
                     raise from_status(status) from None
 
 
-class Receiver(Iterator[Any], AsyncIterator[Any]):
-    """Iterates over the arrays of a Channel until its stream ends."""
-
-    def __init__(self, channel: Channel, wanted: Wanted, timeout: float | None, info: bool, bare: str | None) -> None:
-        self._channel = channel
-        self._wanted = wanted
-        self._timeout = timeout
-        self._info = info
-        self._bare = bare  # the framework, if there are no other options
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a Receiver cannot be pickled: pass the Channel or its name, and call receiver() in the other process")
-
-    def __iter__(self) -> Receiver:
-        return self
-
-    def __aiter__(self) -> Receiver:
-        return self
-
-    def __next__(self) -> Any:
-        """Raises:
-        PeerGone: a sender is lost; the next call goes on. BrokerTimeout: nothing arrived in time.
-        """
-        delivery = self._channel._broker._delivery
-        try:
-            if self._bare is not None:
-                return self._channel.receive(self._bare, timeout=self._timeout)
-            short = None if self._info else delivery.short_for(self._wanted, None)
-            result, plan = self._channel._received(short or (self._wanted.private, _NO_PLANS), Due.after(self._timeout))
-        except ChannelClosed as ended:
-            _warn_of_earlier(ended)
-            raise StopIteration from None
-        if plan is None:
-            return self._channel._result_of(result, self._wanted, self._info)
-        delivery.note(plan)
-        return result
-
-    async def __anext__(self) -> Any:
-        try:
-            received = await self._channel._areceived(self._wanted.private, Due.after(self._timeout))
-        except ChannelClosed as ended:
-            _warn_of_earlier(ended)
-            raise StopAsyncIteration from None
-        return self._channel._result_of(received, self._wanted, self._info)
+def _receive_next(of: weakref.ref[Channel], private: bool) -> Acquired:
+    """Holds no Channel while it waits, so that one that nobody uses any more is closed."""
+    channel = of()
+    if channel is None:
+        raise ChannelClosed("the channel was dropped here", reason="CHANNEL_NOT_OPEN")
+    end, waits = channel._opened("receiver"), channel._waits
+    del channel
+    try:
+        return end.receive(private, None, waits)
+    except _core.StatusError as status:
+        channel = of()
+        raise (from_status(status) if channel is None else channel._error_of("receiver", end, status)) from None
 
 
-def _warn_of_earlier(ended: ChannelClosed) -> None:
-    """For a loop that ends without an array: it may belong to a second run, which is told of the end of the first."""
-    if ended.earlier:
-        remedy = "if that was an earlier run, start the loop again, or call Channel.drain() before the first receiver opens"
-        warn(f"the loop ends without an array: {ended.message}; {remedy}", RuntimeWarning)
-
-
-def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker]) -> None:
-    """Cleans up after a Channel that was garbage-collected without `close`; the ends abandon themselves."""
+def _stop(workers: dict[Role, Worker], ahead: Ahead[Acquired]) -> None:
+    ahead.stop()
     for worker in workers.values():
         worker.stop()
-    for end in ends.values() if workers else ():
+
+
+def _end_calls(ends: dict[Role, _core.ChannelEnd], workers: dict[Role, Worker], ahead: Ahead[Acquired]) -> None:
+    """Cleans up after a Channel that was garbage-collected without `close`; the ends abandon themselves."""
+    _stop(workers, ahead)
+    for end in ends.values() if workers or ahead else ():
         # A worker may wait in the end, without a caller.
         try:
             end.close(False)

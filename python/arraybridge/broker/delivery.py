@@ -341,7 +341,7 @@ class Delivery:
         structure, views = bundled_tree.unpacked(info.structure, views)
         shown = tree.unflatten(structure, views, delivered, assembled, wanted.types)
         if not plans:
-            raise InvalidRequest("the share's structure names no array")
+            plans.append(self._one_shown(views[0], info.kind, wanted)[1])  # of a tree without arrays: of its empty one
         return (xarrays.made(shown) if wanted.library == libraries.LABELLED else shown), plans
 
     def _table(self, description: TableDescription, views: list[_core.View], kind: str, wanted: Wanted) -> tuple[Any, Plan]:

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from arraybridge import _core, adapters
 from arraybridge.adapters import born
-from arraybridge.arguments import checked_metadata
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import Due
+from arraybridge.broker.patterns.metadata import encoded
 from arraybridge.broker.placing import device_of, freeze, placed, source_of_share
 from arraybridge.conversion import tree
 from arraybridge.conversion.source import Source, plain
@@ -36,19 +36,19 @@ class Message(NamedTuple):
     metadata: bytes
 
     @classmethod
-    def of(cls, array: Any, metadata: bytes | None) -> Message:
+    def of(cls, array: Any, metadata: Any) -> Message:
         """The arguments of Channel.send.
 
         Raises:
             UnsupportedArray, UnsupportedDtype: no framework could read it. InvalidRequest: an invalid tree or metadata.
         """
-        checked = checked_metadata(metadata)
+        checked = encoded(metadata)
         structure, sources = tree.flatten(array, source_of_share)
         return cls(sources, structure, checked)
 
     def exported(self) -> Message:
         """The same message, for another thread: arrays on a GPU follow the stream that is current in this one."""
-        return self._replace(sources=[_exported(source) for source in self.sources])
+        return self._replace(sources=[exported(source) for source in self.sources])
 
     def sent(self, connection: Connection, on: On[Any], due: Due, waits: bool) -> None:
         """Sends copies of the arrays; or, if they were born in broker memory, the arrays themselves.
@@ -103,7 +103,8 @@ class Message(NamedTuple):
             seen = on(lambda end: end.check(waits, before))
 
 
-def _exported(source: Source) -> Source:
+def exported(source: Source) -> Source:
+    """The same array for another thread."""
     if source.description.device == devices.HOST:
         return source
     compact = plain(source)

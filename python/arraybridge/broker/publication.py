@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from arraybridge import _core
 from arraybridge.adapters import born
-from arraybridge.arguments import check_seconds, check_text, checked_metadata
+from arraybridge.arguments import check_seconds, check_text
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree, notes
 from arraybridge.broker.connection import Connection
+from arraybridge.broker.patterns.metadata import encoded
 from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
 from arraybridge.broker.progress import Progress
 from arraybridge.conversion import shortcut, tree
@@ -66,7 +67,7 @@ class Publication(NamedTuple):
         name: str | None,
         replace: bool = False,
         sealed: bool = False,
-        metadata: bytes | None = None,
+        metadata: Any = None,
         waits: bool = True,
         lifetime: float | None = None,
     ) -> Publication:
@@ -81,7 +82,7 @@ class Publication(NamedTuple):
         for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
-        checked = checked_metadata(metadata)
+        checked = encoded(metadata)
         if not waits and name is None:
             raise InvalidRequest("wait=False needs a name: no process could find the share without one")
         lifetime_s = lifetime_of(lifetime)

@@ -19,6 +19,7 @@ from arraybridge.broker import notes
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import Bundle, BundleWriter
 from arraybridge.broker.fork_lock import lock_of
+from arraybridge.broker.patterns.metadata import decoded
 from arraybridge.broker.share import ArraySpec, Record, Share, record_from, record_of
 from arraybridge.errors import InvalidRequest, UnsupportedArray, printable
 
@@ -112,9 +113,9 @@ class FarShare(ABC):
         return self._record.size
 
     @property
-    def metadata(self) -> bytes:
-        """Its maker's own bytes."""
-        return self._record.metadata
+    def metadata(self) -> Any:
+        """As `Share.metadata`."""
+        return decoded(self._record.metadata)
 
     @property
     def specs(self) -> Sequence[ArraySpec]:

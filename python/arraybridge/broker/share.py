@@ -16,6 +16,7 @@ from arraybridge import autograph
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST, named
+from arraybridge.broker.patterns.metadata import decoded
 from arraybridge.conversion.source import Held
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
@@ -171,9 +172,9 @@ class Share(Held):
         return self._record.kind
 
     @property
-    def metadata(self) -> bytes:
-        """The user's own bytes."""
-        return self._record.metadata
+    def metadata(self) -> Any:
+        """The user's own bytes. A tree of plain values, if it was put with one."""
+        return decoded(self._record.metadata)
 
     @property
     def sealed(self) -> bool:

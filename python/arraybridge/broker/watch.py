@@ -7,19 +7,18 @@ shares that a process has found before, cause no events.
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import os
 import threading
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
-from arraybridge.broker.worker import Worker, waitable
-from arraybridge.errors import BrokerTimeout, InvalidRequest, WatchClosed, from_status
+from arraybridge.broker.patterns.ahead import Ahead
+from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, WatchClosed, from_status
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -101,10 +100,8 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._open: list[_core.WatchEnd] = []
-        self._workers: list[Worker] = []
-        # Events that arrived for cancelled tasks.
-        self._unclaimed: deque[Future[Event]] = deque()
-        self._end = weakref.finalize(self, _end_calls, self._open, self._workers)
+        self._ahead: Ahead[Event] = Ahead("arraybridge-watch")
+        self._end = weakref.finalize(self, _end_calls, self._open, self._ahead)
         self._end.atexit = False  # it ends with the process: a daemon thread that waits in it would report the end
 
     @property
@@ -125,32 +122,19 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         """
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
         self._opened()
-        if not self._unclaimed:
-            return self._next(timeout)
-        coming = self._next_event()
-        try:
-            done = wait([coming], timeout).done
-        except BaseException:
-            self._unclaimed.append(coming)
-            raise
-        if done:
-            return coming.result()
-        self._unclaimed.append(coming)
-        raise self._nothing_occurred(timeout)
+        return self._claimed(self._ahead.done(self._call, timeout), timeout) if self._ahead else self._next(timeout)
 
     async def anext(self, timeout: float | None = None) -> Event:
         """`next` for an event loop. An event that arrives for a cancelled task is kept for the next call."""
         timeout = None if timeout is None else check_seconds(timeout, "timeout")
-        coming = self._next_event()
-        try:
-            done, _ = await asyncio.wait({waitable(coming)}, timeout=timeout)
-        except asyncio.CancelledError:
-            self._unclaimed.append(coming)
-            raise
-        if done:
-            return coming.result()
-        self._unclaimed.append(coming)
-        raise self._nothing_occurred(timeout)
+        self._opened()
+        return self._claimed(await self._ahead.adone(self._call, timeout), timeout)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while `next(timeout=0)` would return, as `Channel.fileno`."""
+        if not self._closed:
+            self._opened()
+        return self._ahead.fileno(self._call)
 
     def __iter__(self) -> Watch:
         return self
@@ -177,10 +161,9 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
             self._reset()
         with self._lock:
             self._closed = True
-            ends, workers = list(self._open), list(self._workers)
+            ends = list(self._open)
             self._open.clear()
-            self._workers.clear()
-        _end_calls(ends, workers)
+        _end_calls(ends, self._ahead)
 
     def __enter__(self) -> Watch:
         return self
@@ -215,11 +198,12 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         try:
             return Event(*self._opened().next(timeout))
         except _core.StatusError as status:
-            if self._closed:
-                raise self._was_closed() from None
-            if status.reason == _NO_EVENT:
-                raise self._nothing_occurred(timeout) from None
-            raise from_status(status) from None
+            raise self._error_of(status, timeout) from None
+
+    def _error_of(self, status: _core.StatusError, timeout: float | None) -> BrokerError:
+        if self._closed:
+            return self._was_closed()
+        return self._nothing_occurred(timeout) if status.reason == _NO_EVENT else from_status(status)
 
     def _was_closed(self) -> WatchClosed:
         return WatchClosed(f"{self._text()} was closed here: make a new one with Broker.watch", 5, "WATCH_NOT_OPEN")
@@ -232,24 +216,34 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         of = f" of {', '.join(self._kinds)}" if self._kinds else ""
         return f"the watch{of} in namespace {self._broker.namespace!r}"
 
-    def _next_event(self) -> Future[Event]:
-        """The request of a cancelled task, or a new one."""
-        self._opened()
-        try:
-            return self._unclaimed.popleft()
-        except IndexError:
-            pass
-        with self._lock:
-            if not self._workers:
-                self._workers.append(Worker("arraybridge-watch"))
-            worker = self._workers[0]
-        return worker.submit(lambda: self._next(None))
+    @property
+    def _call(self) -> Callable[[], Event]:
+        """Waits for the next event, on the thread of `_ahead`."""
+        return functools.partial(_next_of, weakref.ref(self))
+
+    def _claimed(self, coming: Future[Event] | None, timeout: float | None) -> Event:
+        if coming is None:
+            raise self._nothing_occurred(timeout)
+        return coming.result()
 
 
-def _end_calls(ends: list[_core.WatchEnd], workers: list[Worker]) -> None:
+def _next_of(of: weakref.ref[Watch]) -> Event:
+    """Holds no Watch while it waits, so that one that nobody uses any more is closed."""
+    watch = of()
+    if watch is None:
+        raise WatchClosed("the watch was dropped here", reason="WATCH_NOT_OPEN")
+    end = watch._opened()
+    del watch
+    try:
+        return Event(*end.next(None))
+    except _core.StatusError as status:
+        watch = of()
+        raise (from_status(status) if watch is None else watch._error_of(status, None)) from None
+
+
+def _end_calls(ends: list[_core.WatchEnd], ahead: Ahead[Event]) -> None:
     """Ends the calls that wait in it."""
-    for worker in workers:
-        worker.stop()
+    ahead.stop()
     for end in ends:
         try:
             end.close()

@@ -5,8 +5,9 @@ pickle.
 Grammar of a node: an integer is the index of an array, each at most once; {"d": [[key, node], ...]} a dict in its order;
 {"l": [node, ...]} a list; {"t": [node, ...]} a tuple; {"record": [class, [[field, node], ...]]} a dataclass or namedtuple;
 {"enum": [class, [member, ...], node]} an Enum and its value; {"sparse": [layout, [node, ...]]} a sparse array and its dense
-parts; {"table": ...} a table (`tables.nodes`); everything else a plain value (`plain`). A single array has the empty structure. Keys are str, int, bool, float or
-None. An OrderedDict (a state_dict) comes back as a dict of the same order. Classes are found as `records` says.
+parts; {"table": ...} a table (`tables.nodes`); everything else a plain value (`plain`). A single array has the empty structure;
+a tree without arrays has one array that its structure does not name. Keys are str, int, bool, float or None. An OrderedDict (a
+state_dict) comes back as a dict of the same order. Classes are found as `records` says.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ DEPTH_MAX: Final = 64
 _COLLISIONS_MAX: Final = 1000
 _STEP_MAX: Final = 64  # characters of a step in an error
 _KEYS: Final = (str, int, float, bool, type(None))
-NO_ARRAY: Final = "a tree without any array has nothing to"
-_NUMBERS: Final = "convert numbers to an array first (numpy.asarray)"
+NO_ARRAY: Final = "a tree without any array has nothing to convert: convert numbers to an array first (numpy.asarray)"
+NOTHING: Final = memoryview(b"")  # the array of a tree without arrays, whose structure does not name it
 _WAY_OUT: Final = (
     "put the tree in parts, long text and bytes as arrays; a tree this large may have 8 MiB of structure, and no arrays on GPUs"
     " or of dtypes that DLPack lacks"
@@ -48,7 +49,7 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearrange
     leaves are not its own parts.
 
     Raises:
-        InvalidRequest: no leaf, a key, value or container that JSON cannot restore, or nesting deeper than DEPTH_MAX.
+        InvalidRequest: a key, value or container that JSON cannot restore, or nesting deeper than DEPTH_MAX.
         BrokerError: raised by `read`. Both messages begin with the path of the part, for example ['a'][3].
     """
     if not (is_tree(tree) or incoming.is_table(tree) or xarrays.is_labelled(tree)):
@@ -56,7 +57,7 @@ def flatten(tree: Any, read: Callable[[Any], Any] = lambda leaf: leaf, rearrange
     writer = _Writer(read)
     node = writer.run(writer.node, tree)
     if not writer.leaves:
-        raise InvalidRequest(f"{NO_ARRAY} share: {_NUMBERS}")
+        writer.leaves.append(read(NOTHING))
     if rearranged is not None:
         rearranged.extend(writer.rearranged)
     return json.dumps(node, separators=(",", ":"), allow_nan=False).encode(), writer.leaves
@@ -108,7 +109,7 @@ def converted(function: Callable[[Any], Any], tree: Any, assemble: Callable[[Spa
     converter = _Converter(function, assemble, target)
     result = converter.run(converter.tree, tree)
     if not converter.arrays:
-        raise InvalidRequest(f"{NO_ARRAY} convert: {_NUMBERS}")
+        raise InvalidRequest(NO_ARRAY)
     return result
 
 

@@ -295,8 +295,11 @@ ROWS = [
         "takes a sequence", "'frame'", "get takes one"),
     Row("a prefix that is a number", errors.InvalidRequest, lambda s: s.broker.list(5), "prefix must be", "not 5", "a str"),
     # Arguments
-    Row("metadata that is text", errors.InvalidRequest, lambda s: s.broker.put(s.array, "m", metadata="x"),
-        "must be bytes", "metadata.*not str", r"\.encode\(\)"),
+    Row("metadata with an array", errors.InvalidRequest, lambda s: s.broker.put(s.array, "m", metadata={"mask": s.array}),
+        "holds plain values", r"^\['mask'\]: metadata.*not ndarray", "put arrays into the tree itself"),
+    Row("metadata that looks like a tree's", errors.InvalidRequest,
+        lambda s: s.broker.put(s.array, "m", metadata=b"arraybridge.metadata\n{}"),
+        "must not begin with", "metadata of bytes", "pass the tree"),
     Row("long metadata", errors.InvalidRequest, lambda s: s.broker.put(s.array, "m", metadata=b"x" * 20_000),
         "has 20000 bytes", "metadata.*limits.metadata_bytes_max 16384", "pass less", "TOO_LARGE"),
     Row("a lifetime of 0", errors.InvalidRequest, lambda s: s.broker.put(s.array, "l", lifetime=0),
@@ -369,14 +372,39 @@ ROWS = [
     Row("a copy that was forbidden", errors.ZeroCopyUnavailable,
         lambda s: convert_memory(s.array[:, ::-1], "numpy", "torch", None, copy=False),
         "a copy is needed", "numpy to torch: layout", "drop copy=False"),
+    # Several channels
+    Row("a run of nothing", errors.InvalidRequest, lambda s: s.broker.channel("r", run=""),
+        "must be a non-empty str", "run", "the same in each process of one run"),
+    Row("a long run", errors.InvalidRequest, lambda s: s.broker.channel("r", run="x" * 65),
+        "has 65 bytes", "run.*the most is 64", "pass a shorter text"),
+    Row("fresh without a run", errors.InvalidRequest, lambda s: s.broker.channel("r", fresh=True),
+        "drops what an earlier run left", "fresh=True", "state run="),
+    Row("no channel to wait for", errors.InvalidRequest, lambda s: arraybridge.select([]),
+        "would wait for nothing", "at least one channel or watch", "needs at least one"),
+    Row("a name to wait for", errors.InvalidRequest, lambda s: arraybridge.select(["frames"]),
+        "not for str", "str", "channels, watches and objects with a fileno"),
+    Row("no array within the deadline", arraybridge.Late, lambda s: next(s.broker.channel("late").receiver(deadline=0.01)),
+        "no array arrived", "channel 'late' within its deadline of 0.01 s", "pass a larger deadline=", "LATE"),
+    Row("a deadline of nothing", errors.InvalidRequest, lambda s: s.broker.channel("late").receiver(deadline=0),
+        "must be more than 0 seconds", "deadline", "try_receive does not wait"),
+    Row("a frame that is missing", arraybridge.Gap, lambda s: next(arraybridge.reorder(iter([2]), key=int)),
+        "frame 1 is missing", "frame 1", "the next call goes on with frame 2", "GAP"),
+    Row("results that are a list", errors.InvalidRequest, lambda s: arraybridge.reorder([1]),
+        "takes an iterator", "not list", r"pass channel\.receiver\(info=True\)"),
+    Row("a window of nothing", errors.InvalidRequest, lambda s: arraybridge.reorder(iter([]), 0),
+        "must be an integer", "window.*not 0", "at least 1"),
+    Row("a result without a sequence", errors.InvalidRequest, lambda s: next(arraybridge.reorder(iter([2]))),
+        "has no sequence", "a result", r"send metadata=received\.sequence"),
     # Trees
     Row("a lock in a tree", errors.UnsupportedArray, lambda s: s.broker.put({"a": s.array, "lock": [threading.Lock()]}, "x"),
         "supports no array protocol", r"^\['lock'\]\[0\]: .*lock", "a tree may also contain numbers, text, bytes, None"),
     Row("a lock in a tree that is sent", errors.UnsupportedArray,
         lambda s: s.broker.channel("x").send({"a": s.array, "lock": threading.Lock()}),
         "supports no array protocol", r"^\['lock'\]: .*lock", "a tree may also contain numbers, text, bytes, None"),
-    Row("a tree without an array", errors.InvalidRequest, lambda s: s.broker.put([1, 2], "x"),
-        "without any array", "a tree", "numpy.asarray"),
+    Row("a tree without an array that is converted", errors.InvalidRequest, lambda s: s.broker.convert([1, 2], "torch"),
+        "nothing to convert", "a tree without any array", "numpy.asarray"),
+    Row("a message of 9 MiB without an array", errors.InvalidRequest, lambda s: s.broker.put({"log": "x" * (9 << 20)}, "x"),
+        "has .* bytes", "structure.*limits.structure_bytes_max 32768", "long text and bytes as arrays", "TOO_LARGE"),
     Row("a key that is a tuple", errors.InvalidRequest, lambda s: s.broker.put({"k": {(1, 2): s.array}}, "x"),
         "a key of a tree must be", r"^\['k'\]: .*not tuple", "a str, int, float, bool or None"),
     Row("a dict of a class of the user", errors.InvalidRequest, lambda s: s.broker.put([MyDict(a=s.array)], "x"),
@@ -560,7 +588,7 @@ def test_the_question_whether_a_broker_listens_does_not_wait(tmp_path: Path) -> 
 
 def test_each_class_and_each_remedy_has_a_row() -> None:
     named = [getattr(errors, name) for name in errors.__all__ if issubclass(getattr(errors, name), errors.BrokerError)]
-    assert {row.error for row in ROWS} == set(named) - {errors.BrokerError}
+    assert {row.error for row in ROWS} == {*named, arraybridge.Gap, arraybridge.Late} - {errors.BrokerError}
     assert errors.REMEDIES.keys() <= {row.reason for row in ROWS}
 
 

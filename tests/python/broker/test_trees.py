@@ -131,8 +131,6 @@ Point = collections.namedtuple("Point", "x y")
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([], "without any array"),
-        ({"a": {}}, "without any array"),
         (Named(a=Leaf()), "Named would be read as another class"),
         ({(1, 2): Leaf()}, "a key of a tree"),
         ({float("nan"): Leaf()}, "a key of a tree"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every block of recipes.md, models.md and pipelines.md in docs/guides runs. The recipes of published guides do what the guides
+"""Every block of recipes.md, models.md, pipelines.md and others in docs/guides runs. The recipes of published guides do what the guides
 say."""
 
 import itertools
@@ -22,7 +22,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
 DOCS = ROOT / "docs/guides"
-PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md", "tables.md"))
+PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md", "tables.md", "channels.md"))
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 
 

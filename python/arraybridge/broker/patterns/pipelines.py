@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines is the part of a Broker that opens channels, and that serves event loops."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+
+from arraybridge.arguments import GetWishes
+from arraybridge.broker.channel import Channel, OnPeerDeath
+from arraybridge.broker.keep.caching import Caching
+from arraybridge.broker.message import exported
+from arraybridge.broker.patterns.calls import Calls, awaited
+from arraybridge.broker.patterns.terms import Mode, OnSlow, Terms
+from arraybridge.broker.publication import Publication
+from arraybridge.broker.share import Share
+
+if TYPE_CHECKING:
+    from arraybridge._core import ShareInfo
+    from arraybridge.broker.broker import Broker
+
+T = TypeVar("T")
+
+
+class PutWishes(TypedDict, total=False):
+    """Arguments of `Broker.put`."""
+
+    replace: bool
+    sealed: bool
+    metadata: Any
+    lifetime: float | None
+
+
+class AGetWishes(GetWishes, total=False):
+    """Arguments of `Broker.get`."""
+
+    info: bool
+    explain: bool
+
+
+class Pipelines(Caching):
+    """The base class of Broker."""
+
+    _calls: Calls | None = None
+    _calls_of: int = 0  # the process
+
+    async def aput(self, array: Any, name: str | None = None, **wishes: Unpack[PutWishes]) -> Share:
+        """`put` for an event loop: the copy, and the wait for room, are on a thread. The array must not be written before it returns.
+
+        Args:
+            wishes: replace, sealed, metadata and lifetime of `put`.
+
+        Raises:
+            CallCancelled: the task was cancelled; its `outcome` says whether the share exists. Errors of `put`.
+
+        Example:
+            >>> import asyncio
+            >>> share = asyncio.run(broker.aput(np.ones(3), "frame"))
+            >>> asyncio.run(broker.aget("frame")).tolist()
+            [1.0, 1.0, 1.0]
+        """
+        publication = Publication.of(array, name, **wishes)
+        ready = publication._replace(sources=[exported(source) for source in publication.sources])
+        info = await self._awaited(lambda: ready.entered(self._connection))
+        return Share(cast("Broker", self), cast("ShareInfo", info))
+
+    async def aget(self, name: str | Share, framework: str = "numpy", **wishes: Unpack[AGetWishes]) -> Any:
+        """`get` for an event loop: the wait for a name is on a thread, of which 32 wait at a time.
+
+        Args:
+            wishes: of `get`.
+
+        Raises:
+            CallCancelled: the task was cancelled; nothing is left of the call. Errors of `get`.
+
+        Example:
+            >>> import asyncio
+            >>> async def both():
+            ...     waiting = asyncio.create_task(broker.aget("late", wait=10))
+            ...     await broker.aput(np.arange(3), "late")
+            ...     return await waiting
+            >>> asyncio.run(both()).tolist()
+            [0, 1, 2]
+        """
+        broker = cast("Broker", self)
+        return await self._awaited(lambda: broker.get(name, framework, **wishes))
+
+    async def _awaited(self, call: Callable[[], T]) -> T:
+        if self._calls is None or self._calls_of != os.getpid():  # a forked child has no threads yet
+            self._calls, self._calls_of = Calls(), os.getpid()
+            weakref.finalize(self, self._calls.stop)
+        return await awaited(self._calls.submit(call))
+
+    def channel(
+        self,
+        name: str,
+        capacity: int | None = None,
+        *,
+        mode: Mode | None = None,
+        on_slow: OnSlow | None = None,
+        replay: int | None = None,
+        on_peer_death: OnPeerDeath = "raise",
+        run: str | None = None,
+        fresh: bool = False,
+    ) -> Channel:
+        """A queue of arrays between processes, in the order of sending.
+
+        Does not connect: the first `send` or `receive` does. Channels and shares have separate names. The first process
+        that states a capacity, a mode, `on_slow` or `replay` determines it for all; None: as stated by others.
+
+        Args:
+            capacity: maximum number of queued arrays, or trees of arrays, in a broadcast for each receiver; a sender
+                waits for room. None, and no other process states one: 16.
+            mode: "queue": one receiver gets each array; "broadcast": each receiver that is open when it is sent; there is
+                one copy of the bytes. "latest": each receiver gets the newest array, also one that comes late, and a
+                sender never waits. None, and no other process states one: "queue".
+            on_slow: in a broadcast: "block", a sender waits for the slowest receiver; "drop_oldest", a receiver with
+                `capacity` arrays to receive misses the oldest. None, and no other process states one: "block".
+            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and no other process
+                states one: 0.
+            on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
+                waiting for the peers that are left or come back, until the timeout of the call.
+            run: tells this start of a pipeline from earlier ones: any text of at most 64 bytes, the same in each of its
+                processes. A process that states it is never told that a stream of another run has ended, nor of
+                another run's deaths. A process that states none belongs to the run that the channel is in.
+            fresh: with `run`: the first process of the run that opens the channel drops the arrays that an earlier run left.
+
+        Raises:
+            InvalidRequest: not a name, or not one of these values, or they contradict each other.
+
+        Example:
+            >>> with broker.channel("frames") as frames:
+            ...     frames.send(np.arange(3))
+        """
+        return Channel(cast("Broker", self), name, Terms(capacity, mode, on_slow, replay, run, fresh), on_peer_death)

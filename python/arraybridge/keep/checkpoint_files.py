@@ -195,9 +195,9 @@ def named_leaves(structure: bytes) -> tuple[bytes, list[str]]:
 
     root = json.loads(structure)
     visit(root, ())
-    ranks = {paths[index]: index for index in paths}
-    rank = {ranks[name]: position for position, name in enumerate(sorted(ranks))}
-    return json.dumps(_renumbered(root, rank), separators=(",", ":")).encode(), [paths[index] for index in range(len(paths))]
+    rank = {index: position for position, index in enumerate(sorted(paths, key=lambda index: paths[index]))}
+    names = [paths[index] for index in range(len(paths))] or ["nothing"]  # a tree without arrays has one that it does not name
+    return json.dumps(_renumbered(root, rank), separators=(",", ":")).encode(), names
 
 
 def _children(kind: str, body: Any) -> list[tuple[Any, Any]]:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="go on with later streams, until interrupted")
     parser.add_argument("--seconds", type=float, default=math.inf, help="record no longer than this")
     parser.add_argument(
-        "--nice", type=int, choices=range(20), default=_NICE, metavar="N", help=f"lowers its priority by so much: 0 to 19; default: {_NICE}"
+        "--nice", type=int, choices=range(20), default=_NICE, metavar="N", help=f"lower priority: 0 to 19; default: {_NICE}"
     )
     parser.add_argument("--address", help="directory of the broker's sockets; default: as Broker() finds it")
     parser.add_argument("-n", "--namespace", default="default", help="of the channels; default: default")

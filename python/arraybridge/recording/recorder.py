@@ -12,19 +12,19 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
 from arraybridge.broker import Broker
-from arraybridge.broker.channel import Channel, Terms
+from arraybridge.broker.channel import Channel
 from arraybridge.errors import BrokerError, ChannelClosed, InvalidRequest, PeerGone
 from arraybridge.recording import entry, images
 from arraybridge.recording.container import Compression, Container, require_mcap
 
 CHANNELS_MAX: Final = 1000  # of one file
 _FLUSH_S: Final = 1.0  # a killed recorder loses what is younger
-_TERMS: Final = (Terms(mode="broadcast", on_slow="drop_oldest"), Terms(mode="latest"))
+_TERMS: Final[tuple[dict[str, Any], ...]] = ({"mode": "broadcast", "on_slow": "drop_oldest"}, {"mode": "latest"})
 
 
 class ChannelCounts(NamedTuple):
@@ -293,14 +293,13 @@ def _opened(broker: Broker, name: str) -> Channel:
     refusals = []
     for terms in _TERMS:
         try:
-            return Channel(broker, name, terms).open("receiver")
+            return broker.channel(name, **terms).open("receiver")
         except InvalidRequest as error:
             if error.reason != "CHANNEL_MODE":
                 raise
             refusals.append(error.message.partition(";")[0])
-    what = f"a recorder would take arrays from, or delay, the other ends: {refusals[0]}"
     way = "send with mode='broadcast', on_slow='drop_oldest', or record a tee of a queue (arraybridge.recording.tee)"
-    raise InvalidRequest(f"{what}; {way}", reason="CHANNEL_MODE")
+    raise InvalidRequest(f"a recorder would take arrays from, or delay, the other ends: {refusals[0]}; {way}", reason="CHANNEL_MODE")
 
 
 autograph.mark_module(__name__)

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from arraybridge import autograph
 from arraybridge.broker import Broker
-from arraybridge.broker.channel import Channel, Mode, Terms
+from arraybridge.broker.channel import Channel
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
+from arraybridge.broker.patterns.terms import Mode, Terms
 from arraybridge.errors import InvalidRequest, printable
 from arraybridge.recording import entry
 from arraybridge.recording.container import KIND
@@ -164,7 +165,7 @@ class _Player:
         channel = self._open.get(name)
         target = self._rename.get(name, name)
         if channel is None:
-            channel = self._open[name] = Channel(self._broker, target, Terms(mode=self._options.mode)).open("sender")
+            channel = self._open[name] = self._broker.channel(target, mode=self._options.mode).open("sender")
         channel._send(Message(found.sources(), found.structure, found.metadata), Due.after(self._options.timeout))
         self.sent[target] = self.sent.get(target, 0) + 1
 

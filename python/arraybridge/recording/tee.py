@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Final, Self
 
 from arraybridge import autograph
-from arraybridge.arguments import checked_metadata
-from arraybridge.broker.channel import Channel, Terms
+from arraybridge.broker.channel import Channel
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
+from arraybridge.broker.patterns.metadata import encoded
 from arraybridge.broker.placing import source_of_share
 from arraybridge.errors import BrokerError
 
@@ -37,7 +37,7 @@ class Tee:
         self.copy: Final = copy
         self.failed = 0
 
-    def send(self, array: Any, *, metadata: bytes | None = None, timeout: float | None = None) -> None:
+    def send(self, array: Any, *, metadata: Any = None, timeout: float | None = None) -> None:
         """`Channel.send` into the channel, and then into the copy, which never waits for its receivers. An array is copied at
         most once for both. Failures of the copy alone are counted in `failed`.
 
@@ -83,9 +83,9 @@ class Tee:
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         (self.close if raised is None else self.abandon)()
 
-    def _placed(self, array: Any, metadata: bytes | None) -> Message:
+    def _placed(self, array: Any, metadata: Any) -> Message:
         """The array as a share of its own, which both channels then forward: a sender may not send one placement twice."""
-        checked = checked_metadata(metadata)
+        checked = encoded(metadata)
         broker = self.channel._broker
         share = broker.put(array, lifetime=_LIFETIME_S)
         info, views = broker._acquired(share, False)
@@ -111,9 +111,8 @@ def tee(channel: Channel, name: str | None = None) -> Tee:
         >>> recorder.wait(timeout=10)
         True
     """
-    terms = Terms(mode="broadcast", on_slow="drop_oldest")
-    copy = Channel(channel._broker, name or f"{channel.name}.tee", terms).open("sender")
-    return Tee(channel.open("sender"), copy)
+    copy = channel._broker.channel(name or f"{channel.name}.tee", mode="broadcast", on_slow="drop_oldest")
+    return Tee(channel.open("sender"), copy.open("sender"))
 
 
 autograph.mark_module(__name__)

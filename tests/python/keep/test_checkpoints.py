@@ -123,6 +123,14 @@ def test_sparse_arrays_records_and_many_arrays_are_saved(broker: Broker, made) -
     assert found["matrix"].toarray().tolist() == np.eye(3).tolist() and all((found["many"][f"w{i}"] == i).all() for i in range(3000))
 
 
+def test_a_state_without_arrays_is_saved(broker: Broker, made) -> None:
+    saved = made()
+    saved.save(1, {"epoch": 3, "seen": ["a", "b"]})
+    saved.flush()
+    forget(broker)
+    assert saved.latest().state == {"epoch": 3, "seen": ["a", "b"]}
+
+
 TRAINER = """
 import os, sys, threading
 import numpy as np

@@ -110,6 +110,9 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
                 addresses.add(package(of).address(array))
                 broker.put(array, name, replace=True)
                 assert is_right(of, name, str(number)) == "right", number
+                del array
+                gc.collect()
+                broker.flush()
         return "bounded" if len(addresses) <= 12 else f"{len(addresses)} addresses"
 
     def outside(of: str) -> str:
@@ -158,17 +161,16 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             pass
         return f"{born.arrays} {born.skipped[of]}"
 
-    def no_memory(of: str, timeout_s: str) -> str:
-        """The error of the framework for an array of the size of the whole GPU, and the broker's words for it."""
-        with arraybridge.Broker(broker.address, start="never", timeout_s=float(timeout_s)) as impatient:
-            with impatient.born(of, device=GPU) as born:  # type: ignore[arg-type]
-                try:
-                    too_large(of)
-                except Exception as error:
-                    where = f"{type(error).__module__}.{type(error).__name__}"
-                    assert born.missed["refused"].arrays >= 1
-                    assert "bytes" in born.refusal
-                    return f"{where}: {printable(str(error))}".replace("\n", " ")
+    def no_memory(of: str) -> str:
+        """The error of the framework for an array that is larger than the GPU, and the broker's words for it."""
+        with born_in(of) as born:
+            try:
+                too_large(of)
+            except Exception as error:
+                where = f"{type(error).__module__}.{type(error).__name__}"
+                assert born.missed["refused"].arrays >= 1
+                assert "bytes" in born.refusal
+                return f"{where}: {printable(str(error))}".replace("\n", " ")
         return "made"
 
     def freed_with_work_pending(of: str) -> str:
@@ -209,10 +211,11 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         """An allocation waits in the broker's line until another array is gone."""
         package(of)
         broker.put(sized(of, int(nbytes)), "in the way")
+        patient = arraybridge.Broker(broker.address, start="never", timeout_s=300)
         got: list[str] = []
 
         def allocate() -> None:
-            with born_in(of) as born:
+            with patient.born(of, device=GPU) as born:  # type: ignore[arg-type]
                 array = sized(of, int(nbytes))
                 got.append(f"{born.arrays} born" if array is not None else "")
 

@@ -368,7 +368,7 @@ class Stranger {
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
 };
 
-void Run(Input input) {
+void ServeAll(Input input) {
   const Config config = SmallConfig();
   const auto backend = MakeHostBackend({kCapacityBytes, false});
   Broker broker(config, {backend.get()});
@@ -397,6 +397,6 @@ void Run(Input input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool quiet = (google::protobuf::SetLogHandler(nullptr), true);
   static_cast<void>(quiet);
-  arraybridge::daemon::Run(arraybridge::Input(data, size));
+  arraybridge::daemon::ServeAll(arraybridge::Input(data, size));
   return 0;
 }

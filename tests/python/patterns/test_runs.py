@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from processes import environment, serving, start_daemon, stop_daemon
+from processes import daemons_of, environment, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
@@ -172,7 +172,7 @@ def test_runs_outlive_a_daemon_that_is_killed(mode, tmp_path):
                 for number in range(3):
                     frames.send(np.full(4, number))
                 receiver = broker.channel("frames", run="two").open("receiver")
-            for daemon in serving(directory):
+            for daemon in daemons_of(directory):
                 os.kill(daemon, signal.SIGKILL)
             straggler = broker.channel("frames", run="one").open("sender")
             assert [int(receiver.receive(timeout=60)[0]) for _ in range(3)] == [0, 1, 2]

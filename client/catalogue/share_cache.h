@@ -48,7 +48,7 @@ class ShareCache {
   static constexpr size_t kSharesMax = 64;
   static constexpr size_t kIdsMax = 1024;
   static constexpr size_t kShortBytesMax = 4096, kLongMax = 16;  // of longer ones, such as tables', few are kept
-  static constexpr size_t kDescriptionBytesMax = 65536;  // a longer description is not kept
+  static constexpr size_t kDescriptionBytesMax = 65536;          // a longer description is not kept
 
   static size_t PlaceOf(std::string_view description) {
     return std::hash<std::string_view>()(description) % kSharesMax;

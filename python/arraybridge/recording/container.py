@@ -46,7 +46,7 @@ def require_mcap() -> Any:
     try:
         return ensure_module("mcap.writer")
     except FrameworkNotAvailable as error:
-        what = f"a recording needs the package mcap: {error.__cause__}; pip install 'arraybridged[record]'"
+        what = f"a recording needs the package mcap: {error.__cause__}; pip install 'mcap>=1.6'"
         raise FrameworkNotAvailable("channel", "mcap", "record", what) from error.__cause__
 
 

@@ -71,7 +71,7 @@ class Recorder:
     A sender never waits for a recorder. A channel must be a broadcast that drops the oldest (mode="broadcast",
     on_slow="drop_oldest"), or of mode "latest"; of a queue, record a `tee`. Each message is a safetensors file of its arrays; the
     file also has ends of streams, lost senders, and messages that were missed. A recorder that is killed leaves a file that
-    can be read up to its last second. Needs the package mcap: pip install 'arraybridged[record]'. Thread-safe.
+    can be read up to its last second. Needs the package mcap: pip install 'mcap>=1.6'. Thread-safe.
 
     Args:
         path: the file to create.

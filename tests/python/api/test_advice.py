@@ -276,7 +276,7 @@ ROWS = [
         put({"a": ONE, "t": "\ud800\udc00".encode("utf-8", "surrogatepass")})),
     Row("a time in a zone", beside(datetime.time(1, tzinfo=PARIS)), "pass a datetime", put({"a": ONE, "t": datetime.datetime(2026, 1, 1, tzinfo=PARIS)})),
     Row("an enum of objects", beside(Colour.ODD), "put the value of another field", beside(Colour.ODD.name)),
-    Row("a tree without arrays", put([1, 2]), "numpy.asarray", put(np.asarray([1, 2]))),
+    Row("a tree without arrays", lambda b: b.convert([1, 2], "torch"), "numpy.asarray", lambda b: b.convert(np.asarray([1, 2]), "torch")),
     Row("a class with other fields", of_another_class(), "pass types=[] to get a Record", of_another_class(types=[])),
     Row("a tree as one array", lambda b: np.from_dlpack(b.put([ONE, ONE])), "use share.to(framework)", lambda b: b.put([ONE, ONE]).to("numpy")),
     # DLPack

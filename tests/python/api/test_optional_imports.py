@@ -191,11 +191,14 @@ def test_the_advice_for_a_missing_framework_names_packages_of_our_metadata(name)
 
 @pytest.mark.parametrize("name", sorted(OLDEST))
 def test_the_oldest_version_that_the_metadata_names_is_tested(name):
-    """`tests/run --only environments`, numba's by `--only frameworks`, and those of clusters by `--only clusters`."""
+    """`tests/run --only environments`, numba's by `--only frameworks`, those of clusters by `--only clusters`, mcap's by all."""
     if name in WITHOUT_AN_ENVIRONMENT:
         pytest.skip(f"{name} cannot be run without a GPU")
     folder = ROOT / "deploy/requirements"
-    pages = [page.read_text() for page in (*folder.glob("oldest-*.txt"), folder / "simulated_cuda.txt", folder / "clusters.txt")]
+    pages = [
+        page.read_text()
+        for page in (*folder.glob("oldest-*.txt"), *(folder / f"{each}.txt" for each in ("simulated_cuda", "clusters", "test")))
+    ]
     pins = {pin for page in pages for each, pin in re.findall(r"^([\w-]+)==([\d.]+)$", page, re.MULTILINE) if each == name}
     assert any((pin + ".0.0").startswith(OLDEST[name] + ".") and not pin[len(OLDEST[name]) :].strip(".0") for pin in pins), pins
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from arraybridge import _core, autograph
-from arraybridge.errors import BrokerError, InvalidRequest, OutOfMemory
+from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, OutOfMemory
 
 _GRANULE: Final = 256
 
@@ -143,7 +143,7 @@ class Pool:
         try:
             try:
                 return self._asked(nbytes, 0.0)
-            except OutOfMemory:
+            except (OutOfMemory, BrokerTimeout):  # a busy broker does not answer at once
                 self._drop_kept()
                 return self._asked(nbytes, None)
         except OutOfMemory as refusal:

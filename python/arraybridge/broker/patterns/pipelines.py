@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
+from arraybridge import _core, autograph
 from arraybridge.arguments import GetWishes
 from arraybridge.broker.channel import Channel, OnPeerDeath
 from arraybridge.broker.keep.caching import Caching
@@ -18,7 +19,6 @@ from arraybridge.broker.publication import Publication
 from arraybridge.broker.share import Share
 
 if TYPE_CHECKING:
-    from arraybridge._core import ShareInfo
     from arraybridge.broker.broker import Broker
 
 T = TypeVar("T")
@@ -63,8 +63,7 @@ class Pipelines(Caching):
         """
         publication = Publication.of(array, name, **wishes)
         ready = publication._replace(sources=[exported(source) for source in publication.sources])
-        info = await self._awaited(lambda: ready.entered(self._connection))
-        return Share(cast("Broker", self), cast("ShareInfo", info))
+        return Share(cast("Broker", self), cast(_core.ShareInfo, await self._awaited(lambda: ready.entered(self._connection))))
 
     async def aget(self, name: str | Share, framework: str = "numpy", **wishes: Unpack[AGetWishes]) -> Any:
         """`get` for an event loop: the wait for a name is on a thread, of which 32 wait at a time.
@@ -84,8 +83,7 @@ class Pipelines(Caching):
             >>> asyncio.run(both()).tolist()
             [0, 1, 2]
         """
-        broker = cast("Broker", self)
-        return await self._awaited(lambda: broker.get(name, framework, **wishes))
+        return await self._awaited(lambda: cast("Broker", self).get(name, framework, **wishes))
 
     async def _awaited(self, call: Callable[[], T]) -> T:
         if self._calls is None or self._calls_of != os.getpid():  # a forked child has no threads yet
@@ -118,8 +116,7 @@ class Pipelines(Caching):
                 sender never waits. None, and no other process states one: "queue".
             on_slow: in a broadcast: "block", a sender waits for the slowest receiver; "drop_oldest", a receiver with
                 `capacity` arrays to receive misses the oldest. None, and no other process states one: "block".
-            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and no other process
-                states one: 0.
+            replay: in a broadcast: a receiver that opens gets so many of the last arrays first. None, and none is stated: 0.
             on_peer_death: "raise" raises PeerGone once when a sender, or the last receiver, is lost; "wait" goes on
                 waiting for the peers that are left or come back, until the timeout of the call.
             run: tells this start of a pipeline from earlier ones: any text of at most 64 bytes, the same in each of its
@@ -135,3 +132,6 @@ class Pipelines(Caching):
             ...     frames.send(np.arange(3))
         """
         return Channel(cast("Broker", self), name, Terms(capacity, mode, on_slow, replay, run, fresh), on_peer_death)
+
+
+autograph.mark_module(__name__)

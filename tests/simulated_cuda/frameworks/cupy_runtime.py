@@ -42,7 +42,7 @@ def made(folder: Path, runtime: Path, includes: Path) -> Path:
         subprocess.run(
             [sys.executable, "-m", "pip", "download", "-q", "--no-binary", ":all:", "--no-deps", "--no-build-isolation",
              f"cupy=={wanted}", "-d", folder],
-            check=True,
+            check=True, env={**os.environ, "CUPY_INSTALL_USE_STUB": "1"},  # else it looks for a CUDA Toolkit, only to name its files
         )  # fmt: skip
         subprocess.run(["tar", "-xzf", folder / f"cupy-{wanted}.tar.gz", "-C", folder], check=True)
         subprocess.run([sys.executable, "-c", CYTHONIZE], cwd=source, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

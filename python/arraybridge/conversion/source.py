@@ -55,8 +55,7 @@ class Source(NamedTuple):
             raise
         except Exception as error:
             framework = self.description.framework
-            lack = exhausted_by(error, f"{framework} to {self.target}")
-            if lack is not None:
+            if (lack := exhausted_by(error, f"{framework} to {self.target}")) is not None:
                 raise lack from error
             text = f"its framework refuses: {type(error).__name__}: {error}"
             raise UnsupportedArray(framework, self.target, "hand_over", text) from error
@@ -86,8 +85,9 @@ class Source(NamedTuple):
         """
         assert self.description.fill is not None
         try:
-            if self.description.device[0] == devices.CUDA:
-                self.view().complete()  # refuses an array of a captured stream, whose capture the copy would invalidate
+            # Refuses an array of a captured stream, whose capture the copy would invalidate. CuPy exports no negative strides.
+            if self.description.device[0] == devices.CUDA and min(self.description.strides or (0,), default=0) >= 0:
+                self.view().complete()
             self.description.fill(destination)
         except BrokerError:
             raise

@@ -148,7 +148,8 @@ def test_what_it_cannot_order_is_refused(call, words):
 @pytest.mark.parametrize("on_peer_death", ["raise", "wait"])
 def test_three_workers_of_which_one_is_killed(broker, address, on_peer_death):
     """Its frame is told as missing, and no other one; the rest is in order."""
-    done = broker.channel("done", on_peer_death=on_peer_death).open("receiver")
+    done = broker.channel("done", 40, on_peer_death=on_peer_death).open("receiver")
+    last = broker.channel("done").open("sender")  # the killed worker may die after the others, and then ends no stream
     workers = {
         name: subprocess.Popen(
             [sys.executable, str(WORKER), address, broker.namespace, name], stdout=subprocess.PIPE, text=True, env=environment()
@@ -156,6 +157,8 @@ def test_three_workers_of_which_one_is_killed(broker, address, on_peer_death):
         for name in ("w1", "w2", "w3")
     }
     killed = []
+    for worker in workers.values():  # each has its ends before the stream begins
+        assert worker.stdout.readline() == "open\n"
 
     def kill(name, worker):
         for line in worker.stdout:
@@ -170,8 +173,11 @@ def test_three_workers_of_which_one_is_killed(broker, address, on_peer_death):
         with broker.channel("work", capacity=40).open("sender") as work:
             for number in range(1, 41):
                 work.send(np.full(2, number), timeout=120)
+        for name, worker in workers.items():
+            assert worker.wait(120) == 0 or name in killed
+        last.close()
         found, gaps, lost = [], [], []
-        ordered = reorder(done.receiver(info=True, timeout=120), window=40)  # a worker may start late
+        ordered = reorder(done.receiver(info=True, timeout=120), window=40)
         while True:
             try:
                 found.append(int(next(ordered).array[0]) // 10)
@@ -181,8 +187,6 @@ def test_three_workers_of_which_one_is_killed(broker, address, on_peer_death):
                 lost.append(gone)
             except StopIteration:
                 break
-        for name, worker in workers.items():
-            assert worker.wait(120) == 0 or name in killed
     finally:
         for worker in workers.values():
             worker.kill()

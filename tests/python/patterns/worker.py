@@ -11,9 +11,9 @@ import arraybridge
 
 address, namespace, name = sys.argv[1:]
 broker = arraybridge.Broker(address, namespace=namespace, start="never", client=name)
-with broker.channel("done").open("sender") as done:
-    print("open", flush=True)
-    for frame in broker.channel("work").receiver(info=True):
+with broker.channel("done").open("sender") as done, broker.channel("work").open("receiver") as work:
+    os.write(1, b"open\n")
+    for frame in work.receiver(info=True):
         if frame.sequence == 5:
             os.write(1, b"holds frame 5\n")
             time.sleep(600)

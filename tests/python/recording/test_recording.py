@@ -310,6 +310,6 @@ def test_arguments_that_are_refused(broker: Broker, tmp_path: Path) -> None:
 
 def test_without_mcap_the_error_says_what_to_install(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcap.writer", None)
-    with pytest.raises(ImportError, match=r"needs the package mcap: .*pip install 'arraybridged\[record\]'"):
+    with pytest.raises(ImportError, match=r"needs the package mcap: .*pip install 'mcap>=1\.6'"):
         Recorder(tmp_path / "run.mcap", ["frames"], broker=broker)
     assert not (tmp_path / "run.mcap").exists()

@@ -22,6 +22,8 @@ import timeit
 from pathlib import Path
 from typing import Any
 
+from table_rows import row
+
 PROCESSES = 8
 MAKE_S = 0.5
 ARRAYS = 64  # of a state
@@ -141,15 +143,6 @@ def restored_ms(broker: Any, folder: Path, rounds: int) -> tuple[float, float]:
     return statistics.median(float(ours) for ours, *_ in found), statistics.median(float(theirs) for _, theirs, _ in found)
 
 
-def row(name: str, value: float, floor: float | None, peer: str = "", peer_value: float | None = None) -> dict[str, Any]:
-    work, unit, reach = WORK[name]
-    ratio = None if floor is None else round(value / floor, 3)
-    return {
-        "id": name, "work": work, "value": round(value, 2), "unit": unit, "floor": None if floor is None else round(floor, 2),
-        "ratio": ratio, "reach": reach, "peer": peer, "peer_value": None if peer_value is None else round(peer_value, 2),
-    }  # fmt: skip
-
-
 def measure(full: bool) -> list[dict[str, Any]]:
     import arraybridge
 
@@ -160,10 +153,10 @@ def measure(full: bool) -> list[dict[str, Any]]:
         saved = saved_ms(broker, folder, 1024 if full else 64, 7 if full else 3)
         ours, theirs = restored_ms(broker, folder, 5 if full else 1)
         return [
-            row("cached_hit", hit, get),
-            row("cached_8", asked, MAKE_S * 1e3),
-            row("checkpoint_save", saved["save"], saved["memcpy"], "torch.save", saved["torch"]),
-            row("checkpoint_restore", ours, None, "torch.load", theirs),
+            row("cached_hit", WORK["cached_hit"], hit, get),
+            row("cached_8", WORK["cached_8"], asked, MAKE_S * 1e3),
+            row("checkpoint_save", WORK["checkpoint_save"], saved["save"], saved["memcpy"], "torch.save", saved["torch"]),
+            row("checkpoint_restore", WORK["checkpoint_restore"], ours, None, "torch.load", theirs),
         ]
 
 

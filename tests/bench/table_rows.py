@@ -225,12 +225,14 @@ def of_ray(table: Any) -> float:
         ray.shutdown()
 
 
-def row(name: str, value: float, floor: float | None, peer: str | None = None, peer_value: float | None = None) -> dict[str, Any]:
-    work, unit, reach = WORK[name]
+def row(name: str, work: tuple[str, str, str | None], value: float, floor: float | None, *peer: Any) -> dict[str, Any]:
+    """A row of the benchmark. peer: its name and its value."""
+    what, unit, reach = work
+    named, peer_value = peer or (None, None)
     ratio = None if floor is None else round(value / floor, 3)
     return {
-        "id": name, "work": work, "value": round(value, 2), "unit": unit, "floor": None if floor is None else round(floor, 2),
-        "ratio": ratio, "reach": reach, "peer": peer, "peer_value": None if peer_value is None else round(peer_value, 2),
+        "id": name, "work": what, "value": round(value, 2), "unit": unit, "floor": None if floor is None else round(floor, 2),
+        "ratio": ratio, "reach": reach, "peer": named, "peer_value": None if peer_value is None else round(peer_value, 2),
     }  # fmt: skip
 
 
@@ -256,11 +258,11 @@ def measure(full: bool) -> list[dict[str, Any]]:
             except ImportError as error:
                 print(f"left out: {name}: {error}", file=sys.stderr)
         best = min(peers, key=lambda name: peers[name])
-        whole = row("table_four_readers", put + sum(once), peers[best], best, peers[best])
+        whole = row("table_four_readers", WORK["table_four_readers"], put + sum(once), peers[best], best, peers[best])
         return [
-            row("table_put", put, copy),
-            row("table_get", statistics.median(gets) * 1e3, None),
-            row("table_get_pandas", statistics.median(frames) * 1e3, None),
+            row("table_put", WORK["table_put"], put, copy),
+            row("table_get", WORK["table_get"], statistics.median(gets) * 1e3, None),
+            row("table_get_pandas", WORK["table_get_pandas"], statistics.median(frames) * 1e3, None),
             whole | {name: round(value, 2) for name, value in peers.items()},
         ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arraybridge import _core, adapters
-from arraybridge.adapters import born, numpy as numpy_adapter
+from arraybridge.adapters import born, ensure_module, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
@@ -118,6 +118,12 @@ def fill(destinations: Sequence[_core.View], sources: Sequence[Source], progress
         else:
             piecewise(values, destination, meter)
     uploads.make()
+
+
+def bytes_of(view: _core.View) -> Any:
+    """The bytes of an array of any device, compact and row-major: an ndarray of uint8, of its own memory where that is so."""
+    here = view if view.device == devices.HOST else _core.copy_to_heap(view)
+    return ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(here)).reshape(-1).view("u1")
 
 
 def readable(source: Source) -> _core.View:

@@ -10,12 +10,10 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
-from arraybridge import _core, autograph
-from arraybridge.adapters import ensure_module, numpy as numpy_adapter
+from arraybridge import autograph
 from arraybridge.arguments import check_text
-from arraybridge.arrays import devices
 from arraybridge.broker.bundle import Bundle
-from arraybridge.broker.placing import packed_parts, readable, source_of_share
+from arraybridge.broker.placing import bytes_of, packed_parts, readable, source_of_share
 from arraybridge.broker.progress import Meter, Progress
 from arraybridge.conversion.source import Source
 from arraybridge.errors import InvalidRequest, UnsupportedDtype
@@ -73,11 +71,7 @@ def save(
     with _replacing(os.fspath(path)) as file:
         file.write(len(text).to_bytes(LENGTH_BYTES, "little") + text)
         for name in order:
-            view = readable(entries[name].source)
-            view = view if view.device == devices.HOST else _core.copy_to_heap(view)
-            values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(view))
-            file.write(values.reshape(-1).view("u1"))
-            meter.moved(values.nbytes)
+            meter.moved(file.write(bytes_of(readable(entries[name].source))))
 
 
 class _Entry(NamedTuple):

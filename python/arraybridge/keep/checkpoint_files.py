@@ -10,16 +10,16 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from arraybridge import _core, autograph
-from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.bundle import BundleWriter
 from arraybridge.broker.bundled_tree import METADATA
+from arraybridge.broker.placing import bytes_of
 from arraybridge.broker.share import Share
 from arraybridge.errors import InvalidRequest, ShareExists, UnsupportedDtype
 from arraybridge.files.safetensors import DTYPES, SafetensorsFile
@@ -92,8 +92,7 @@ class CheckpointFiles:
             OSError: they cannot be written; nothing is left of them.
         """
         arrays = {name: view if view.device == devices.HOST else _core.copy_to_heap(view) for name, view in views.items()}
-        bits = (numpy_adapter.bits_of(view).reshape(-1).view("u1") for _, view in sorted(arrays.items()))
-        digest = _digest(structure, bits)
+        digest = _digest(structure, (bytes_of(view) for _, view in sorted(arrays.items())))
         save(arrays, self.path(step), metadata={_TREE: structure.decode(), _SHA256: digest})
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -174,55 +173,46 @@ def named_leaves(structure: bytes) -> tuple[bytes, list[str]]:
     Raises:
         InvalidRequest: the tree contains a table.
     """
-    paths: dict[int, str] = {}
+    names: dict[int, str] = {}
     taken: set[str] = set()
 
-    def visit(node: Any, path: tuple[str, ...]) -> None:
-        if isinstance(node, int):
-            name = plain = ".".join(path)[-200:] or "array"
-            number = 1
-            while name in taken:
-                number += 1
-                name = f"{plain}~{number}"
-            taken.add(name)
-            paths[node] = name
-            return
-        [(kind, body)] = node.items()
-        if kind == "table":
-            raise InvalidRequest(f"a checkpoint cannot have a table, at {'.'.join(path)!r}: save its columns as arrays")
-        for key, child in _children(kind, body):
-            visit(child, (*path, str(key)))
+    def named(index: int, path: tuple[str, ...]) -> int:
+        name = plain = ".".join(path)[-200:] or "array"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{plain}~{number}"
+        taken.add(name)
+        names[index] = name
+        return index
 
-    root = json.loads(structure)
-    visit(root, ())
-    rank = {index: position for position, index in enumerate(sorted(paths, key=lambda index: paths[index]))}
-    names = [paths[index] for index in range(len(paths))] or ["nothing"]  # a tree without arrays has one that it does not name
-    return json.dumps(_renumbered(root, rank), separators=(",", ":")).encode(), names
+    root = _with_arrays(json.loads(structure), (), named)
+    rank = {index: position for position, index in enumerate(sorted(names, key=lambda index: names[index]))}
+    ranked = _with_arrays(root, (), lambda index, path: rank[index])
+    # A tree without arrays has one that it does not name.
+    return json.dumps(ranked, separators=(",", ":")).encode(), [names[index] for index in range(len(names))] or ["nothing"]
 
 
-def _children(kind: str, body: Any) -> list[tuple[Any, Any]]:
-    if kind in ("l", "t"):
-        return list(enumerate(body))
-    if kind == "d":
-        return [(key, child) for key, child in body]
-    if kind in ("record", "sparse"):
-        return list(body[1]) if kind == "record" else list(enumerate(body[1]))
-    return []  # plain values
-
-
-def _renumbered(node: Any, rank: Mapping[int, int]) -> Any:
+def _with_arrays(node: Any, path: tuple[str, ...], numbered: Callable[[int, tuple[str, ...]], int]) -> Any:
+    """The node of a structure with `numbered(index, path)` instead of the index of each array."""
     if isinstance(node, int):
-        return rank[node]
+        return numbered(node, path)
     [(kind, body)] = node.items()
+
+    def below(step: Any, child: Any) -> Any:
+        return _with_arrays(child, (*path, str(step)), numbered)
+
+    if kind == "table":
+        raise InvalidRequest(f"a checkpoint cannot have a table, at {'.'.join(path)!r}: save its columns as arrays")
     if kind in ("l", "t"):
-        return {kind: [_renumbered(child, rank) for child in body]}
+        return {kind: [below(step, child) for step, child in enumerate(body)]}
     if kind == "d":
-        return {kind: [[key, _renumbered(child, rank)] for key, child in body]}
+        return {kind: [[key, below(key, child)] for key, child in body]}
     if kind == "record":
-        return {kind: [body[0], [[name, _renumbered(child, rank)] for name, child in body[1]]]}
+        return {kind: [body[0], [[name, below(name, child)] for name, child in body[1]]]}
     if kind == "sparse":
-        return {kind: [body[0], [rank[part] for part in body[1]]]}
-    return node
+        return {kind: [body[0], [below(step, part) for step, part in enumerate(body[1])]]}
+    return node  # a plain value
 
 
 def _digest(structure: bytes, arrays: Iterable[Any]) -> str:

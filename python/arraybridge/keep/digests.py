@@ -8,17 +8,14 @@ import inspect
 from collections.abc import Callable
 from pathlib import PurePath
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any
 
-from arraybridge import _core, autograph
-from arraybridge.adapters import ensure_module, numpy as numpy_adapter
-from arraybridge.arrays import devices
-from arraybridge.broker.placing import readable, source_of_share
+from arraybridge import autograph
+from arraybridge.broker.placing import bytes_of, readable, source_of_share
 from arraybridge.conversion import tree
 from arraybridge.errors import InvalidRequest, MemoryConversionError
 
 _Hash = Any  # hashlib has no public name for it
-_NO_VALUE: Final = object()  # a structure needs a leaf
 
 
 def of_values(values: dict[str, Any], whose: str) -> bytes:
@@ -30,7 +27,7 @@ def of_values(values: dict[str, Any], whose: str) -> bytes:
     """
     found = _new()
     try:
-        structure, leaves = tree.flatten([values, _NO_VALUE], _of_leaf)
+        structure, leaves = tree.flatten(values, _of_leaf)
     except (MemoryConversionError, InvalidRequest) as error:
         reason = error.message
         text = f"{whose}: the content of a value cannot be told: {reason}; pass key=, a function of the same arguments"
@@ -91,8 +88,6 @@ def _add_code(found: _Hash, code: CodeType) -> None:
 
 
 def _of_leaf(leaf: Any) -> bytes:
-    if leaf is _NO_VALUE:
-        return b""
     found = _new()
     if isinstance(leaf, PurePath):
         _add(found, b"path")
@@ -101,10 +96,7 @@ def _of_leaf(leaf: Any) -> bytes:
     source = source_of_share(leaf)
     description = source.description
     _add(found, f"{description.framework} {description.dtype} {tuple(description.shape)}".encode())
-    view = readable(source)
-    view = view if view.device == devices.HOST else _core.copy_to_heap(view)
-    values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(view))
-    found.update(values.reshape(-1).view("u1"))
+    found.update(bytes_of(readable(source)))
     return bytes(found.digest())
 
 

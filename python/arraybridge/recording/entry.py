@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, adapters
 from arraybridge.adapters import ensure_module, numpy as numpy_adapter
-from arraybridge.arrays import devices
 from arraybridge.broker import bundled_tree
+from arraybridge.broker.placing import bytes_of
 from arraybridge.conversion import tree
 from arraybridge.conversion.source import Source
 from arraybridge.errors import BrokerError, InvalidRequest
@@ -82,7 +82,7 @@ def encoded(info: _core.ShareInfo, views: Sequence[_core.View]) -> bytes:
     lacking: dict[str, tuple[str, Code, tuple[int, ...]]] = {}
     values, end = list[Any](), 0
     for name, view in _named(structure, views):
-        bits = _bits_of(view)
+        bits = bytes_of(view)
         known = _NAMES.get(view.dtype_name) if view.dtype_code == CODES.get(view.dtype_name) else None
         if known is None:
             lacking[name] = view.dtype_name, view.dtype_code, view.shape
@@ -144,13 +144,6 @@ def _named(structure: bytes, views: Sequence[_core.View]) -> Iterator[tuple[str,
         return
     for number, view in enumerate(views):
         yield str(number), view
-
-
-def _bits_of(view: _core.View) -> Any:
-    """The bytes of an array, compact, as an ndarray of uint8."""
-    host = view if view.device == devices.HOST else _core.copy_to_heap(view)
-    values = ensure_module("numpy").ascontiguousarray(numpy_adapter.bits_of(host))
-    return values.reshape(-1).view("u1")
 
 
 def _parts_of(header: Mapping[str, Any], lacking: Mapping[str, Any], values: memoryview) -> Iterator[_Part]:

@@ -196,7 +196,8 @@ class Streamed:
 
 
 def acquired(name: str) -> _core.View:
-    return broker.views(broker.list(name)[0].share)[0]
+    (share,) = (each.share for each in broker.list(name) if each.share.name == name)
+    return broker.views(share)[0]
 
 
 def get_without_a_wait(name: str, start: str) -> str:

@@ -7,7 +7,8 @@ import arraybridge
 
 
 def view_of(broker: arraybridge.Broker, name: str) -> Any:
-    return broker.views(broker.list(name)[0].share)[0]
+    (share,) = (each.share for each in broker.list(name) if each.share.name == name)
+    return broker.views(share)[0]
 
 
 def of_a_framework(framework: str, broker: arraybridge.Broker, name: str, wishes: dict[str, Any]) -> tuple[Any, str]:

@@ -91,9 +91,9 @@ def follow(home: Path, environment: dict[str, str], install: bool) -> str:
         elif terminal and (install or kind != "install"):
             last = terminals[terminal[1]]
             last.enter(block.text)
-            if kind == "install":  # the second terminal uses what the first has made
-                last.enter("echo installed\n")
-                last.shows("installed\n")
+            if "python" not in block.text or kind == "install":  # the other terminal may use what this one has made
+                last.enter("echo entered\n")
+                last.shows("entered\n")
     for each in terminals.values():
         each.end()
     return "".join(f"--- terminal {number}\n{each.printed}" for number, each in terminals.items())

@@ -15,7 +15,7 @@ from arraybridge.broker.born.block import Born
 from arraybridge.broker.born.frameworks import Frameworks, Scope
 from arraybridge.broker.session import Session
 from arraybridge.errors import FrameworkNotAvailable, InvalidRequest
-from arraybridge.integrations.allocators.scope import NO_HOOK, Allocators, Wish
+from arraybridge.integrations.allocators.scope import NO_HOOK, Allocator, Wish
 from arraybridge.integrations.allocators.torch_hook import TorchPool
 
 _FRAMEWORKS: Final = ("numpy", *adapters.NAMES)
@@ -110,8 +110,7 @@ class Births(Session):
     def _on_gpu(self, core: _core.Core, wish: Wish, name: str) -> Scope | str:
         if name in NO_HOOK:
             return f"{name} takes no other allocator on a GPU, so that a put copies its arrays"
-        its = wish._replace(frameworks=(name,))
-        return Allocators(self._connection.ask, core, its, lambda: self._torch_pool(wish.ordinal))
+        return Allocator(name, self._connection.ask, core, wish, lambda: self._torch_pool(wish.ordinal))
 
     def _torch_pool(self, ordinal: int) -> TorchPool:
         """That of the GPU, so that a later block finds the memory which PyTorch has kept of an earlier one."""

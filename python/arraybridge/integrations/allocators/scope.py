@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocators are those of frameworks on one GPU that take memory of a broker while a block of `Broker.born` is open."""
+"""An Allocator is that of a framework on one GPU, which takes memory of a broker while a block of `Broker.born` is open."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, autograph
@@ -52,58 +52,46 @@ class Wish(NamedTuple):
             )
 
 
-class Allocators:
-    """A `Scope` of `Born`, for allocators on a GPU.
+class Allocator:
+    """A `Scope` of `Born`, for the allocator of one framework on a GPU.
 
     Args:
         torch_pool: makes or finds the memory pool of PyTorch, if it is asked for.
     """
 
     def __init__(
-        self, ask: Callable[[Callable[[_core.Core], Any]], Any], core: _core.Core, wish: Wish, torch_pool: Callable[[], TorchPool]
+        self,
+        name: str,
+        ask: Callable[[Callable[[_core.Core], Any]], Any],
+        core: _core.Core,
+        wish: Wish,
+        torch_pool: Callable[[], TorchPool],
     ) -> None:
-        self._wish = wish
-        self._open = contextlib.ExitStack()
         self._pool = Pool(ask, wish.ordinal, wish.keep_bytes)
-        self._torch = TorchHook(torch_pool(), core, wish.ordinal) if "torch" in wish.frameworks else None
+        self._counted: Pool | TorchHook = self._pool
+        if name == "cupy":
+            self._hook: contextlib.ExitStack = CupyHook(self._pool, wish.min_bytes, wish.everywhere)
+        elif name == "numba":
+            self._hook = NumbaHook(self._pool, wish.min_bytes, wish.everywhere)
+        elif name == "cuda.core":
+            self._hook = CudaCoreHook(self._pool, wish.min_bytes)
+        else:
+            self._hook = self._counted = TorchHook(torch_pool(), core, wish.ordinal)
 
     def enter(self) -> None:
-        """Exchanges the allocators."""
-        pool, wish = self._pool, self._wish
-        with contextlib.ExitStack() as hooks:
-            hooks.callback(pool.give_back)
-            if "cupy" in wish.frameworks:
-                hooks.enter_context(CupyHook(pool, wish.min_bytes, wish.everywhere))
-            if "numba" in wish.frameworks:
-                hooks.enter_context(NumbaHook(pool, wish.min_bytes, wish.everywhere))
-            if "cuda.core" in wish.frameworks:
-                hooks.enter_context(CudaCoreHook(pool, wish.min_bytes))
-            if self._torch is not None:
-                hooks.enter_context(self._torch)
-            self._open = hooks.pop_all()
+        """Exchanges the allocator."""
+        with contextlib.ExitStack() as entered:
+            entered.callback(self._pool.give_back)
+            entered.enter_context(self._hook)
+            self._open = entered.pop_all()
 
     def leave(self) -> None:
-        """Restores them. Arrays that were born live on."""
+        """Restores it. Arrays that were born live on."""
         self._open.close()
 
     def counts(self) -> tuple[int, int, dict[str, tuple[int, int]], str]:
         """As `Scope.counts`."""
-        found = [self._pool.counts(), *([] if self._torch is None else [self._torch.counts()])]
-        return (
-            sum(each[0] for each in found),
-            sum(each[1] for each in found),
-            _added([each[2] for each in found]),
-            "; ".join(each[3] for each in found if each[3]),
-        )
-
-
-def _added(all_missed: Sequence[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
-    total: dict[str, tuple[int, int]] = {}
-    for missed in all_missed:
-        for reason, (arrays, size) in missed.items():
-            before = total.get(reason, (0, 0))
-            total[reason] = before[0] + arrays, before[1] + size
-    return total
+        return self._counted.counts()
 
 
 autograph.mark_module(__name__)

@@ -33,6 +33,8 @@
   X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes))                           \
   X(cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes))                                 \
   X(cuMemcpyDtoD, 3020, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                           \
+  X(cuMemcpyPeerAsync, 4000, cuMemcpyPeerAsync,                                                                      \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
   X(cuMemsetD8, 3020, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                            \
   X(cuMemsetD16, 3020, cuMemsetD16_v2, (CUdeviceptr to, unsigned short value, size_t count))                         \
   X(cuMemsetD32, 3020, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t count))                           \

@@ -10,6 +10,7 @@
 #include "proto/boundary/cuda/driver_uuid.h"
 #include "tests/integration/build_tree.h"
 #include "tests/simulated_cuda/driver_fixture.h"
+#include "tests/simulated_cuda/guests/loaded_calls.h"
 
 namespace arraybridge::cuda {
 namespace {
@@ -118,6 +119,36 @@ TEST_F(ConfigTest, PeersCanAccessEachOthersMemory) {
     ASSERT_CUDA(driver->MemMap(address, kBlock, 0, handle, 0));
     const CUmemAccessDesc other{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READ};
     EXPECT_EQ(driver->MemSetAccess(address, kBlock, &other, 1), CUDA_SUCCESS);
+  });
+}
+
+// As on hardware, by way of the host.
+TEST_F(ConfigTest, BytesAreCopiedBetweenGpusThatCannotReachEachOther) {
+  EXPECT_FINE_IN_FRESH_PROCESS({
+    const auto driver = LoadWith("devices=2");
+    ASSERT_TRUE(driver.ok());
+    CUcontext contexts[2] = {};
+    CUdeviceptr blocks[2] = {};
+    for (const int device : {0, 1}) {
+      ASSERT_CUDA(driver->DevicePrimaryCtxRetain(&contexts[device], device));
+      ASSERT_CUDA(driver->CtxSetCurrent(contexts[device]));
+      CUmemGenericAllocationHandle handle = 0;
+      const auto properties = Properties(device);
+      ASSERT_CUDA(driver->MemCreate(&handle, kBlock, &properties, 0));
+      ASSERT_CUDA(driver->MemAddressReserve(&blocks[device], kBlock, 0, 0, 0));
+      ASSERT_CUDA(driver->MemMap(blocks[device], kBlock, 0, handle, 0));
+      const CUmemAccessDesc own{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      ASSERT_CUDA(driver->MemSetAccess(blocks[device], kBlock, &own, 1));
+      ASSERT_CUDA(driver->MemsetD8Async(blocks[device], static_cast<unsigned char>(device + 1), kBlock, nullptr));
+      ASSERT_CUDA(driver->CtxSynchronize());
+    }
+    const auto copy = GUEST(cuMemcpyPeerAsync);
+    EXPECT_EQ(copy(blocks[1], contexts[1], blocks[0], nullptr, kBlock, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+    ASSERT_CUDA(copy(blocks[1], contexts[1], blocks[0], contexts[0], kBlock, nullptr));
+    uint8_t seen = 0;
+    ASSERT_CUDA(driver->MemcpyDtoHAsync(&seen, blocks[1] + kBlock - 1, 1, nullptr));
+    ASSERT_CUDA(driver->CtxSynchronize());
+    EXPECT_EQ(seen, 1);
   });
 }
 

@@ -22,12 +22,12 @@ CUresult RefuseCopy(const Copy& copy, const char* what) {
   return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-// Whether the copying device may access the memory: mapped memory has separate access rights for each device.
-bool MayAccess(Process& process, const Copy& copy, uint64_t address, CUmemAccess_flags access) {
-  const Range* range = process.space.Find(address, copy.bytes);
+// Whether the device may access the memory: mapped memory has separate access rights for each device.
+bool MayAccess(Process& process, int32_t ordinal, uint64_t address, uint64_t bytes, CUmemAccess_flags access) {
+  const Range* range = process.space.Find(address, bytes);
   if (range == nullptr || range->kind != RangeKind::kVmm) return true;
-  if (process.devices.Physical(copy.ordinal) == range->block->device()) return true;
-  const auto rights = range->access_of_others.find(copy.ordinal);
+  if (process.devices.Physical(ordinal) == range->block->device()) return true;
+  const auto rights = range->access_of_others.find(ordinal);
   return rights != range->access_of_others.end() && (rights->second & access) == access;
 }
 
@@ -36,10 +36,12 @@ CUresult Execute(Process& process, const Copy& copy) {
   ++process.work_done;
   auto* to = reinterpret_cast<std::byte*>(copy.to);
   const auto* from = reinterpret_cast<const std::byte*>(copy.from);
-  if (ToDevice(copy.kind) && !MayAccess(process, copy, copy.to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+  if (ToDevice(copy.kind) &&
+      !MayAccess(process, copy.to_ordinal, copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
     return RefuseCopy(copy, "the destination is another device's, and was not mapped for this one");
   }
-  if (FromDevice(copy.kind) && !MayAccess(process, copy, copy.from, CU_MEM_ACCESS_FLAGS_PROT_READ)) {
+  if (FromDevice(copy.kind) &&
+      !MayAccess(process, copy.from_ordinal, copy.from, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ)) {
     return RefuseCopy(copy, "the source is another device's, and was not mapped for this one");
   }
   if (ToDevice(copy.kind)) {
@@ -70,7 +72,9 @@ CUresult Enqueue(Call& call, Copy copy, CUstream stream, Host host) {
   const auto found = process.FindStream(copy.symbol, stream, call.context());
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult captured = process.capture.RefusalToUse(*found)) return captured;
-  copy.ordinal = call.context()->ordinal;
+  for (int32_t* ordinal : {&copy.to_ordinal, &copy.from_ordinal}) {
+    if (*ordinal < 0) *ordinal = call.context()->ordinal;
+  }
   if (copy.bytes == 0) return CUDA_SUCCESS;
   if (copy.kind == CopyKind::kByAddress) {
     const bool to = process.space.IsDevice(copy.to);
@@ -127,6 +131,19 @@ SIM_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUs
 
 SIM_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return EnqueueCopy({__func__, CopyKind::kByAddress, to, from, bytes}, stream);
+}
+
+SIM_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                          CUstream stream) {
+  Call call(__func__, Needs::kContext);
+  if (call.refused()) return call.refused();
+  const Context* writer = call.process.devices.Known(to_context);
+  const Context* reader = call.process.devices.Known(from_context);
+  if (writer == nullptr || reader == nullptr || !writer->alive() || !reader->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+  Copy copy{__func__, CopyKind::kDeviceToDevice, to, from, bytes};
+  copy.to_ordinal = writer->ordinal;
+  copy.from_ordinal = reader->ordinal;
+  return Enqueue(call, copy, stream, Host::kGoesOn);
 }
 
 SIM_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {

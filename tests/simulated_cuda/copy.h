@@ -18,7 +18,9 @@ struct Copy {
   uint64_t bytes = 0;
   uint32_t fill = 0;
   uint8_t fill_bytes = 1;  // size of the value that a fill repeats
-  int32_t ordinal = 0;     // ordinal of the copying device
+  // Ordinals of the devices that write and read the bytes; -1: that of the current context.
+  int32_t to_ordinal = -1;
+  int32_t from_ordinal = -1;
 };
 
 // Enqueues the copy to `stream`.

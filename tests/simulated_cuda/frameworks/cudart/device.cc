@@ -16,9 +16,19 @@ cudaError_t& LastError() {
   return error;
 }
 
-int& CurrentDevice() {
+namespace {
+
+// The device that cudaSetDevice chose last on this thread.
+int& ChosenDevice() {
   static thread_local int device = 0;
   return device;
+}
+
+}  // namespace
+
+int CurrentDevice() {
+  driver::CUdevice device = 0;
+  return driver::cuCtxGetDevice(&device) == driver::CUDA_SUCCESS ? device : ChosenDevice();
 }
 
 cudaError_t Answer(CUresult result) {
@@ -34,19 +44,33 @@ CUresult Initialised() {
   return result;
 }
 
-CUresult Ready() {
+CUresult Primary(int device, driver::CUcontext* found) {
   const CUresult initialised = Initialised();
   if (initialised != driver::CUDA_SUCCESS) return initialised;
+  if (device < 0 || device >= kDevicesMax) return driver::CUDA_ERROR_INVALID_DEVICE;
   static std::array<driver::CUcontext, kDevicesMax> contexts{};
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  driver::CUcontext& context = contexts[static_cast<size_t>(CurrentDevice())];
+  driver::CUcontext& context = contexts[static_cast<size_t>(device)];
   if (context == nullptr) {
-    const CUresult result = driver::cuDevicePrimaryCtxRetain(&context, CurrentDevice());
+    const CUresult result = driver::cuDevicePrimaryCtxRetain(&context, device);
     if (result != driver::CUDA_SUCCESS) return result;
   }
-  return driver::cuCtxSetCurrent(context);
+  *found = context;
+  return driver::CUDA_SUCCESS;
 }
+
+namespace {
+
+CUresult MakeCurrent(int device) {
+  driver::CUcontext context = nullptr;
+  const CUresult found = Primary(device, &context);
+  return found == driver::CUDA_SUCCESS ? driver::cuCtxSetCurrent(context) : found;
+}
+
+}  // namespace
+
+CUresult Ready() { return MakeCurrent(CurrentDevice()); }
 
 }  // namespace arraybridge::simulated_runtime
 
@@ -65,8 +89,8 @@ RUNTIME cudaError_t cudaSetDevice(int device) {
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess) return counted;
   if (device < 0 || device >= count || device >= kDevicesMax) return Answer(driver::CUDA_ERROR_INVALID_DEVICE);
-  CurrentDevice() = device;
-  return Answer(Ready());
+  ChosenDevice() = device;
+  return Answer(MakeCurrent(device));
 }
 RUNTIME cudaError_t cudaGetLastError() { return std::exchange(LastError(), cudaSuccess); }
 RUNTIME cudaError_t cudaPeekAtLastError() { return LastError(); }

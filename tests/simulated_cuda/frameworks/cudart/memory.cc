@@ -77,11 +77,18 @@ RUNTIME cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, si
   return CopyRows(to, to_pitch, from, from_pitch, height,
                   [&](void* row_to, const void* row) { return cudaMemcpy(row_to, row, width, kind); });
 }
-RUNTIME cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+RUNTIME cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                        cudaStream_t stream) {
+  driver::CUcontext writer = nullptr;
+  driver::CUcontext reader = nullptr;
+  CUresult found = Primary(to_device, &writer);
+  if (found == driver::CUDA_SUCCESS) found = Primary(from_device, &reader);
+  if (found != driver::CUDA_SUCCESS) return Answer(found);
+  return Call(driver::cuMemcpyPeerAsync, Address(to), writer, Address(from), reader, bytes, Stream(stream));
 }
-RUNTIME cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
-  return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+RUNTIME cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
+  const cudaError_t queued = cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr);
+  return queued == cudaSuccess ? Call(driver::cuStreamSynchronize, driver::CUstream{}) : queued;
 }
 
 // Handles for other processes.

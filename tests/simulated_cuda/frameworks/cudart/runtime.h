@@ -21,9 +21,11 @@ cudaError_t& LastError();
 // Results and errors have the same numbers, with few exceptions.
 cudaError_t Answer(CUresult result);
 CUresult Initialised();
+// Finds the primary context of a device, which the process retains.
+CUresult Primary(int device, driver::CUcontext* found);
 // Makes the current device's primary context current, as every runtime call does.
 CUresult Ready();
-int& CurrentDevice();
+int CurrentDevice();
 
 // The result of a driver call that is made with a current context.
 template <class Function, class... Arguments>

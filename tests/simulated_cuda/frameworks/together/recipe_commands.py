@@ -90,6 +90,19 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             assert (package(source).values(back) == VALUES).all()
         return "right"
 
+    def recipe_in_order_to_another_gpu(side: str) -> str:
+        """A copy for another GPU comes after the kernel that writes its source, and before the next one."""
+        cupy = package("cupy").cupy
+        with cupy.cuda.Stream(non_blocking=True) if side == "side" else cupy.cuda.Stream.null:
+            source = cupy.zeros(VALUES.shape, "f4")
+            cupy.add(source, cupy.float32(1), out=source)
+            copies = [convert_memory(source, "cupy", target, gpu_id=1) for target in ("cupy", "torch")]
+            cupy.add(source, cupy.float32(1), out=source)
+            for target, copy in zip(("cupy", "torch"), copies, strict=True):
+                assert (package(target).values(copy) == 1).all()
+            assert (cupy.asnumpy(source) == 2).all()
+        return "right"
+
     def recipe_numba_by_asdlpack() -> str:
         numba, torch, cupy = package("numba"), package("torch"), package("cupy")
         for dtype in ("float32", "int64"):
@@ -208,7 +221,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     return {
         each.__name__: each
         for each in (
-            recipe_safe_convert, recipe_cupy_and_torch_are_one_memory, recipe_from_gpu_to_gpu_to_numpy, recipe_numba_by_asdlpack,
-            recipe_numba_by_asdlpack_to_jax, recipe_cupy_to_tensorflow, recipe_pinned, recipe_change_a_copy, recipe_bundle, recipe_capture,
+            recipe_safe_convert, recipe_cupy_and_torch_are_one_memory, recipe_from_gpu_to_gpu_to_numpy,
+            recipe_in_order_to_another_gpu, recipe_numba_by_asdlpack, recipe_numba_by_asdlpack_to_jax, recipe_cupy_to_tensorflow, recipe_pinned, recipe_change_a_copy, recipe_bundle, recipe_capture,
         )
     }  # fmt: skip

@@ -13,7 +13,8 @@ def machine(machines: Machines) -> Machine:
 @pytest.mark.parametrize(
     "name",
     [
-        "safe_convert", "cupy_and_torch_are_one_memory", "from_gpu_to_gpu_to_numpy cupy torch", "numba_by_asdlpack", "pinned",
+        "safe_convert", "cupy_and_torch_are_one_memory", "from_gpu_to_gpu_to_numpy cupy torch",
+        "in_order_to_another_gpu default", "in_order_to_another_gpu side", "numba_by_asdlpack", "pinned",
         "change_a_copy", "bundle", "capture",
     ],
 )  # fmt: skip

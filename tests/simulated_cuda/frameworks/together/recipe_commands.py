@@ -90,17 +90,19 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             assert (package(source).values(back) == VALUES).all()
         return "right"
 
-    def recipe_in_order_to_another_gpu(side: str) -> str:
+    def recipe_in_order_to_another_gpu(side: str, *targets: str) -> str:
         """A copy for another GPU comes after the kernel that writes its source, and before the next one."""
         cupy = package("cupy").cupy
-        with cupy.cuda.Stream(non_blocking=True) if side == "side" else cupy.cuda.Stream.null:
-            source = cupy.zeros(VALUES.shape, "f4")
-            cupy.add(source, cupy.float32(1), out=source)
-            copies = [convert_memory(source, "cupy", target, gpu_id=1) for target in ("cupy", "torch")]
-            cupy.add(source, cupy.float32(1), out=source)
-            for target, copy in zip(("cupy", "torch"), copies, strict=True):
-                assert (package(target).values(copy) == 1).all()
-            assert (cupy.asnumpy(source) == 2).all()
+        for target in targets:
+            with cupy.cuda.Device(0) as gpu, cupy.cuda.Stream(non_blocking=True) if side == "side" else cupy.cuda.Stream.null:
+                source = cupy.zeros(VALUES.shape, "f4")
+                cupy.add(source, cupy.float32(1), out=source)
+                copy = convert_memory(source, "cupy", target, gpu_id=1)
+                gpu.use()  # XLA leaves the GPU of its last work current
+                cupy.add(source, cupy.float32(1), out=source)
+                assert (package(target).values(copy) == 1).all(), target
+                gpu.use()
+                assert (cupy.asnumpy(source) == 2).all(), target
         return "right"
 
     def recipe_numba_by_asdlpack() -> str:

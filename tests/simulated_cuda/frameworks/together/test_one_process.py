@@ -14,8 +14,8 @@ def machine(machines: Machines) -> Machine:
     "name",
     [
         "safe_convert", "cupy_and_torch_are_one_memory", "from_gpu_to_gpu_to_numpy cupy torch",
-        "in_order_to_another_gpu default", "in_order_to_another_gpu side", "numba_by_asdlpack", "pinned",
-        "change_a_copy", "bundle", "capture",
+        "in_order_to_another_gpu default cupy torch",
+        "in_order_to_another_gpu side cupy torch", "numba_by_asdlpack", "pinned", "change_a_copy", "bundle", "capture",
     ],
 )  # fmt: skip
 def test_a_recipe(machine: Machine, name: str) -> None:

@@ -68,7 +68,13 @@ def test_a_process_that_sees_the_second_gpu_alone(machine: Machine) -> None:
     assert machine.reader("cell_get tensorflow seen-back 45") == f"cuda:1 shared {VIA['cuda_vmm']} right"
 
 
-@pytest.mark.parametrize("name", ["numba_by_asdlpack_to_jax", "cupy_to_tensorflow", "from_gpu_to_gpu_to_numpy cupy torch jax tensorflow"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "numba_by_asdlpack_to_jax", "cupy_to_tensorflow", "from_gpu_to_gpu_to_numpy cupy torch jax tensorflow",
+        "in_order_to_another_gpu default cupy torch jax tensorflow", "in_order_to_another_gpu side cupy torch jax tensorflow",
+    ],
+)  # fmt: skip
 def test_a_recipe(machine: Machine, name: str) -> None:
     assert machine.writer(f"recipe_{name}") == "right"
 

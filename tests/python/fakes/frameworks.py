@@ -28,7 +28,6 @@ from fakes.gpu import (
     order,
     ordinal,
     read,
-    relabel,
     synchronize,
     taken,
     wait,
@@ -75,7 +74,7 @@ class LikeCupy(ModuleType):
         super().__init__("cupy")
         self.__version__, self.ndarray, self.current = "14.0.0", CupyArray, 0
         self.streams = threading.local()  # its `current`: the stream that this thread has chosen, if any
-        legacy = SimpleNamespace(synchronize=wait, ptr=0)
+        legacy = SimpleNamespace(synchronize=wait, ptr=0, record=lambda: None, wait_event=lambda event: None)
         self.cuda = SimpleNamespace(Device=self.device, get_current_stream=lambda: legacy)
 
     @contextmanager
@@ -179,7 +178,7 @@ class LikeTorch(ModuleType):
         self.__version__, self.Tensor, self.strided = "2.13.0", TorchTensor, "strided"
         wrapped = SimpleNamespace(is_functorch_wrapped_tensor=lambda tensor: False)
         self._C = SimpleNamespace(_functorch=wrapped)
-        legacy = SimpleNamespace(synchronize=wait, ptr=0)
+        legacy = SimpleNamespace(synchronize=wait, ptr=0, record=lambda: None, wait_event=lambda event: None)
         self.cuda = SimpleNamespace(current_stream=lambda device: legacy)
         self.current = 1  # its current stream: the legacy one
         self.sparse_csr_tensor = lambda starts, indices, values, shape, check_invariants: (starts, indices, values, shape)
@@ -198,17 +197,12 @@ class TfTensor(Held):
     """An EagerTensor: unversioned capsules, RuntimeError for every keyword it dislikes, no stream."""
 
     dtype = property(lambda self: SimpleNamespace(name=self.held.dtype_name))
-    device = property(lambda self: f"/job:localhost/replica:0/task:0/device:{self._named()}")
-
-    def _named(self) -> str:
-        """By TensorFlow's own number: that of what it was told to see."""
-        return f"GPU:{sys.modules['tensorflow'].visible_numbers().index(self.held.device[1])}" if self.on_gpu else "CPU:0"
+    device = property(lambda self: f"/job:localhost/replica:0/task:0/device:{f'GPU:{self.held.device[1]}' if self.on_gpu else 'CPU:0'}")
 
     def __dlpack__(self, **keywords: Any) -> Any:
         if set(keywords) - {"max_version", "copy"} or keywords.get("copy"):
             raise RuntimeError(f"not supported: {keywords}")
-        capsule = self.exported(LEGACY)
-        return relabel(capsule, int(self._named().rpartition(":")[2])) if self.on_gpu else capsule
+        return self.exported(LEGACY)
 
 
 def physical(number: int) -> Any:
@@ -224,17 +218,11 @@ class LikeTensorflow(ModuleType):
         self.gpus = [physical(0)]
         self.config = SimpleNamespace(
             list_physical_devices=lambda kind: list(self.gpus),
-            get_visible_devices=lambda kind: list(self.visible),
+            get_visible_devices=lambda kind: list(self.gpus),
             get_logical_device_configuration=lambda gpu: None,
         )
-        self.visible = self.gpus
         dlpack = SimpleNamespace(to_dlpack=lambda tensor: tensor.__dlpack__(), from_dlpack=self.from_dlpack)
         self.experimental = SimpleNamespace(dlpack=dlpack)
-
-    def visible_numbers(self) -> list[int]:
-        """CUDA's number of each of its GPUs, by its own."""
-        divided = self.config.get_logical_device_configuration
-        return [int(gpu.name.rpartition(":")[2]) for gpu in self.visible for _ in divided(gpu) or [None]]
 
     def is_symbolic_tensor(self, tensor: Any) -> bool:
         return False
@@ -242,10 +230,8 @@ class LikeTensorflow(ModuleType):
     def from_dlpack(self, capsule: Any) -> TfTensor:
         kind, number = labelled(capsule)
         if kind == 2:
-            seen = self.visible_numbers()
-            if number >= len(seen):
+            if number >= len(self.gpus):
                 abort("memory of a device that TensorFlow does not know")
-            relabel(capsule, seen[number])
         view = consumed(capsule, (LEGACY,))
         if kind == 2 and view.address:
             assert ordinal(view.address) == view.device[1], "it would take one GPU's memory for another's"

@@ -110,6 +110,16 @@ def read(view: _core.View) -> np.ndarray[Any, Any]:
     return as_strided(first, view.shape, [stride * item for stride in view.strides]).copy()
 
 
+def copy_to_peer(to: int, to_gpu: int, source: int, source_gpu: int, nbytes: int, _: int) -> None:
+    """Memory of one GPU to another's, or to its own, by way of the host."""
+    room, before = ctypes.create_string_buffer(nbytes), current()
+    enter(source_gpu)
+    checked(_driver.cuMemcpyDtoH_v2(room, _u64(source), ctypes.c_size_t(nbytes)))
+    enter(to_gpu)
+    checked(_driver.cuMemcpyHtoD_v2(_u64(to), room, ctypes.c_size_t(nbytes)))
+    enter(before)
+
+
 class Held:
     """An array of a fake framework: it holds a View, of host memory or the GPU's."""
 
@@ -184,12 +194,6 @@ def labelled(capsule: Any) -> tuple[int, int]:
     """The device that an unversioned capsule says, which need not be the one that its memory is on."""
     kind, number = _label(capsule)
     return kind, number
-
-
-def relabel(capsule: Any, number: int) -> Any:
-    """The capsule, with this number for its device."""
-    _label(capsule)[1] = number
-    return capsule
 
 
 def _label(capsule: Any) -> Any:

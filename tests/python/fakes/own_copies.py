@@ -72,7 +72,7 @@ def install(gpus: int = 1) -> None:
         asarray=of_cupy, array=of_cupy, ascontiguousarray=of_cupy, stack=stacked(frameworks.CupyArray),
         empty=lambda shape, dtype: empty(frameworks.CupyArray, shape, dtype, cupy.__dict__["current"]),
     )  # fmt: skip
-    cupy.__dict__["cuda"].runtime = add(getDeviceCount=lambda: gpus)
+    cupy.__dict__["cuda"].runtime = add(getDeviceCount=lambda: gpus, memcpyPeerAsync=gpu.copy_to_peer)
 
     frameworks.TorchTensor = frameworks.ARRAYS["torch"] = TorchTensor  # type: ignore[misc]
     torch.__dict__.update(
@@ -83,8 +83,7 @@ def install(gpus: int = 1) -> None:
 
     @contextmanager
     def device(name: str) -> Any:
-        visible = tensorflow.visible_numbers()  # type: ignore[attr-defined]
-        before, chosen[0] = chosen[0], visible[int(name.removeprefix("GPU:"))]
+        before, chosen[0] = chosen[0], int(name.removeprefix("GPU:"))
         yield
         chosen[0] = before
 

@@ -2,9 +2,11 @@
 """Arrays of JAX and TensorFlow on a machine with two simulated GPUs, between processes, with those of all other packages."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
-from machines import Machine, Machines, seeing
+from machines import HERE, Machine, Machines, seeing
 from test_arraybridge import VIA, kind
 
 __all__ = ["kind"]  # a fixture
@@ -90,3 +92,10 @@ def test_uploads(machine: Machine, name: str) -> None:
 
 def test_a_bundle(machine: Machine) -> None:
     assert machine.writer("bundle_of_xla_arrays") == "right"
+
+
+@pytest.mark.parametrize("seen", ["1", "1,0", ""])
+def test_a_process_is_told_by_a_setting_which_gpus_to_see(machine: Machine, seen: str) -> None:
+    program = [sys.executable, HERE / "seen_gpus_program.py", machine.address, seen]
+    done = subprocess.run(program, env=machine.environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "right\n", done.stderr[-4000:]

@@ -13,7 +13,7 @@ from numba.cuda.cudadrv.devicearray import DeviceNDArray
 from real_packages import package
 
 import arraybridge
-from arraybridge.errors import DeviceUnavailable
+from arraybridge.errors import DeviceUnavailable, ZeroCopyUnavailable
 
 package("jax")  # before a conversion begins to use JAX, which looks for GPUs once
 SHAPES = [(2, 3), (6,), (2, 3, 4)]
@@ -48,7 +48,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         """A letter of the documented matrix, or the defect."""
         try:
             got, plan = broker.convert(source, target, device=device, copy=copy, explain=True)
-        except DeviceUnavailable:
+        except (DeviceUnavailable, ZeroCopyUnavailable):
             return "–"
         if kind(got) != target:
             return f"a {type(got)}"
@@ -70,10 +70,15 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         return " and ".join(sorted(ways))
 
     def cells(source: str, target: str, device: int | None) -> dict[str, str]:
-        return {"cuda": cell(source, target, device), "copy": cell(source, target, device, True), "cpu": cell(source, target, "cpu")}
+        return {
+            "cuda": cell(source, target, device),
+            "copy": cell(source, target, device, True),
+            "shared": cell(source, target, device, False),
+            "cpu": cell(source, target, "cpu"),
+        }
 
     def matrix() -> str:
-        """JSON: {source: {target: {"cuda": way, "copy": way, "cpu": way}}}: on the GPU, with copy=True, and on the host."""
+        """JSON: {source: {target: {"cuda": way, "copy": way, "shared": way, "cpu": way}}}: on the GPU, with copy=True, copy=False, on the host."""
         with warnings.catch_warnings(), jax.enable_x64(True):
             warnings.simplefilter("ignore")
             return json.dumps(

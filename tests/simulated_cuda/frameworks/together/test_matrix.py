@@ -42,6 +42,13 @@ def test_a_copy_shares_nothing(ways: Ways, source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", FRAMEWORKS)
+@pytest.mark.parametrize("source", FRAMEWORKS)
+def test_without_a_copy_it_is_shared_or_refused(ways: Ways, source: str, target: str) -> None:
+    usual = documented("On one GPU")[source][target]
+    assert ways[source][target]["shared"] == (usual if usual in "IH" else "–")
+
+
+@pytest.mark.parametrize("target", FRAMEWORKS)
 @pytest.mark.parametrize("source", FRAMEWORKS[1:])
 def test_from_a_gpu_to_the_host(ways: Ways, source: str, target: str) -> None:
     assert ways[source][target]["cpu"] == documented("From a GPU to the host")[source][target]

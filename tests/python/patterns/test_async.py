@@ -30,6 +30,45 @@ def test_put_and_get(broker):
     asyncio.run(both())
 
 
+def test_many_at_once(broker):
+    async def all_of():
+        await broker.aput_many({"left": np.zeros(3), "right": {"eye": np.ones(3)}})
+        left, right = await broker.aget_many(["left", "right"], "torch", wait=LONG)
+        assert left.tolist() == [0, 0, 0] and right["eye"].tolist() == [1, 1, 1]
+        with pytest.raises(ShareExists, match="'left'"):
+            await broker.aput_many({"left": np.ones(3)})
+        await broker.aput_many({"left": np.ones(3)}, replace=True)
+        assert (await broker.aget_many(["left"]))[0].tolist() == [1, 1, 1]
+        with pytest.raises(ShareNotFound):
+            await broker.aget_many(["left", "missing"])
+
+    asyncio.run(all_of())
+
+
+def test_a_bundle_that_is_not_there_yet(broker):
+    async def all_of():
+        opening = asyncio.create_task(broker.aopen("net", wait=LONG))
+        await asyncio.sleep(0)
+        broker.bundle("net", {"weight": np.ones((2, 3))}).fill().publish()
+        return (await opening).numpy()["weight"].shape
+
+    assert asyncio.run(all_of()) == (2, 3)
+
+
+def test_a_result_is_made_once_and_on_a_thread(broker):
+    made = []
+
+    def make():
+        made.append(threading.current_thread())
+        return np.arange(3)
+
+    async def both():
+        return await asyncio.gather(broker.acached("result", make), broker.acached("result", make, "torch"))
+
+    assert [each.tolist() for each in asyncio.run(both())] == [[0, 1, 2]] * 2
+    assert len(made) == 1 and made[0] is not threading.main_thread()
+
+
 def test_their_errors_are_those_of_put_and_get(broker):
     async def all_of():
         await broker.aput(np.ones(3), "taken")

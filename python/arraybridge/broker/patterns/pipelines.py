@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from arraybridge import _core, autograph
@@ -17,9 +17,11 @@ from arraybridge.broker.patterns.calls import Calls, awaited
 from arraybridge.broker.patterns.terms import Mode, OnSlow, Terms
 from arraybridge.broker.publication import Publication
 from arraybridge.broker.share import Share
+from arraybridge.errors import BrokerError
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
+    from arraybridge.broker.bundle import Bundle
 
 T = TypeVar("T")
 
@@ -38,6 +40,11 @@ class AGetWishes(GetWishes, total=False):
 
     info: bool
     explain: bool
+
+
+def _ready(publication: Publication) -> Publication:
+    """It with exports of its arrays, which are ordered after the work of the calling thread's streams."""
+    return publication._replace(sources=[exported(source) for source in publication.sources])
 
 
 class Pipelines(Caching):
@@ -61,9 +68,32 @@ class Pipelines(Caching):
             >>> asyncio.run(broker.aget("frame")).tolist()
             [1.0, 1.0, 1.0]
         """
-        publication = Publication.of(array, name, **wishes)
-        ready = publication._replace(sources=[exported(source) for source in publication.sources])
+        ready = _ready(Publication.of(array, name, **wishes))
         return Share(cast("Broker", self), cast(_core.ShareInfo, await self._awaited(lambda: ready.entered(self._connection))))
+
+    async def aput_many(self, arrays: Mapping[str, Any], *, replace: bool = False) -> None:
+        """`put_many` for an event loop. The arrays must not be written before it returns.
+
+        Raises:
+            CallCancelled: the task was cancelled; what was put before stays. Errors of `put_many`.
+
+        Example:
+            >>> import asyncio
+            >>> asyncio.run(broker.aput_many({"left": np.zeros(3), "right": np.ones(3)}))
+            >>> [each.tolist() for each in asyncio.run(broker.aget_many(["left", "right"]))]
+            [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+        """
+        ready = [_ready(Publication.of(array, name, replace, waits=False)) for name, array in arrays.items()]
+
+        def put() -> None:
+            try:
+                for each in ready:
+                    each.entered(self._connection)
+            except BrokerError as error:
+                self._connection.confirm_after(error)
+            self._connection.confirm()
+
+        await self._awaited(put)
 
     async def aget(self, name: str | Share, framework: str = "numpy", **wishes: Unpack[AGetWishes]) -> Any:
         """`get` for an event loop: the wait for a name is on a thread, of which 32 wait at a time.
@@ -84,6 +114,41 @@ class Pipelines(Caching):
             [0, 1, 2]
         """
         return await self._awaited(lambda: cast("Broker", self).get(name, framework, **wishes))
+
+    async def aget_many(self, names: Sequence[str | Share], framework: str = "numpy", **wishes: Any) -> Any:
+        """`get_many` for an event loop, as `aget`.
+
+        Raises:
+            CallCancelled: the task was cancelled; nothing is left of the call. Errors of `get_many`.
+        """
+        return await self._awaited(lambda: cast("Broker", self).get_many(names, framework, **wishes))
+
+    async def aopen(self, name: str | Share, *, wait: float | None = None, newer_than: int | Share | None = None) -> Bundle:
+        """`open` for an event loop, as `aget`.
+
+        Raises:
+            CallCancelled: the task was cancelled; nothing is left of the call. Errors of `open`.
+
+        Example:
+            >>> import asyncio
+            >>> share = broker.bundle("net", {"weight": np.ones((2, 3))}).fill().publish()
+            >>> sorted(asyncio.run(broker.aopen("net", wait=10)))
+            ['weight']
+        """
+        return await self._awaited(lambda: cast("Broker", self).open(name, wait=wait, newer_than=newer_than))
+
+    async def acached(self, name: str, make: Callable[[], Any], framework: str = "numpy", **wishes: Any) -> Any:
+        """`cached` for an event loop: `make` is called on a thread, not as a coroutine.
+
+        Raises:
+            CallCancelled: the task was cancelled; its `outcome` has the result when `make` has ended. Errors of `cached`.
+
+        Example:
+            >>> import asyncio
+            >>> asyncio.run(broker.acached("squares", lambda: np.arange(4) ** 2)).tolist()
+            [0, 1, 4, 9]
+        """
+        return await self._awaited(lambda: self.cached(name, make, framework, **wishes))
 
     async def _awaited(self, call: Callable[[], T]) -> T:
         if self._calls is None or self._calls_of != os.getpid():  # a forked child has no threads yet

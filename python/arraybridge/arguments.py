@@ -50,10 +50,12 @@ class ConvertWishes(Wishes, total=False):
     via: Way | None
 
 
-def check_text(text: str, what: str) -> None:
+def check_text(text: object, what: str, empty: bool = True) -> None:
     """Raises:
-    InvalidRequest: UTF-8 cannot encode it.
+    InvalidRequest: it is no str, or UTF-8 cannot encode it, or it is empty and may not be.
     """
+    if not isinstance(text, str) or not (text or empty):
+        raise InvalidRequest(f"{what} must be a {'' if empty else 'non-empty '}str, not {reprlib.repr(text)}")
     if text.isascii():
         return
     try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from arraybridge import autograph
 from arraybridge.arrays.classes import MEMORY_TYPES, detect_memory_type, memory_type_named, unknown_framework
@@ -102,6 +102,13 @@ class MemoryType(str, Enum):
         """The array of this type as one of pyclesperanto."""
         return _converted(data, self, "pyclesperanto", gpu_id)
 
+
+# The arguments by which a type checker knows the result's class.
+NumpyName = Literal["numpy", MemoryType.NUMPY]
+CupyName = Literal["cupy", MemoryType.CUPY]
+TorchName = Literal["torch", MemoryType.TORCH]
+TensorflowName = Literal["tensorflow", MemoryType.TENSORFLOW]
+JaxName = Literal["jax", MemoryType.JAX]
 
 CPU_MEMORY_TYPES: Final = frozenset({MemoryType.NUMPY})
 SUPPORTED_MEMORY_TYPES: Final = frozenset(MemoryType)

@@ -81,7 +81,7 @@ class MemoryAdapter(Adapter, Protocol):
     def uploaded(self, view: View, number: int, /) -> Any:
         """Its private array on GPU `number` with the values of a View. The View is not needed afterwards.
 
-        REQUIRES: number in gpus(), and a View in host memory is compact.
+        REQUIRES: number in gpus(), and a View in host memory is compact, of an adapter without `empty_like`.
         """
 
     def plain(self, array: Any, /) -> Any:

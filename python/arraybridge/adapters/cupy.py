@@ -149,11 +149,7 @@ def empty_like(like: View, number: int) -> Any:
 
 
 def uploaded(source: View, number: int) -> Any:
-    cupy = module()
-    if source.device == devices.HOST:
-        with cupy.cuda.Device(number):
-            return cupy.asarray(numpy_adapter.view(source))
-    made = empty_like(source, number)
+    cupy, made = module(), empty_like(source, number)
     with cupy.cuda.Device(source.device[1]):
         there, reader = plain(view(source)), cupy.cuda.get_current_stream()
         complete = reader.record()

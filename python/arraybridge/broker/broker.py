@@ -26,7 +26,7 @@ from arraybridge.broker.share import Got, Outcome, Record, Share, named_in_error
 from arraybridge.broker.watch import Kind, Watch
 from arraybridge.conversion.source import source_of
 from arraybridge.conversion.ways import Way
-from arraybridge.detect import MemoryType
+from arraybridge.detect import CupyName, JaxName, NumpyName, TensorflowName, TorchName
 from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
 from arraybridge.notebook.listing import Listed, Listing
 from arraybridge.planner import Converted, Plan
@@ -226,29 +226,22 @@ class Broker(Pipelines):
     ) -> Converted: ...  # fmt: skip
     @overload
     def get(
-        self, name: str | Share, framework: Literal["numpy", MemoryType.NUMPY] = ..., *,
-        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
-    ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+        self, name: str | Share, framework: NumpyName = ..., *, explain: Literal[False] = ..., **wishes: Unpack[GetWishes]
+    ) -> numpy.ndarray[Any, Any]: ...
     @overload
     def get(
-        self, name: str | Share, framework: Literal["torch", MemoryType.TORCH], *,
-        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
-    ) -> torch.Tensor: ...  # fmt: skip
+        self, name: str | Share, framework: TorchName, *, explain: Literal[False] = ..., **wishes: Unpack[GetWishes]
+    ) -> torch.Tensor: ...
     @overload
     def get(
-        self, name: str | Share, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
-        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
-    ) -> tensorflow.Tensor: ...  # fmt: skip
+        self, name: str | Share, framework: TensorflowName, *, explain: Literal[False] = ..., **wishes: Unpack[GetWishes]
+    ) -> tensorflow.Tensor: ...
+    @overload
+    def get(self, name: str | Share, framework: JaxName, *, explain: Literal[False] = ..., **wishes: Unpack[GetWishes]) -> jax.Array: ...
     @overload
     def get(
-        self, name: str | Share, framework: Literal["jax", MemoryType.JAX], *,
-        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
-    ) -> jax.Array: ...  # fmt: skip
-    @overload
-    def get(
-        self, name: str | Share, framework: Literal["cupy", MemoryType.CUPY], *,
-        explain: Literal[False] = ..., **wishes: Unpack[GetWishes],
-    ) -> cupy.ndarray: ...  # fmt: skip
+        self, name: str | Share, framework: CupyName, *, explain: Literal[False] = ..., **wishes: Unpack[GetWishes]
+    ) -> cupy.ndarray: ...
     @overload
     def get(
         self, name: str | Share, framework: str = ..., *, info: Literal[True], explain: bool = ...,
@@ -388,29 +381,24 @@ class Broker(Pipelines):
     ) -> Any: ...  # fmt: skip
     @overload
     def convert(
-        self, array: object, framework: Literal["numpy", MemoryType.NUMPY], *,
-        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
-    ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
+        self, array: object, framework: NumpyName, *, explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes]
+    ) -> numpy.ndarray[Any, Any]: ...
     @overload
     def convert(
-        self, array: object, framework: Literal["torch", MemoryType.TORCH], *,
-        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
-    ) -> torch.Tensor: ...  # fmt: skip
+        self, array: object, framework: TorchName, *, explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes]
+    ) -> torch.Tensor: ...
     @overload
     def convert(
-        self, array: object, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
-        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
-    ) -> tensorflow.Tensor: ...  # fmt: skip
+        self, array: object, framework: TensorflowName, *, explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes]
+    ) -> tensorflow.Tensor: ...
     @overload
     def convert(
-        self, array: object, framework: Literal["jax", MemoryType.JAX], *,
-        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
-    ) -> jax.Array: ...  # fmt: skip
+        self, array: object, framework: JaxName, *, explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes]
+    ) -> jax.Array: ...
     @overload
     def convert(
-        self, array: object, framework: Literal["cupy", MemoryType.CUPY], *,
-        explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes],
-    ) -> cupy.ndarray: ...  # fmt: skip
+        self, array: object, framework: CupyName, *, explain: Literal[False] = ..., **wishes: Unpack[ConvertWishes]
+    ) -> cupy.ndarray: ...
     @overload
     def convert(
         self, array: Any, framework: str, *, explain: bool = ..., **wishes: Unpack[ConvertWishes],
@@ -644,8 +632,6 @@ class Broker(Pipelines):
             >>> [each.share.name for each in broker.list("left")]
             ['left eye']
         """
-        if not isinstance(prefix, str):
-            raise InvalidRequest(f"a prefix must be a str, not {prefix!r}")
         check_text(prefix, "a prefix")
         return Listing(Listed(Share(self, row.pop("share")), **row) for row in self._connection.ask(lambda core: core.list(prefix)))
 

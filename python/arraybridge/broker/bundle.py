@@ -414,8 +414,6 @@ class BundleWriter:
         specs: list[_Wanted] = []
         first: dict[Hashable, str] = {}
         for name, array in wanted.items():
-            if not isinstance(name, str):
-                raise InvalidRequest(f"the name of an array in a bundle must be a str, not {name!r}")
             check_text(name, "the name of an array in a bundle")
             with _at(name):
                 specs.append(self._spec(name, array, kinds.get(name, "other"), first))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import reprlib
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,7 +29,7 @@ from arraybridge.broker.patterns.receiver import Pace, Receiver, ReceiverWishes
 from arraybridge.broker.patterns.terms import Terms
 from arraybridge.broker.worker import Worker
 from arraybridge.conversion import shortcut
-from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, from_status
 from arraybridge.notebook.facts import table_of
 from arraybridge.planner import Plan
 
@@ -117,9 +116,7 @@ class Channel(_core.ChannelBase):
     """
 
     def __init__(self, broker: Broker, name: str, terms: Terms, on_peer_death: OnPeerDeath = "raise") -> None:
-        if not isinstance(name, str) or not name:
-            raise InvalidRequest(f"a channel's name must be a non-empty str, not {reprlib.repr(name)}")
-        check_text(name, "a channel's name")
+        check_text(name, "a channel's name", empty=False)
         terms.check()
         self._broker = broker
         self._name: Final = name

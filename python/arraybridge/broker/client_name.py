@@ -34,9 +34,7 @@ def stated(client: str) -> str:
     Raises:
         InvalidRequest: it cannot be a name.
     """
-    if not isinstance(client, str) or not client:
-        raise InvalidRequest(f"client must be a non-empty str, not {client!r}")
-    check_text(client, "client")
+    check_text(client, "client", empty=False)
     if not client.isprintable():
         raise InvalidRequest(f"client must not contain control characters: {client!r}")
     size = len(client.encode())

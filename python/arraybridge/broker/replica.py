@@ -34,9 +34,7 @@ def broker_of(namespace: str) -> Broker:
     Raises:
         InvalidRequest: no namespace can have this name.
     """
-    if not isinstance(namespace, str):
-        raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
-    check_text(namespace, "a namespace")
+    check_text(namespace, "a namespace", empty=False)
     key = namespace, os.environ.get("ARRAYBRIDGE_ADDRESS")
     with _lock:
         if key not in _brokers:

@@ -35,9 +35,7 @@ class Session:
             raise InvalidRequest(f'start must be "auto", "never" or "private", not {start!r}')
         if start == "private" and address is not None:
             raise InvalidRequest('start="private" starts a new broker: do not pass an address')
-        if not isinstance(namespace, str) or not namespace:
-            raise InvalidRequest(f"a namespace must be a non-empty str, not {namespace!r}")
-        check_text(namespace, "a namespace")
+        check_text(namespace, "a namespace", empty=False)
         if not isinstance(direct_channels, bool):
             raise InvalidRequest(f"direct_channels must be True or False, not {direct_channels!r}")
         self.namespace: Final = namespace

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from arraybridge import _core, autograph
 from arraybridge.arguments import check_seconds, check_text, check_word
 from arraybridge.broker.patterns.ahead import Ahead
-from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, WatchClosed, from_status
+from arraybridge.errors import BrokerError, BrokerTimeout, WatchClosed, from_status
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -86,9 +86,7 @@ class Watch(Iterator[Event], AsyncIterator[Event]):
         wanted = [kinds] if isinstance(kinds, str) else list(kinds or ())
         for kind in wanted:
             check_word(kind, "a kind of event", KINDS)
-        if not isinstance(names, str):
-            raise InvalidRequest(f"names must be a str, the prefix of names, not {names!r}")
-        check_text(names, "the prefix of names")
+        check_text(names, "names (their prefix)")
         self._broker = broker
         self._kinds: Final = wanted
         self._names: Final = names

@@ -66,21 +66,13 @@ def _cleanup(memory_type: MemoryType) -> Callable[..., None]:
     return cleanup
 
 
-cleanup_numpy_gpu = _cleanup(MemoryType.NUMPY)
-cleanup_cupy_gpu = _cleanup(MemoryType.CUPY)
-cleanup_torch_gpu = _cleanup(MemoryType.TORCH)
-cleanup_tensorflow_gpu = _cleanup(MemoryType.TENSORFLOW)
-cleanup_jax_gpu = _cleanup(MemoryType.JAX)
-cleanup_pyclesperanto_gpu = _cleanup(MemoryType.PYCLESPERANTO)
-
-MEMORY_TYPE_CLEANUP_REGISTRY: Final[dict[str, Callable[..., None]]] = {
-    "numpy": cleanup_numpy_gpu,
-    "cupy": cleanup_cupy_gpu,
-    "torch": cleanup_torch_gpu,
-    "tensorflow": cleanup_tensorflow_gpu,
-    "jax": cleanup_jax_gpu,
-    "pyclesperanto": cleanup_pyclesperanto_gpu,
-}
+MEMORY_TYPE_CLEANUP_REGISTRY: Final = {each.value: _cleanup(each) for each in MemoryType}
+cleanup_numpy_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["numpy"]
+cleanup_cupy_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["cupy"]
+cleanup_torch_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["torch"]
+cleanup_tensorflow_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["tensorflow"]
+cleanup_jax_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["jax"]
+cleanup_pyclesperanto_gpu = MEMORY_TYPE_CLEANUP_REGISTRY["pyclesperanto"]
 
 
 def cleanup_all_gpu_frameworks(device_id: int | None = None) -> None:

@@ -18,7 +18,7 @@ import operator
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast, overload
 
 from arraybridge import _core, adapters, autograph, callers, counts
 from arraybridge.adapters import MemoryAdapter, Uploader, numpy as numpy_adapter, readable
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import tensorflow
     import torch
 
-    from arraybridge.detect import MemoryType
+    from arraybridge.detect import CupyName, JaxName, NumpyName, TensorflowName, TorchName
 
 _T = TypeVar("_T")
 _FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} became the CPU (pass gpu_id=None to choose it)"
@@ -58,27 +58,27 @@ _FALLBACK: Final = "{target} can use no GPU here: gpu_id={asked} became the CPU 
 
 @overload
 def convert_memory(
-    data: object, source_type: str | None, target_type: Literal["numpy", MemoryType.NUMPY], gpu_id: int | None = ...,
+    data: object, source_type: str | None, target_type: NumpyName, gpu_id: int | None = ...,
     *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
 @overload
 def convert_memory(
-    data: object, source_type: str | None, target_type: Literal["cupy", MemoryType.CUPY], gpu_id: int | None = ...,
+    data: object, source_type: str | None, target_type: CupyName, gpu_id: int | None = ...,
     *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> cupy.ndarray: ...  # fmt: skip
 @overload
 def convert_memory(
-    data: object, source_type: str | None, target_type: Literal["torch", MemoryType.TORCH], gpu_id: int | None = ...,
+    data: object, source_type: str | None, target_type: TorchName, gpu_id: int | None = ...,
     *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> torch.Tensor: ...  # fmt: skip
 @overload
 def convert_memory(
-    data: object, source_type: str | None, target_type: Literal["tensorflow", MemoryType.TENSORFLOW],
+    data: object, source_type: str | None, target_type: TensorflowName,
     gpu_id: int | None = ..., *, copy: bool | None = ..., allow_downcast: bool = ...,
 ) -> tensorflow.Tensor: ...  # fmt: skip
 @overload
 def convert_memory(
-    data: object, source_type: str | None, target_type: Literal["jax", MemoryType.JAX], gpu_id: int | None = ...,
+    data: object, source_type: str | None, target_type: JaxName, gpu_id: int | None = ...,
     *, copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> jax.Array: ...  # fmt: skip
 @overload
@@ -149,27 +149,27 @@ def convert_memory(
 
 @overload
 def convert(
-    array: object, framework: Literal["numpy", MemoryType.NUMPY], *,
+    array: object, framework: NumpyName, *,
     device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> numpy.ndarray[Any, Any]: ...  # fmt: skip
 @overload
 def convert(
-    array: object, framework: Literal["cupy", MemoryType.CUPY], *,
+    array: object, framework: CupyName, *,
     device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> cupy.ndarray: ...  # fmt: skip
 @overload
 def convert(
-    array: object, framework: Literal["torch", MemoryType.TORCH], *,
+    array: object, framework: TorchName, *,
     device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> torch.Tensor: ...  # fmt: skip
 @overload
 def convert(
-    array: object, framework: Literal["tensorflow", MemoryType.TENSORFLOW], *,
+    array: object, framework: TensorflowName, *,
     device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> tensorflow.Tensor: ...  # fmt: skip
 @overload
 def convert(
-    array: object, framework: Literal["jax", MemoryType.JAX], *,
+    array: object, framework: JaxName, *,
     device: object = ..., copy: bool | None = ..., allow_downcast: bool = ..., via: Way | None = ...,
 ) -> jax.Array: ...  # fmt: skip
 @overload

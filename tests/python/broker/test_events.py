@@ -229,7 +229,7 @@ def test_a_forked_child_watches_anew(broker):
     [
         ({"kinds": ["publishes"]}, "a kind of event must be one of"),
         ({"kinds": [3]}, "a kind of event must be one of"),
-        ({"names": 3}, "names must be a str, the prefix of names"),
+        ({"names": 3}, r"names \(their prefix\) must be a str, not 3"),
         ({"names": "\ud800"}, "surrogate"),
     ],
 )

@@ -49,6 +49,7 @@ def caller(address, broker, code):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
 
 
+@pytest.mark.filterwarnings("error::arraybridge.CopyWarning")
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_call_is_answered(broker, serve, framework):
     server = serve("torch")

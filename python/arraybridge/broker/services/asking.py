@@ -37,7 +37,7 @@ _making = threading.Lock()
 class Asking(Caching):
     """A Session that asks other processes."""
 
-    _callers: dict[tuple[int, str], Caller] | None = None  # the process, and the service
+    _callers: dict[tuple[int, str, bool], Caller] | None = None  # of the process, the service, and the mapping of answers
 
     def service(self, name: str, *, retry: bool = False, queue: int = 64, batch: int | None = None, within: float = 0.0) -> Service:
         """A server of a service, for `call` of other processes. Several processes may serve one name: each request goes to one.
@@ -96,7 +96,7 @@ class Asking(Caching):
             >>> server.join()
         """
         due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
-        caller = self._caller(name)
+        caller = self._caller(name, wanted)
         call = caller.begin(Message.of(value, None), wanted, due, waits=True)
         try:
             if not wait([call.outcome], due.left()).done:
@@ -170,28 +170,31 @@ class Asking(Caching):
         return future.result()
 
     def close(self) -> None:
+        """Ends the connection, the calls that wait, and a private broker. Arrays stay valid; the next call connects again.
+
+        Raises:
+            BrokerError: a put with `wait=False` has failed. The connection is closed all the same.
+        """
         callers, self._callers = self._callers or {}, None
-        for (process, _), caller in callers.items():
+        for (process, *_), caller in callers.items():
             if process == os.getpid():
                 caller.close()
         super().close()
 
-    close.__doc__ = Caching.close.__doc__
-
     def _submitted(self, name: str, value: Any, framework: str, timeout: float | None, wishes: Any) -> tuple[Caller, Call]:
         due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
-        caller = self._caller(name)
+        caller = self._caller(name, wanted)
         return caller, caller.begin(Message.of(value, None).exported(), wanted, due, waits=False)
 
-    def _caller(self, name: str) -> Caller:
+    def _caller(self, name: str, wanted: Wanted) -> Caller:
         """The Caller of this process; a new one after the broker has ended."""
-        key = os.getpid(), _checked(name)
+        key = os.getpid(), _checked(name), wanted.private
         with _making:
             if self._callers is None:
                 self._callers = {}
             known = self._callers.get(key)
             if known is None or known.ended:
-                known = self._callers[key] = Caller(cast("Broker", self), name)
+                known = self._callers[key] = Caller(cast("Broker", self), name, wanted.private)
             return known
 
 

@@ -8,7 +8,6 @@ sends tickets that found no room, or may be lost; one ends the waits of submitte
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import uuid
 import weakref
@@ -24,7 +23,7 @@ from arraybridge.broker.services.call import Call
 from arraybridge.broker.services.deadlines import Deadlines
 from arraybridge.broker.services.errors import RequestFailed
 from arraybridge.broker.services.letters import Letter
-from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, next_of
+from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.worker import Worker
 from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, ChannelClosed, PeerGone
@@ -36,12 +35,15 @@ if TYPE_CHECKING:
 class Caller:
     """Thread-safe.
 
+    Args:
+        private: answers are mapped copy-on-write, for frameworks that write.
+
     Raises:
         Errors of `Channel.open`: there is no broker, or the service has too many ends.
     """
 
-    def __init__(self, broker: Broker, service: str) -> None:
-        self.process: Final = os.getpid()
+    def __init__(self, broker: Broker, service: str, private: bool) -> None:
+        self._private: Final = private
         self._broker = broker
         self._service = service
         self._id: Final = uuid.uuid4().hex
@@ -51,9 +53,9 @@ class Caller:
         self._lost: BrokerError | None = None  # why no call can be made any more
         self._servers: dict[str, Mailbox] = {}  # of the thread that reads answers alone
         self._suspicion = Suspicion()
-        self._answers = Mailbox(broker, service, "answers", "receiver", self._id, CAPACITY)
-        self._presence = Mailbox(broker, service, "presence", "receiver")
-        self._tickets = Mailbox(broker, service, "tickets", "sender")
+        self._answers = Mailbox(broker, channel_of(service, "answers", self._id), "receiver", CAPACITY)
+        self._presence = Mailbox(broker, channel_of(service, "presence"), "receiver", mode="broadcast")
+        self._tickets = Mailbox(broker, channel_of(service, "tickets"), "sender")
         self._late = Worker("arraybridge-tickets")
         self._deadlines = Deadlines(self.take_back)
         self._end = weakref.finalize(self, _end, self._late, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
@@ -161,8 +163,7 @@ class Caller:
 
     def _wishes(self) -> tuple[bool, float | None]:
         """How the next answer is mapped, and after how many seconds servers are examined again."""
-        with self._lock:
-            return any(call.wanted.private for call in self._calls.values()), self._suspicion.pause()
+        return self._private, self._suspicion.pause()
 
     def _received(self, message: Acquired) -> None:
         letter = letters.read(message[0].metadata)
@@ -225,7 +226,7 @@ class Caller:
         """None: it has ended since it asked."""
         known = self._servers.get(id)
         if known is None:
-            known = Mailbox(self._broker, self._service, "requests", "sender", id)
+            known = Mailbox(self._broker, channel_of(self._service, "requests", id), "sender")
             if known.owner_is_gone():
                 known.discard()
                 return None

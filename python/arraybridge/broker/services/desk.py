@@ -14,7 +14,7 @@ from arraybridge.errors import BrokerError
 
 
 class Told(NamedTuple):
-    """What a caller answered to "ask"; without a request: no."""
+    """The answer of a caller to "ask"; without a request: no."""
 
     request: Request | None
     message: Acquired | None

@@ -17,7 +17,7 @@ from arraybridge.broker.channel import Channel, Role
 from arraybridge.broker.delivery import Acquired
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
-from arraybridge.broker.patterns.terms import Terms
+from arraybridge.broker.patterns.terms import Mode, Terms
 from arraybridge.broker.services.letters import Letter
 from arraybridge.errors import BrokerError, ChannelClosed, PeerGone
 
@@ -30,17 +30,21 @@ _AT_ONCE: Final = Due.after(0)
 Place = Literal["tickets", "presence", "answers", "requests"]
 
 
+def channel_of(service: str, place: Place, owner: str = "") -> str:
+    """The name of a channel of a service."""
+    return f"service/{service}/{place}" + (f"/{owner}" if owner else "")
+
+
 class Mailbox:
     """Thread-safe. Open from the constructor on, which raises what `Channel.open` does.
 
     Args:
-        capacity: None: as another end states.
+        name: of `channel_of`.
+        capacity, mode: None: as another end states.
     """
 
-    def __init__(self, broker: Broker, service: str, place: Place, role: Role, owner: str = "", capacity: int | None = None) -> None:
-        name = f"service/{service}/{place}" + (f"/{owner}" if owner else "")
-        terms = Terms(capacity, "broadcast" if place == "presence" else None)
-        self._channel = Channel(broker, name, terms, "raise" if place in ("answers", "requests", "presence") else "wait")
+    def __init__(self, broker: Broker, name: str, role: Role, capacity: int | None = None, mode: Mode | None = None) -> None:
+        self._channel = Channel(broker, name, Terms(capacity, mode))
         self._role: Final = role
         self._channel.open(role)
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from arraybridge.broker.services.letters import Letter
-from arraybridge.broker.services.mailbox import Mailbox
+from arraybridge.broker.services.mailbox import Mailbox, channel_of
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
@@ -31,7 +31,7 @@ class Peers:
         with self._lock:
             known = self._answers.get(caller)
             if known is None:
-                known = Mailbox(self._broker, self._service, "answers", "sender", caller)
+                known = Mailbox(self._broker, channel_of(self._service, "answers", caller), "sender")
                 if known.owner_is_gone():
                     known.discard()
                     return None

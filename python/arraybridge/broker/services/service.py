@@ -20,7 +20,7 @@ from arraybridge.broker.patterns.receiver import ReceiverWishes
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.desk import Desk
 from arraybridge.broker.services.letters import Letter
-from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, next_of
+from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
 from arraybridge.broker.services.peers import Peers
 from arraybridge.broker.services.request import Batch, Request
 from arraybridge.broker.services.stacking import stacked
@@ -53,7 +53,7 @@ class Service:
         self._process = os.getpid()
         self._peers = Peers(broker, name)
         self._desk = Desk()
-        self._private = False  # how arrays are mapped
+        self._reading, self._private = False, False
         self._suspicion = Suspicion()
         self._closed = False
         self._boxes: tuple[Mailbox, Mailbox, Mailbox] | None = None
@@ -87,15 +87,23 @@ class Service:
         if self._process != os.getpid():
             raise InvalidRequest(f"service {self._name!r} is of the parent process: make a new one with Broker.service after the fork")
         if self._boxes is None:
-            requests = Mailbox(self._broker, self._name, "requests", "receiver", self._id, CAPACITY)
-            presence = Mailbox(self._broker, self._name, "presence", "sender")
+            requests = Mailbox(self._broker, channel_of(self._name, "requests", self._id), "receiver", CAPACITY)
+            presence = Mailbox(self._broker, channel_of(self._name, "presence"), "sender", mode="broadcast")
             # Last: a ticket that is lost with this process has callers who are told so.
-            tickets = Mailbox(self._broker, self._name, "tickets", "receiver", capacity=self._terms.queue)
+            tickets = Mailbox(self._broker, channel_of(self._name, "tickets"), "receiver", self._terms.queue)
             self._boxes = requests, presence, tickets
-            weakref.finalize(self, _end, requests.end)
-            of = weakref.ref(self), weakref.ref(requests.channel)
-            threading.Thread(target=_read_requests, args=of, name="arraybridge-requests", daemon=True).start()
         return self
+
+    def _read(self, private: bool) -> None:
+        """Begins to read what callers answer. `private`: their arrays are mapped copy-on-write."""
+        self._private = private
+        if self._boxes is None or self._reading:
+            return
+        self._reading = True
+        requests = self._boxes[0]
+        weakref.finalize(self, _end, requests.end)
+        of = weakref.ref(self), weakref.ref(requests.channel)
+        threading.Thread(target=_read_requests, args=of, name="arraybridge-requests", daemon=True).start()
 
     def requests(self, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]) -> Iterator[Any]:
         """The requests, as they come: each a Request, or with `batch` a Batch of at least one.
@@ -118,8 +126,8 @@ class Service:
             arraybridge.errors.BrokerTimeout: ...
         """
         wanted = Wanted.of_share(framework, **wishes)
-        self._private = wanted.private
         self.open()
+        self._read(wanted.private)
         while True:
             taken = self._batch(wanted, Due.after(timeout))
             yield taken[0] if self._terms.batch is None else Batch(taken, stacked)
@@ -199,7 +207,7 @@ class Service:
         return True
 
     def _told(self, wanted: Wanted) -> list[Request]:
-        """What the next caller answers that was asked: its request, or none."""
+        """The request of the caller that answers next; none, if it says no."""
         told = self._desk.next(_LOOK_S)
         if told is None:
             for key, until in self._desk.expected().items():

@@ -17,11 +17,12 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def begin(address: str, broker: arraybridge.Broker) -> Iterator[Callable[..., Process]]:
-    """Starts a program of this folder in this test's namespace."""
+    """Starts a program of this folder in this test's namespace, or at another broker."""
     started: list[Process] = []
 
-    def run(program: str, *arguments: object, at: str = address) -> Process:
-        command = [sys.executable, str(HERE / program), at, broker.namespace, *map(str, arguments)]
+    def run(program: str, *arguments: object, at: str = "") -> Process:
+        where = [at, "default"] if at else [address, broker.namespace]
+        command = [sys.executable, str(HERE / program), *where, *map(str, arguments)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
         return started[-1]
 

@@ -8,9 +8,11 @@ sends tickets that found no room, or may be lost; one ends the waits of submitte
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import uuid
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from arraybridge import _core
@@ -53,11 +55,12 @@ class Caller:
         self._lost: BrokerError | None = None  # why no call can be made any more
         self._servers: dict[str, Mailbox] = {}  # of the thread that reads answers alone
         self._suspicion = Suspicion()
+        self._gone: set[str] = set()  # servers that have ended, and whose last answers may not be read yet
         self._answers = Mailbox(broker, channel_of(service, "answers", self._id), "receiver", CAPACITY)
         self._presence = Mailbox(broker, channel_of(service, "presence"), "receiver", mode="broadcast")
         self._tickets = Mailbox(broker, channel_of(service, "tickets"), "sender")
         self._late = Worker("arraybridge-tickets")
-        self._deadlines = Deadlines(self.take_back)
+        self._deadlines = Deadlines(functools.partial(_take_back, weakref.ref(self)))
         self._end = weakref.finalize(self, _end, self._late, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
         for run, mailbox in (_read_answers, self._answers), (_wait_for_ends, self._presence):
             of = weakref.ref(self), weakref.ref(mailbox.channel)
@@ -150,20 +153,20 @@ class Caller:
     def _fail(self, why: BrokerError) -> None:
         """All calls fail, and no call can be made any more."""
         with self._lock:
-            self._lost = self._lost or why
+            self._lost = self._lost or why.with_traceback(None)
             calls = list(self._calls.values())
             self._calls.clear()
         self._end()
-        for server in list(self._servers.values()):
-            server.abandon()
+        for mailbox in (self._answers, self._presence, self._tickets, *list(self._servers.values())):
+            mailbox.abandon()
         for call in calls:
             call.failed(why)
 
     # Of the thread that reads answers:
 
     def _wishes(self) -> tuple[bool, float | None]:
-        """How the next answer is mapped, and after how many seconds servers are examined again."""
-        return self._private, self._suspicion.pause()
+        """How the next answer is mapped, and for how many seconds it is awaited before servers are examined again."""
+        return self._private, 0.0 if self._gone else self._suspicion.pause()
 
     def _received(self, message: Acquired) -> None:
         letter = letters.read(message[0].metadata)
@@ -254,18 +257,20 @@ class Caller:
 
     def _examine(self) -> None:
         """Finds servers that have ended, if a notice has said that there is one."""
-        if not self._suspicion.due():
-            return
-        for id, server in list(self._servers.items()):
-            if server.owner_is_gone():
-                self._suspicion.confirmed()
-                self._parted(id)
+        if self._suspicion.due():
+            self._gone.update(id for id, server in self._servers.items() if server.owner_is_gone())
+
+    def _all_is_read(self) -> None:
+        """No answer is there: also none that a server that has ended sent before."""
+        while self._gone:
+            self._suspicion.confirmed()
+            self._parted(self._gone.pop())
 
 
 def _read_answers(of: weakref.ref[Caller], answers: weakref.ref[Channel]) -> None:
     caller = of()
     while caller is not None and not caller.ended:
-        wishes, message = caller._wishes(), None
+        wishes = caller._wishes()
         del caller
         try:
             message = next_of(answers, *wishes)
@@ -273,21 +278,22 @@ def _read_answers(of: weakref.ref[Caller], answers: weakref.ref[Channel]) -> Non
             if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
                 return
             caller._suspicion.arise()
+            _handle(caller, caller._examine)
+            continue
         except BrokerError as lost:
             if (caller := of()) is not None:
                 caller._fail(lost)
             return
         caller = of()
         if caller is not None:
-            _handle(caller, message)
+            _handle(caller, caller._all_is_read if message is None else functools.partial(caller._received, message))
+            _handle(caller, caller._examine)
         del message
 
 
-def _handle(caller: Caller, message: Acquired | None) -> None:
+def _handle(caller: Caller, work: Callable[[], None]) -> None:
     try:
-        if message is not None:
-            caller._received(message)
-        caller._examine()
+        work()
     except BrokerError as error:
         caller._fail(error)
 
@@ -303,6 +309,12 @@ def _wait_for_ends(of: weakref.ref[Caller], presence: weakref.ref[Channel]) -> N
             del caller
         except BrokerError:
             return  # the other thread is told the same
+
+
+def _take_back(of: weakref.ref[Caller], call: Call) -> None:
+    caller = of()
+    if caller is not None:
+        caller.take_back(call)
 
 
 def _end(late: Worker, ends: list[Any], calls: dict[int, Call]) -> None:

@@ -19,12 +19,12 @@ from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
 from arraybridge.broker.patterns.terms import Mode, Terms
 from arraybridge.broker.services.letters import Letter
-from arraybridge.errors import BrokerError, ChannelClosed, PeerGone
+from arraybridge.errors import BrokerError, ChannelClosed, PeerGone, from_status
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
-CAPACITY: Final = 61  # no other channel has it by default
+CAPACITY: Final = 7  # no other channel has it by default, and limits.channel_capacity_max is hardly less
 _EMPTY: Final = "CHANNEL_EMPTY"
 _AT_ONCE: Final = Due.after(0)
 Place = Literal["tickets", "presence", "answers", "requests"]
@@ -79,10 +79,9 @@ class Mailbox:
         try:
             end.check(False, 0)
         except _core.StatusError as status:
-            told = self._channel._error_of("sender", end, status)
-            if isinstance(told, PeerGone | ChannelClosed):
+            if isinstance(from_status(status), PeerGone | ChannelClosed):
                 return True
-            raise told from None
+            raise self._channel._error_of("sender", end, status) from None
         return False
 
     def discard(self) -> None:
@@ -117,7 +116,11 @@ def next_of(of: weakref.ref[Channel], private: bool, seconds: float | None) -> A
     except _core.StatusError as status:
         if status.reason == _EMPTY:
             return None
-        failed, channel = status, of()
+        # No variable of this frame may hold the error: its traceback holds the frame, and so the end.
+        raise _error_of(of(), end, status) from None
+
+
+def _error_of(channel: Channel | None, end: _core.ChannelEnd, status: _core.StatusError) -> BrokerError:
     if channel is None:
-        raise ChannelClosed("the channel was dropped here", reason="CHANNEL_NOT_OPEN")
-    raise channel._error_of("receiver", end, failed)
+        return ChannelClosed("the channel was dropped here", reason="CHANNEL_NOT_OPEN")
+    return channel._error_of("receiver", end, status)

@@ -90,9 +90,19 @@ class Service:
             requests = Mailbox(self._broker, channel_of(self._name, "requests", self._id), "receiver", CAPACITY)
             presence = Mailbox(self._broker, channel_of(self._name, "presence"), "sender", mode="broadcast")
             # Last: a ticket that is lost with this process has callers who are told so.
-            tickets = Mailbox(self._broker, channel_of(self._name, "tickets"), "receiver", self._terms.queue)
+            tickets = self._tickets()
             self._boxes = requests, presence, tickets
         return self
+
+    def _tickets(self) -> Mailbox:
+        try:
+            return Mailbox(self._broker, channel_of(self._name, "tickets"), "receiver", self._terms.queue)
+        except InvalidRequest as refused:
+            if refused.reason != "CHANNEL_CAPACITY":
+                raise
+            what = f"queue={self._terms.queue} of service {self._name!r} is refused: {refused.message.partition('; ')[0]}"
+            remedy = "state one queue= in all servers of the name, at most limits.channel_capacity_max of the broker"
+            raise InvalidRequest(f"{what}; {remedy}", refused.code, "QUEUE") from None
 
     def _read(self, private: bool) -> None:
         """Begins to read what callers answer. `private`: their arrays are mapped copy-on-write."""
@@ -130,7 +140,10 @@ class Service:
         self._read(wanted.private)
         while True:
             taken = self._batch(wanted, Due.after(timeout))
-            yield taken[0] if self._terms.batch is None else Batch(taken, stacked)
+            given = taken[0] if self._terms.batch is None else Batch(taken, stacked)
+            del taken  # while the next request is awaited, this frame holds no arrays
+            yield given
+            del given
             self._fail_unanswered()
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from arraybridge import _bin
 GROUPS: Final[dict[str, str]] = {
     "Broker": "Broker Share Table Got Listed Outcome ArraySpec View Record Born cache CachedFunction Checkpoints Checkpoint capturing",
     "Channels": "Channel Sender Received select reorder CallCancelled",
+    "Services": "Service Request",
     "Watching": "Watch Event",
     "Bundles": "Bundle BundleSpec BundleWriter load save",
     "Conversion": (

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from arraybridge.broker.patterns.order import Gap, reorder
     from arraybridge.broker.patterns.receiver import Late
     from arraybridge.broker.patterns.selection import select
+    from arraybridge.broker.services import Request, RequestFailed, ServerGone, Service
     from arraybridge.broker.share import ArraySpec, Got, Outcome, Share
     from arraybridge.broker.watch import Event, Watch
     from arraybridge.compat.cleanup import *
@@ -158,7 +159,11 @@ __all__ = [
     "Plan",
     "Received",
     "Record",
+    "Request",
+    "RequestFailed",
     "Sender",
+    "ServerGone",
+    "Service",
     "Share",
     "ShareExists",
     "ShareNotFound",
@@ -223,6 +228,7 @@ _HOMES = {
         "broker.patterns.order": "Gap reorder",
         "broker.patterns.receiver": "Late",
         "broker.patterns.selection": "select",
+        "broker.services": "Request RequestFailed ServerGone Service",
         "broker.share": "ArraySpec Got Outcome Share",
         "broker.watch": "Event Watch",
         "compat.cleanup": (

@@ -82,6 +82,16 @@ def test_compute_once(variables: dict[str, str]) -> None:
     assert output.count("has 2000 spectra, the first begins with ") == 5
 
 
+def test_service(variables: dict[str, str]) -> None:
+    needs("torch")
+    output = run("service/run.py", variables=variables)
+    killed = re.search(r"server (\d+) begins with a dark image", output)
+    assert killed and f"an image of 0: server {killed[1]} is gone" in output
+    answers = re.findall(r"an image of (\d): inverted (\d+) by server (\d+)", output)
+    assert [(int(light), int(inverted)) for light, inverted, _ in answers] == [(light, 255 - light) for light in (1, 2, 3, 4, 5, 6, 7, 8)]
+    assert killed[1] not in [server for *_, server in answers[4:]]
+
+
 def test_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
     needs("torch")
     output = run("checkpoints/run.py", str(tmp_path), variables=variables)

@@ -20,6 +20,7 @@ RAISED = {
         "born45": BORN,  # torch, JAX and pyarrow beside NumPy
         "gpuborn": BORN,  # arrays on GPUs
         "tables48": TABLES,  # descriptions are read in C++
+        "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
     }.items()
     for folder in folders
 }

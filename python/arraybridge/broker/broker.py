@@ -698,10 +698,9 @@ def _generation_of(newer_than: int | Share | None, name: str | Share) -> tuple[i
         raise InvalidRequest("newer_than goes with a name: a Share is one generation; pass share.name")
     if isinstance(newer_than, Share):
         return newer_than.generation, newer_than.broker_id
-    generation = newer_than
-    if not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**64:
+    if not isinstance(newer_than, int) or isinstance(newer_than, bool) or not 0 <= newer_than < 2**64:
         raise InvalidRequest(f"newer_than must be a generation (share.generation) or a Share, not {newer_than!r}")
-    return generation, b""
+    return newer_than, b""
 
 
 def _loaded(address: str, fields: tuple[Any, ...]) -> Share:

@@ -206,11 +206,6 @@ class Connection:
         Raises:
             OutOfMemory, BrokerUnavailable: there is no memory.
         """
-        core = self.known_core or self.core()
-        try:
-            return _core.empty_array(core, shape, dtype, show)
-        except _core.StatusError as status:
-            self._check_repeatable(status, core)
         return self.ask(lambda core: _core.empty_array(core, shape, dtype, show))
 
     def acquire(

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,6 +189,39 @@ def framework_that_fails(scene: Scene) -> None:
     scene.patch.setattr("arraybridge.adapters.jax.importer", lambda: refuse, raising=False)
     scene.patch.setattr("arraybridge.adapters.jax.view", refuse)
     convert_memory(scene.array.astype("f4"), "numpy", "jax", None, copy=True)
+
+
+def served(scene: Scene, answer: Callable[[Any], object]) -> Any:
+    """A call whose server answers in this way, and ends."""
+    return _served(scene, answer)[0]()
+
+
+def told_to(scene: Scene, answer: Callable[[Any], object]) -> None:
+    """An error of a server's own."""
+    _served(scene, answer)[1]()
+
+
+def _served(scene: Scene, answer: Callable[[Any], object]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The result of the caller, and that of the server."""
+    service = scene.broker.service("served", queue=8).open()
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(scene.broker.call, "served", scene.array, timeout=60)
+        server: Future[Any] = Future()
+        try:
+            server.set_result(answer(next(service.requests(timeout=60))))
+        except errors.BrokerError as error:
+            server.set_exception(error)
+        finally:
+            service.close()
+    return called.result, server.result
+
+
+def closed_service(scene: Scene) -> arraybridge.Service:
+    with scene.broker.service("closed", queue=8) as service:
+        return service
+
+
+SERVICES = arraybridge.RequestFailed, arraybridge.ServerGone
 
 
 class Colour(enum.Enum):
@@ -395,6 +429,31 @@ ROWS = [
         "must be an integer", "window.*not 0", "at least 1"),
     Row("a result without a sequence", errors.InvalidRequest, lambda s: next(arraybridge.reorder(iter([2]))),
         "has no sequence", "a result", r"send metadata=received\.sequence"),
+    # Services
+    Row("a service without a server", errors.BrokerTimeout, lambda s: s.broker.call("nothing", s.array, timeout=0.01),
+        "no server .* has taken the request", "service 'nothing'.*within 0.01 s", "start one with Broker.service", "NOT_TAKEN"),
+    Row("a service without a caller", errors.BrokerTimeout, lambda s: next(s.broker.service("idle", queue=8).requests(timeout=0.01)),
+        "no request", "service 'idle'.*within 0.01 s", "call it in another process", "NO_REQUEST"),
+    Row("a service without a name", errors.InvalidRequest, lambda s: s.broker.call("", s.array),
+        "must be a non-empty str", "service's name.*''", "must be a non-empty str"),
+    Row("a service with a long name", errors.InvalidRequest, lambda s: s.broker.service("x" * 129),
+        "has 129 bytes", "name.*the most is 128", "pass a shorter one"),
+    Row("a service that was closed", errors.ChannelClosed, lambda s: closed_service(s).open(),
+        "was closed here", "service 'closed'", r"make a new one with Broker\.service", "SERVICE_CLOSED"),
+    Row("a queue of nothing", errors.InvalidRequest, lambda s: s.broker.service("idle", queue=0),
+        "must be a number of requests", "queue.*not 0", "at least 1"),
+    Row("a queue that is too long", errors.InvalidRequest, lambda s: s.broker.service("idle", queue=9).open(),
+        "is refused: .*limits.channel_capacity_max is 8", "queue=9 of service 'idle'", "at most limits.channel_capacity_max", "QUEUE"),
+    Row("a wait without batches", errors.InvalidRequest, lambda s: s.broker.service("idle", within=1),
+        "is for batches", "within=1", "pass batch= too"),
+    Row("a request without a result", arraybridge.RequestFailed, lambda s: served(s, lambda request: request.fail("it is dark: add light")),
+        "has no result", "service 'served'", "it is dark: add light", "REQUEST_FAILED"),
+    Row("a request without a reason", errors.InvalidRequest, lambda s: told_to(s, lambda request: request.fail("")),
+        "fail takes a text", "not ''", "tells the caller why"),
+    Row("a request that is answered twice", errors.InvalidRequest, lambda s: told_to(s, lambda request: [request.reply(s.array) for _ in range(2)]),
+        "was answered", "this request", "each is answered once"),
+    Row("a server that leaves", arraybridge.ServerGone, lambda s: served(s, lambda request: None),
+        "ended with the request in its hands", r"service 'served', .*process \d+", "retry=True", "SERVER_GONE"),
     # Trees
     Row("a lock in a tree", errors.UnsupportedArray, lambda s: s.broker.put({"a": s.array, "lock": [threading.Lock()]}, "x"),
         "supports no array protocol", r"^\['lock'\]\[0\]: .*lock", "a tree may also contain numbers, text, bytes, None"),
@@ -588,7 +647,7 @@ def test_the_question_whether_a_broker_listens_does_not_wait(tmp_path: Path) -> 
 
 def test_each_class_and_each_remedy_has_a_row() -> None:
     named = [getattr(errors, name) for name in errors.__all__ if issubclass(getattr(errors, name), errors.BrokerError)]
-    assert {row.error for row in ROWS} == {*named, arraybridge.Gap, arraybridge.Late} - {errors.BrokerError}
+    assert {row.error for row in ROWS} == {*named, arraybridge.Gap, arraybridge.Late, *SERVICES} - {errors.BrokerError}
     assert errors.REMEDIES.keys() <= {row.reason for row in ROWS}
 
 

@@ -22,7 +22,9 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 
 pytestmark = [pytest.mark.filterwarnings("ignore::arraybridge.DeviceFallbackWarning"), pytest.mark.usefixtures("no_remembered_cupy")]
 DOCS = ROOT / "docs/guides"
-PAGES = "\n".join((DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md", "tables.md", "channels.md"))
+PAGES = "\n".join(
+    (DOCS / page).read_text() for page in ("recipes.md", "models.md", "pipelines.md", "tables.md", "channels.md", "services.md")
+)
 BLOCKS = re.findall(r"<!-- run: (\w+) -->\n```python\n(.*?)```", PAGES, re.DOTALL)
 
 

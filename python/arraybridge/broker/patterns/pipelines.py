@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 from arraybridge import _core, autograph
 from arraybridge.arguments import GetWishes
 from arraybridge.broker.channel import Channel, OnPeerDeath
-from arraybridge.broker.keep.caching import Caching
 from arraybridge.broker.message import exported
 from arraybridge.broker.patterns.calls import Calls, awaited
 from arraybridge.broker.patterns.terms import Mode, OnSlow, Terms
 from arraybridge.broker.publication import Publication
+from arraybridge.broker.services.asking import Asking
 from arraybridge.broker.share import Share
 from arraybridge.errors import BrokerError
 
@@ -47,7 +47,7 @@ def _ready(publication: Publication) -> Publication:
     return publication._replace(sources=[exported(source) for source in publication.sources])
 
 
-class Pipelines(Caching):
+class Pipelines(Asking):
     """The base class of Broker."""
 
     _calls: Calls | None = None

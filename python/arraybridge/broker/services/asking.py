@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking is the part of a Broker that serves and calls services."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import reprlib
+import threading
+import weakref
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+
+from arraybridge import autograph
+from arraybridge.arguments import check_text
+from arraybridge.broker.delivery import Wanted
+from arraybridge.broker.due import Due
+from arraybridge.broker.keep.caching import Caching
+from arraybridge.broker.message import Message
+from arraybridge.broker.patterns.calls import CallCancelled
+from arraybridge.broker.patterns.receiver import ReceiverWishes
+from arraybridge.broker.services.call import Call, delivered
+from arraybridge.broker.services.caller import Caller
+from arraybridge.broker.services.service import Service
+from arraybridge.broker.services.terms import Terms
+from arraybridge.broker.worker import waitable
+from arraybridge.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from arraybridge.broker.broker import Broker
+
+_NAME_BYTES_MAX: Final = 128
+_making = threading.Lock()
+
+
+class Asking(Caching):
+    """A Session that asks other processes."""
+
+    _callers: dict[tuple[int, str, bool], Caller] | None = None  # of the process, the service, and the mapping of answers
+
+    def service(self, name: str, *, retry: bool = False, queue: int = 64, batch: int | None = None, within: float = 0.0) -> Service:
+        """A server of a service, for `call` of other processes. Several processes may serve one name: each request goes to one.
+
+        Args:
+            retry: a request may be executed again, on another server, if the one that had it has ended. False: its caller gets
+                ServerGone.
+            queue: how many requests may wait for a server, the same in all servers of a name. Further callers wait for room.
+            batch: `requests` yields Batches of at most so many requests. None: it yields each Request.
+            within: seconds for which a batch waits for further requests after its first one.
+
+        Raises:
+            InvalidRequest: not a name, or not one of these values.
+
+        Example:
+            >>> with broker.service("double", batch=8, within=0.005) as service:
+            ...     for batch in service.requests("torch", timeout=0.01):
+            ...         batch.reply(batch.stack() * 2)
+            Traceback (most recent call last):
+            arraybridge.errors.BrokerTimeout: ...
+        """
+        terms = Terms(retry, queue, batch, within)
+        terms.check()
+        return Service(cast("Broker", self), _checked(name), terms)
+
+    def call(
+        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]
+    ) -> Any:
+        """Asks a service, and waits for its answer, an array or a tree as `framework`'s.
+
+        The request is executed at most once, unless the servers state `retry=True`. Arrays of both directions travel as in a
+        channel: an array that lies in broker memory is not copied, others are copied once.
+
+        Args:
+            value: an array, or a tree as in `Channel.send`.
+            framework, wishes: as in `Channel.receive`, for the answer.
+            timeout: seconds to wait for a server and its answer; None: no limit. After it no server gets the request, and one
+                that has it sees `Request.cancelled`. So does Ctrl-C.
+
+        Raises:
+            ServerGone: the server has ended with the request in its hands. RequestFailed: the server has no result.
+            BrokerTimeout: no answer in time. BrokerUnavailable: the broker has ended, or the connection.
+            Errors of `Channel.send` about the value, and of `Channel.receive` about the answer.
+
+        Example:
+            >>> import threading
+            >>> def serve():    # usually another process
+            ...     with broker.service("double") as service:
+            ...         for request in service.requests():
+            ...             request.reply(request.value * 2)
+            ...             break
+            >>> server = threading.Thread(target=serve)
+            >>> server.start()
+            >>> broker.call("double", np.arange(3), "torch", timeout=10)
+            tensor([0, 2, 4])
+            >>> server.join()
+        """
+        due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
+        caller = self._caller(name, wanted)
+        call = caller.begin(Message.of(value, None), wanted, due, waits=True)
+        try:
+            if not wait([call.outcome], due.left()).done:
+                caller.take_back(call)
+        except BaseException:  # Ctrl-C
+            caller.take_back(call)
+            raise
+        return cast("Broker", self)._delivery.granted(call.outcome.result(), wanted, False)
+
+    def submit(
+        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]
+    ) -> Future[Any]:
+        """`call` without waiting: a concurrent.futures.Future of the answer. Arrays of `value` must not be written before it is done.
+
+        `Future.cancel` takes the request back; a server that has it sees `Request.cancelled`.
+
+        Raises:
+            BrokerUnavailable. Errors of `Channel.send` about the value. All others are of `Future.result`.
+
+        Example:
+            >>> import threading
+            >>> def serve():    # usually another process
+            ...     with broker.service("double") as service:
+            ...         for number, request in enumerate(service.requests(), 1):
+            ...             request.reply(request.value * 2)
+            ...             if number == 2:
+            ...                 break
+            >>> server = threading.Thread(target=serve)
+            >>> server.start()
+            >>> futures = [broker.submit("double", np.full(2, number), timeout=10) for number in (1, 2)]
+            >>> [future.result().tolist() for future in futures]
+            [[2, 2], [4, 4]]
+            >>> server.join()
+        """
+        caller, call = self._submitted(name, value, framework, timeout, wishes)
+        future = delivered(call, cast("Broker", self)._delivery.granted)
+        future.add_done_callback(
+            functools.partial(_cancelled, weakref.ref(caller), weakref.ref(call))
+        )  # no cycle: answers are freed at once
+        return future
+
+    async def acall(
+        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]
+    ) -> Any:
+        """`call` for an event loop, which it does not hold.
+
+        Raises:
+            CallCancelled: the task was cancelled. If no server had the request, none gets it, and `outcome` is cancelled;
+                otherwise `outcome` has what the server answers, which sees `Request.cancelled`. Errors of `call`.
+
+        Example:
+            >>> import asyncio, threading
+            >>> def serve():    # usually another process
+            ...     with broker.service("double") as service:
+            ...         for request in service.requests():
+            ...             request.reply(request.value * 2)
+            ...             break
+            >>> server = threading.Thread(target=serve)
+            >>> server.start()
+            >>> asyncio.run(broker.acall("double", np.arange(3), timeout=10)).tolist()
+            [0, 2, 4]
+            >>> server.join()
+        """
+        caller, call = self._submitted(name, value, framework, timeout, wishes)
+        future = delivered(call, cast("Broker", self)._delivery.granted)
+        try:
+            await asyncio.wait({waitable(future)})
+        except asyncio.CancelledError:
+            caller.cancel(call)
+            raise CallCancelled(future) from None
+        return future.result()
+
+    def close(self) -> None:
+        """Ends the connection, the calls that wait, and a private broker. Arrays stay valid; the next call connects again.
+
+        Raises:
+            BrokerError: a put with `wait=False` has failed. The connection is closed all the same.
+        """
+        callers, self._callers = self._callers or {}, None
+        for (process, *_), caller in callers.items():
+            if process == os.getpid():
+                caller.close()
+        super().close()
+
+    def _submitted(self, name: str, value: Any, framework: str, timeout: float | None, wishes: Any) -> tuple[Caller, Call]:
+        due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
+        caller = self._caller(name, wanted)
+        return caller, caller.begin(Message.of(value, None).exported(), wanted, due, waits=False)
+
+    def _caller(self, name: str, wanted: Wanted) -> Caller:
+        """The Caller of this process; a new one after the broker has ended."""
+        key = os.getpid(), _checked(name), wanted.private
+        with _making:
+            if self._callers is None:
+                self._callers = {}
+            known = self._callers.get(key)
+            if known is None or known.ended:
+                known = self._callers[key] = Caller(cast("Broker", self), name, wanted.private)
+            return known
+
+
+def _checked(name: str) -> str:
+    """The name of a service.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"a service's name must be a non-empty str, not {reprlib.repr(name)}")
+    check_text(name, "a service's name")
+    if len(name.encode()) > _NAME_BYTES_MAX:
+        raise InvalidRequest(f"a service's name has {len(name.encode())} bytes, the most is {_NAME_BYTES_MAX}: pass a shorter one")
+    return name
+
+
+def _cancelled(caller_of: weakref.ref[Caller], call_of: weakref.ref[Call], future: Future[Any]) -> None:
+    caller, call = caller_of(), call_of()
+    if future.cancelled() and caller is not None and call is not None:
+        caller.cancel(call)
+
+
+autograph.mark_module(__name__)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Caller is the part of a Broker that asks one service: it gives each request to one server, and waits for the answers.
+
+Threads: one reads the answers and sends requests to the servers that ask for them; one waits for the end of servers; one
+sends tickets that found no room, or may be lost; one ends the waits of submitted calls. None holds the Caller while it waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from arraybridge import _core
+from arraybridge.broker.channel import Channel
+from arraybridge.broker.delivery import Acquired, Wanted
+from arraybridge.broker.due import Due
+from arraybridge.broker.message import Message
+from arraybridge.broker.services import letters
+from arraybridge.broker.services.call import Call
+from arraybridge.broker.services.deadlines import Deadlines
+from arraybridge.broker.services.errors import RequestFailed
+from arraybridge.broker.services.letters import Letter
+from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
+from arraybridge.broker.services.suspicion import Suspicion
+from arraybridge.broker.worker import Worker
+from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, ChannelClosed, PeerGone
+
+if TYPE_CHECKING:
+    from arraybridge.broker.broker import Broker
+
+
+class Caller:
+    """Thread-safe.
+
+    Args:
+        private: answers are mapped copy-on-write, for frameworks that write.
+
+    Raises:
+        Errors of `Channel.open`: there is no broker, or the service has too many ends.
+    """
+
+    def __init__(self, broker: Broker, service: str, private: bool) -> None:
+        self._private: Final = private
+        self._broker = broker
+        self._service = service
+        self._id: Final = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._calls: dict[int, Call] = {}
+        self._number = 0
+        self._lost: BrokerError | None = None  # why no call can be made any more
+        self._servers: dict[str, Mailbox] = {}  # of the thread that reads answers alone
+        self._suspicion = Suspicion()
+        self._gone: set[str] = set()  # servers that have ended, and whose last answers may not be read yet
+        self._answers = Mailbox(broker, channel_of(service, "answers", self._id), "receiver", CAPACITY)
+        self._presence = Mailbox(broker, channel_of(service, "presence"), "receiver", mode="broadcast")
+        self._tickets = Mailbox(broker, channel_of(service, "tickets"), "sender")
+        self._late = Worker("arraybridge-tickets")
+        self._deadlines = Deadlines(functools.partial(_take_back, weakref.ref(self)))
+        self._end = weakref.finalize(self, _end, self._late, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
+        for run, mailbox in (_read_answers, self._answers), (_wait_for_ends, self._presence):
+            of = weakref.ref(self), weakref.ref(mailbox.channel)
+            threading.Thread(target=run, args=of, name=f"arraybridge-{run.__name__[1:]}", daemon=True).start()
+
+    @property
+    def ended(self) -> bool:
+        return self._lost is not None
+
+    def begin(self, content: Message, wanted: Wanted, due: Due, waits: bool) -> Call:
+        """A new call, whose ticket is sent.
+
+        Args:
+            waits: this thread waits for room for the ticket, and for the answer; otherwise other threads do.
+
+        Raises:
+            BrokerUnavailable. BrokerTimeout: there was no room in time.
+        """
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            self._number += 1
+            call = self._calls[self._number] = Call(self._number, self._service, content, wanted, due)
+        if waits:
+            self._announce(call, due)
+            return call
+        self._deadlines.add(call)
+        if not self._tickets.try_post(call.letter(letters.TICKET, self._id)):
+            self._later(call)
+        return call
+
+    def take_back(self, call: Call) -> None:
+        """The time of the call is over: no server gets it from now on, and an answer is dropped."""
+        if self._forget(call):
+            self._cancel(call)
+            call.failed(call.timed_out())
+
+    def cancel(self, call: Call) -> bool:
+        """True: no server has got the request, and none will. False: the server is told, and the outcome is what it answers."""
+        with self._lock:
+            taken = bool(call.server) or call.number not in self._calls
+            if not taken:
+                del self._calls[call.number]
+        if taken:
+            self._cancel(call)
+            return False
+        call.outcome.cancel()
+        return True
+
+    def close(self) -> None:
+        """Ends it. Calls that wait fail."""
+        self._fail(BrokerUnavailable("the Broker was closed during the call: the outcome is unknown", 14, "BROKER_CLOSED"))
+
+    def _forget(self, call: Call) -> bool:
+        """False: it has its outcome, or another thread gives it one."""
+        with self._lock:
+            return self._calls.pop(call.number, None) is not None
+
+    def _cancel(self, call: Call) -> None:
+        call.withdrawn = True
+        server = self._servers.get(call.server)
+        if server is not None:
+            server.try_post(call.letter(letters.CANCEL, self._id))
+
+    def _announce(self, call: Call, due: Due) -> None:
+        """Sends its ticket, unless a server has the call. Fails the call if it cannot."""
+        ticket = call.letter(letters.TICKET, self._id)
+        while call.number in self._calls and not call.server:
+            try:
+                return self._tickets.post(ticket, due=due)
+            except (PeerGone, ChannelClosed) as told:
+                if told.reason == "CHANNEL_NOT_OPEN":
+                    return
+            except BrokerTimeout:
+                return self.take_back(call)
+            except BrokerError as error:
+                if self._forget(call):
+                    call.failed(error)
+
+    def _later(self, call: Call) -> None:
+        self._late.submit(lambda: self._announce(call, call.due))
+
+    def _announce_again(self) -> None:
+        """A server has ended that may have had tickets."""
+        with self._lock:
+            waiting = [call for call in self._calls.values() if not call.server]
+        for call in waiting:
+            self._later(call)
+
+    def _fail(self, why: BrokerError) -> None:
+        """All calls fail, and no call can be made any more."""
+        with self._lock:
+            self._lost = self._lost or why.with_traceback(None)
+            calls = list(self._calls.values())
+            self._calls.clear()
+        self._end()
+        for mailbox in (self._answers, self._presence, self._tickets, *list(self._servers.values())):
+            mailbox.abandon()
+        for call in calls:
+            call.failed(why)
+
+    # Of the thread that reads answers:
+
+    def _wishes(self) -> tuple[bool, float | None]:
+        """How the next answer is mapped, and for how many seconds it is awaited before servers are examined again."""
+        return self._private, 0.0 if self._gone else self._suspicion.pause()
+
+    def _received(self, message: Acquired) -> None:
+        letter = letters.read(message[0].metadata)
+        if letter is None:
+            return
+        if letter.kind == letters.ASK:
+            self._asked(letter, message[0])
+        elif letter.kind == letters.BYE:
+            self._parted(letter.peer, frozenset(letter.held))
+        elif (call := self._call_of(letter)) is None:
+            return  # it is over, and the answer is freed
+        elif letter.kind == letters.BACK:
+            self._handed_back(call)
+        elif self._forget(call):
+            if letter.kind == letters.ANSWER:
+                call.answered(message)
+            else:
+                call.failed(RequestFailed(f"the server of service {self._service!r} has no result: {letter.text}"))
+
+    def _call_of(self, letter: Letter) -> Call | None:
+        with self._lock:
+            call = self._calls.get(letter.number)
+            return call if call is not None and call.server == letter.peer else None
+
+    def _asked(self, letter: Letter, sent: _core.ShareInfo) -> None:
+        """A server has a ticket: it gets the request if no other one has it."""
+        server = self._server(letter.peer)
+        if server is None:
+            return self._announce_again()
+        with self._lock:
+            call = self._calls.get(letter.number)
+            if call is not None and (call.server or call.due.over()):
+                call = None
+            if call is not None:
+                _, _, _, process_id, client = sent.sent or (0, 0, 0, 0, "")
+                call.given_to(letter, process_id, client)
+        if call is None:
+            server.try_post(Letter(letters.NO, self._id, letter.number))
+        else:
+            self._give(call, server)
+
+    def _give(self, call: Call, server: Mailbox) -> None:
+        try:
+            server.post(call.letter(letters.GO, self._id), call.content, Due.after(self._patience(call)))
+        except (PeerGone, ChannelClosed):
+            return self._handed_back(call)
+        except Exception as error:  # it cannot be sent to any server
+            server.try_post(Letter(letters.NO, self._id, call.number))
+            if self._forget(call):
+                call.failed(error)
+        if call.withdrawn:  # meanwhile, and perhaps before the server knew of it
+            self._cancel(call)
+
+    def _patience(self, call: Call) -> float:
+        """Seconds to wait for memory for the arrays of a request."""
+        left, most = call.due.left(), self._broker.timeout_s
+        return most if left is None else min(left, most)
+
+    def _server(self, id: str) -> Mailbox | None:
+        """None: it has ended since it asked."""
+        known = self._servers.get(id)
+        if known is None:
+            known = Mailbox(self._broker, channel_of(self._service, "requests", id), "sender")
+            if known.owner_is_gone():
+                known.discard()
+                return None
+            self._servers[id] = known
+        return known
+
+    def _handed_back(self, call: Call) -> None:
+        """The server has not executed it."""
+        with self._lock:
+            call.server = ""
+        self._later(call)
+
+    def _parted(self, id: str, held: frozenset[int] | None = None) -> None:
+        """A server has ended. `held`: the requests that it may have executed; None: all that it got."""
+        server = self._servers.pop(id, None)
+        if server is not None:
+            server.discard()
+        with self._lock:
+            calls = [call for call in self._calls.values() if call.server == id]
+        for call in calls:
+            if call.retry or (held is not None and call.number not in held):
+                self._handed_back(call)
+            elif self._forget(call):
+                call.failed(call.gone())
+
+    def _examine(self) -> None:
+        """Finds servers that have ended, if a notice has said that there is one."""
+        if self._suspicion.due():
+            self._gone.update(id for id, server in self._servers.items() if server.owner_is_gone())
+
+    def _all_is_read(self) -> None:
+        """No answer is there: also none that a server that has ended sent before."""
+        while self._gone:
+            self._suspicion.confirmed()
+            self._parted(self._gone.pop())
+
+
+def _read_answers(of: weakref.ref[Caller], answers: weakref.ref[Channel]) -> None:
+    caller = of()
+    while caller is not None and not caller.ended:
+        wishes = caller._wishes()
+        del caller
+        try:
+            message = next_of(answers, *wishes)
+        except (PeerGone, ChannelClosed) as told:
+            if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
+                return
+            caller._suspicion.arise()
+            _handle(caller, caller._examine)
+            continue
+        except BrokerError as lost:
+            if (caller := of()) is not None:
+                caller._fail(lost)
+            return
+        caller = of()
+        if caller is not None:
+            _handle(caller, caller._all_is_read if message is None else functools.partial(caller._received, message))
+            _handle(caller, caller._examine)
+        del message
+
+
+def _handle(caller: Caller, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BrokerError as error:
+        caller._fail(error)
+
+
+def _wait_for_ends(of: weakref.ref[Caller], presence: weakref.ref[Channel]) -> None:
+    while True:
+        try:
+            next_of(presence, False, None)
+        except (PeerGone, ChannelClosed) as told:
+            if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
+                return
+            caller._announce_again()
+            del caller
+        except BrokerError:
+            return  # the other thread is told the same
+
+
+def _take_back(of: weakref.ref[Caller], call: Call) -> None:
+    caller = of()
+    if caller is not None:
+        caller.take_back(call)
+
+
+def _end(late: Worker, ends: list[Any], calls: dict[int, Call]) -> None:
+    late.stop()
+    for call in list(calls.values()):
+        call.failed(BrokerUnavailable("the Broker was dropped during the call: the outcome is unknown", 14, "BROKER_CLOSED"))
+    for end in ends:
+        with contextlib.suppress(_core.StatusError):
+            end.close(False)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Letter is what travels between a caller and a server of a service, beside the arrays: the metadata of a message."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Final, NamedTuple
+
+from arraybridge.broker.message import Message
+
+TICKET: Final = "ticket"  # caller to any server: a request waits
+ASK: Final = "ask"  # server to caller: may I execute it?
+GO: Final = "go"  # caller to server: execute it; here it is
+NO: Final = "no"  # caller to server: it is over, or another server has it
+CANCEL: Final = "cancel"  # caller to server: the caller does not wait for the answer
+BACK: Final = "back"  # server to caller: I have not executed it, and will not
+ANSWER: Final = "answer"  # server to caller: the result
+FAILED: Final = "failed"  # server to caller: there is none
+BYE: Final = "bye"  # server to caller: I end; `held`: the requests that I may have executed in part
+_HELD_MAX: Final = 4096
+
+
+class Letter(NamedTuple):
+    """`peer` is the caller in letters to servers, the server in letters to callers."""
+
+    kind: str
+    peer: str
+    number: int = 0  # of the request, in its caller
+    due: float = 0.0  # the end of the caller's wait, as time.monotonic has it; 0: none
+    text: str = ""  # why there is no result
+    retry: bool = False  # the server states that a request may be executed again
+    held: tuple[int, ...] = ()
+
+    def message(self, content: Message | None = None) -> Message:
+        """The message that carries it, with arrays or without."""
+        metadata = json.dumps(self, separators=(",", ":")).encode()
+        return (content or _empty())._replace(metadata=metadata)
+
+
+def read(metadata: bytes) -> Letter | None:
+    """None: it is none. It comes from another process."""
+    try:
+        kind, peer, number, due, text, retry, held = json.loads(metadata)
+        letter = Letter(str(kind), str(peer), int(number), float(due), str(text), bool(retry), tuple(map(int, held)))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return letter if len(letter.held) <= _HELD_MAX else None
+
+
+@functools.cache
+def _empty() -> Message:
+    return Message.of({}, None)

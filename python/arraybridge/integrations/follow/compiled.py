@@ -28,7 +28,7 @@ class _BeforeTheCompiler(MetaPathFinder):
 
 def _tell(config: Any) -> bool:
     """For all threads; an option that is set holds for its thread alone. True: it was not told before."""
-    entry = getattr(config, "_config", {}).get(_OPTION)
+    entry: Any = getattr(config, "_config", {}).get(_OPTION)
     default = getattr(entry, "default", entry)  # the first releases have no entries, but values
     if not default:
         return False
@@ -39,7 +39,7 @@ def _tell(config: Any) -> bool:
 
 
 def call_hooks() -> None:
-    """From now on code that was compiled for a module without hooks is not used for one that has some. What this process
+    """From now on code that was compiled for a module without hooks is not used for one that has some. Code that was
     compiled before is compiled again at its next call.
     """
     if _FIRST in sys.modules:

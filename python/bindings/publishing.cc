@@ -24,7 +24,7 @@ std::string NoteOfCopy(const std::string& note, std::string_view why) {
 std::optional<Placement> InPlace(Broker& broker, std::span<const View> views, const PutOptions& options,
                                  std::string_view* why) {
   if (options.publish.sealed) return std::nullopt;
-  auto there = broker.PlacementOf(views, why);
+  auto there = broker.PlacementOf(views, why, !options.keep_writing);
   if (!there || !options.keep_writing || KeepWriting(*there)) return there;
   *why = "WRITTEN_ON";
   return std::nullopt;

@@ -18,13 +18,16 @@ bool AreApart(const JointPart& one, const JointPart& next) {
 
 std::shared_ptr<Placement::Range> JointRangeOf(std::vector<JointPart> parts, Reclaimer& reclaimer) {
   if (parts.size() < 2) return parts.empty() ? nullptr : std::move(parts.front());
+  const auto is_used_by_gpus = [](const JointPart& part) {
+    return part->arena->device.type != kDeviceCpu || part->arena->pinned;
+  };
+  if (std::ranges::any_of(parts, is_used_by_gpus)) return nullptr;
   std::ranges::sort(parts, {}, [](const JointPart& part) { return part->offset; });
   if (std::ranges::adjacent_find(parts, AreApart) != parts.end()) {
     for (const JointPart& part : parts) part->handed_out.store(true);
     return nullptr;
   }
   const JointPart& first = parts.front();
-  if (first->arena->device.type != kDeviceCpu || first->arena->pinned) return nullptr;
   const uint64_t size = parts.back()->offset + parts.back()->size - first->offset;
   auto joint = reclaimer.Adopt(std::make_unique<Placement::Range>(first->releases, first->arena, first->offset, size));
   if (!joint.ok()) return nullptr;

@@ -20,7 +20,7 @@ RAISED = {
         "born45": BORN,  # torch, JAX and pyarrow beside NumPy
         "gpuborn": BORN,  # arrays on GPUs
         # keep_writing, and followers among modules that are alike
-        "born45b": (*BORN, "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
+        "born45b": (*BORN, "client/joints/", "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
         "tables48": TABLES,  # descriptions are read in C++
     }.items()
     for folder in folders

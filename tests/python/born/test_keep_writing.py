@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import importlib.util
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,9 @@ def test_a_tree_and_options(broker: Broker) -> None:
 def test_the_option_is_true_or_false(broker: Broker) -> None:
     with pytest.raises(InvalidRequest, match="keep_writing must be True or False, not 1"):
         broker.put(np.ones(3), "x", keep_writing=1)  # type: ignore[call-overload]
+
+
+def test_the_guide(client: Client, address: str) -> None:
+    page = (Path(__file__).parents[3] / "docs/guides/publish-without-a-copy.md").read_text()
+    block = page.partition("## To go on writing")[2].partition("```python\n")[2].partition("```")[0]
+    assert client(block, ARRAYBRIDGE_ADDRESS=address) == "0.0 1.0\n"

@@ -243,12 +243,12 @@ Result<Share> Broker::Put(std::span<const View> sources, const PublishOptions& o
   }
 }
 
-std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::string_view* why) {
+std::optional<Placement> Broker::PlacementOf(std::span<const View> views, std::string_view* why, bool joins) {
   if (why != nullptr) *why = {};
   const auto connection = core_->known_connection();
   const auto session = connection ? connection->current() : nullptr;
   if (!session || session->lifeline().lost()) return std::nullopt;
-  if (auto placement = FindPlacement(*session, views)) return placement;
+  if (auto placement = FindPlacement(*session, views, joins)) return placement;
   return FindForward(*session, views, why);
 }
 
@@ -265,7 +265,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
   place.publish.structure = options.structure;
   place.publish.metadata = options.metadata;
   for (bool copies = false, again = true;;) {
-    auto there = copies ? std::nullopt : PlacementOf(sources);
+    auto there = copies ? std::nullopt : PlacementOf(sources, nullptr, in_place);
     if (there && !there->forward() && !in_place) there.reset();
     const Passed how = !there ? Passed::kCopied : there->forward() ? Passed::kForwarded : Passed::kInPlace;
     if (!there && channel.TrySend(sources, options)) return how;

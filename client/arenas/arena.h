@@ -91,6 +91,9 @@ class WrittenArenas {
   // The registered range that contains all of [data, data + bytes); null if there is none.
   std::shared_ptr<Placement::Range> Find(const Device& device, const void* data, uint64_t bytes) const;
 
+  // Makes `joint` of these ranges, which follow one another and fill it. False: one of them is published, or joined.
+  bool Join(std::span<const std::shared_ptr<Placement::Range>> parts, const std::shared_ptr<Placement::Range>& joint);
+
   void ReleaseLocal(const WrittenArena& arena, uint64_t offset) { ReleaseLocal(arena.id, offset); }
   void ReleaseLocal(uint64_t arena, uint64_t offset) { Release(arena, offset, true, false); }
   void HoldForBroker(const WrittenArena& arena, uint64_t offset);

@@ -18,6 +18,7 @@ bool Placement::Range::ReleaseAtOnce() noexcept {
 }
 
 void Placement::Range::ReleaseInto(codec::Release& /*release*/) {
+  if (whole != nullptr) return;
   struct InUse {
     std::shared_ptr<WrittenArena> arena;
     std::vector<Queued> queued;

@@ -46,6 +46,7 @@ struct Placement::Range final : SessionRelease {
   std::atomic<bool> published{false};
   std::atomic<bool> handed_out{false};                   // the views of the range
   std::atomic<uint64_t> least{0};                        // arrays of fewer bytes are not published in place
+  std::shared_ptr<Range> whole;                          // of which it is a part, which gives the bytes back; or null
   std::shared_ptr<class KeptArrays> kept;                // what keeps its published arrays; null: they may end
   std::atomic<std::atomic<bool>*> left_direct{nullptr};  // set with the last view's end; null: on no direct channel
 };

@@ -2,7 +2,6 @@
 #include "client/born/arena.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <limits>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "client/born/mapping.h"
+#include "client/pages/page_scan.h"
 #include "client/shares/placement.h"
 
 namespace arraybridge {
@@ -17,6 +17,9 @@ namespace {
 
 // How many times the broker may answer with returned ranges instead of an arena.
 constexpr int kArenaAsksMax = 8;
+
+// Of Range::least: no array is large enough to be published in place.
+constexpr uint64_t kParted = std::numeric_limits<uint64_t>::max();
 
 BornMapping& BornMappingOf(const Placement::Range& range) { return static_cast<BornMapping&>(range.arena->mapping()); }
 
@@ -55,10 +58,7 @@ Result<std::shared_ptr<Placement::Range>> Anchored(Session& session, Handle hand
 
 }  // namespace
 
-uint64_t BornPage() {
-  static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
+uint64_t BornPage() { return PageBytes(); }
 
 uint64_t BornPagesOf(uint64_t bytes) {
   const uint64_t page = BornPage();
@@ -108,6 +108,19 @@ void BornArena::Abandon() { BornMappingOf(*anchor_).Abandon(); }
 
 bool IsAbandoned(const Placement::Range& range) {
   return !range.arena->is_mapped() || BornMappingOf(range).is_abandoned();
+}
+
+bool Part(Placement::Range& range) noexcept {
+  auto* const mapping = range.arena->is_mapped() ? dynamic_cast<BornMapping*>(&range.arena->mapping()) : nullptr;
+  if (mapping == nullptr || !mapping->Part(range.offset, range.size)) return false;
+  range.least.store(kParted);
+  return true;
+}
+
+bool IsParted(const Placement::Range& range) { return range.least.load() == kParted; }
+
+bool Join(Placement::Range& range) noexcept {
+  return !range.arena->is_mapped() || BornMappingOf(range).is_private() || BornMappingOf(range).Join(range.offset);
 }
 
 void MakePrivate(Placement::Range& range) noexcept {

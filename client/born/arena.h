@@ -54,6 +54,13 @@ class BornArena {
 
 // Before a fork: separates the arena of this range. REQUIRES: it is of a BornArena.
 void MakePrivate(Placement::Range& range) noexcept;
+// From now on the process writes the range alone (BornMapping::Part), and it is not published any more by a placement
+// that is not found yet. False, and nothing has changed: the range is of no BornArena, or the kernel refuses. REQUIRES:
+// no fork happens meanwhile.
+bool Part(Placement::Range& range) noexcept;
+bool IsParted(const Placement::Range& range);
+// Undoes Part, so that the range can be given back. False: it must not be carved again. REQUIRES: IsParted.
+bool Join(Placement::Range& range) noexcept;
 // True if its BornArena was abandoned. REQUIRES: it is of a BornArena.
 bool IsAbandoned(const Placement::Range& range);
 

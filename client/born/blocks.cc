@@ -46,9 +46,13 @@ bool BornBlocks::Return(const std::byte* data, Dead& dead) {
   if (found == lent_.end()) return false;
   Node node = lent_.extract(found);
   lent_bytes_ -= node.mapped()->size;
-  // One reference: no put of it is under way.
+  // One reference: no put of it is under way. Handed out: it lay apart from others of its tree; carved anew it may not.
   const auto& range = node.mapped();
-  if (range->published.load() || range.use_count() > 1 || IsAbandoned(*range)) {
+  if (IsParted(*range) && !Join(*range)) {
+    stuck_.push_back(std::move(node.mapped()));
+    return true;
+  }
+  if (range->published.load() || range->handed_out.load() || range.use_count() > 1 || IsAbandoned(*range)) {
     dead.push_back(std::move(node.mapped()));
   } else {
     Keep(std::move(node), dead);

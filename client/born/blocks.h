@@ -47,6 +47,7 @@ class BornBlocks {
   const uint64_t recent_bytes_max_;
   Blocks lent_;
   std::vector<Node> recent_;  // the latest last
+  Dead stuck_;                // freed, but private to this process for ever
   uint64_t lent_bytes_ = 0;
   uint64_t recent_bytes_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <arraybridge/device_blocks/kept_arrays.h>
 
 #include "client/arenas/placement_range.h"
+#include "client/joints/joint_range.h"
 #include "client/memory/cuda/cuda_fence.h"
 #include "client/shares/publish_limits.h"
 #include "proto/boundary/failpoint.h"
@@ -425,15 +426,16 @@ Result<Share> PublishPlacement(Session& session, std::string_view ns, const Plac
   return ShareOf(published, ns, std::move(request), arena.device, arena.kind, session);
 }
 
-std::optional<Placement> FindPlacement(Session& session, std::span<const View> views) {
-  std::shared_ptr<Placement::Range> range;
+std::optional<Placement> FindPlacement(Session& session, std::span<const View> views, bool joins) {
+  std::vector<std::shared_ptr<Placement::Range>> ranges;
   for (const View& view : views) {
     if (view.data == nullptr) continue;
     if (!view.compact() || std::bit_cast<uintptr_t>(view.data) % kArrayAlignment != 0) return std::nullopt;
     auto its = session.written().Find(view.device, view.data, view.nbytes());
-    if (!its || its->published.load() || (range && its != range) || view.nbytes() < its->least) return std::nullopt;
-    range = std::move(its);
+    if (!its || its->published.load() || view.nbytes() < its->least) return std::nullopt;
+    if (std::ranges::find(ranges, its) == ranges.end()) ranges.push_back(std::move(its));
   }
+  auto range = joins || ranges.size() == 1 ? JointRangeOf(std::move(ranges), session.reclaimer()) : nullptr;
   if (!range) return std::nullopt;
   std::vector<View> found(views.begin(), views.end());
   for (View& view : found) {

@@ -190,11 +190,13 @@ class PutOptions:
         note_forward: str = "",
         wait: bool = True,
         timeout_s: float | None = None,
+        keep_writing: bool = False,
     ) -> None:
         """note: how the arrays came into broker memory, for tools that trace the share, at most 64 bytes of UTF-8; so
         everywhere. note_in_place: the same of arrays that were born there. note_forward: of arrays of a share. wait: False: nothing is told of the share, and
         the broker is not waited for where it can take the share from a queue. A failure is raised by the next such put,
         which then does nothing else, by `Core.confirm` or by `Core.flush`. timeout_s: of `Core.place` and `Core.empty`, if it is less than the Broker's.
+        keep_writing: of `Core.put`: the caller writes the arrays afterwards.
         """
 
 @final

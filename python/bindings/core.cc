@@ -476,17 +476,17 @@ void AddCore(py::module_& module) {
   using py::arg;
   auto options = [](bool replace, bool sealed, std::string structure, std::string metadata, double lifetime_s,
                     std::string note, std::string note_in_place, std::string note_forward, bool wait,
-                    std::optional<double> timeout_s) {
+                    std::optional<double> timeout_s, bool keep_writing) {
     Broker::PublishOptions base{{}, replace, sealed, std::move(structure), std::move(metadata), std::move(note), wait};
     base.lifetime = Milliseconds(lifetime_s, "lifetime", kLongestLife);
-    PutOptions made{std::move(base), std::move(note_in_place), std::move(note_forward), {}};
+    PutOptions made{std::move(base), std::move(note_in_place), std::move(note_forward), keep_writing, {}};
     if (timeout_s) made.timeout = Milliseconds(*timeout_s, "timeout_s");
     return made;
   };
   py::class_<PutOptions>(module, "PutOptions", py::is_final())
       .def(py::init(std::move(options)), arg("replace") = false, arg("sealed") = false, arg("structure") = py::bytes(),
            arg("metadata") = py::bytes(), arg("lifetime_s") = 0.0, arg("note") = "", arg("note_in_place") = "",
-           arg("note_forward") = "", arg("wait") = true, arg("timeout_s") = py::none());
+           arg("note_forward") = "", arg("wait") = true, arg("timeout_s") = py::none(), arg("keep_writing") = false);
   // Before ChannelEnd, whose signatures name it; its own name ChannelEnd.
   py::class_<Core, std::unique_ptr<Core, DeleteWithoutGil>> core(module, "Core");
   g_core_type = reinterpret_cast<PyTypeObject*>(core.ptr());

@@ -37,6 +37,7 @@ OWN: tuple[str, ...] = (
     "client/include/arraybridge/device_blocks/", "python/bindings/device_blocks/",
     "python/arraybridge/integrations/allocators/", "python/arraybridge/notebook/",
     "python/arraybridge/broker/patterns/", "daemon/broker/objects/runs/", "python/arraybridge/broker/services/",
+    "client/pages/", "client/joints/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

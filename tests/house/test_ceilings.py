@@ -19,6 +19,8 @@ RAISED = {
     for branch, folders in {
         "born45": BORN,  # torch, JAX and pyarrow beside NumPy
         "gpuborn": BORN,  # arrays on GPUs
+        # keep_writing, and followers among modules that are alike
+        "born45b": (*BORN, "client/joints/", "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
         "tables48": TABLES,  # descriptions are read in C++
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
     }.items()

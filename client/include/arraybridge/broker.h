@@ -185,8 +185,10 @@ class Broker {
   // can be published without a copy. Or returns a forward of the share in which they lie. Nothing: there is neither;
   // use Place. `why` is set then, if views that lie in shares need a copy. LAYOUT: they are not aligned or not compact.
   // WRITTEN: this process has written them. APART: they lie in several shares, or elsewhere. A forward may be refused
-  // with FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too.
-  std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr);
+  // with FAILED_PRECONDITION, NOT_FORWARDED when it is published: use Place then, too. `joins`: placements that follow
+  // one another in memory become one, which is published next or never.
+  std::optional<Placement> PlacementOf(std::span<const View> views, std::string_view* why = nullptr,
+                                       bool joins = false);
   // How arrays came into a channel: as copies, as a forward of their share, or where they were born.
   enum class Passed : uint8_t { kCopied, kForwarded, kInPlace };
   // Sends arrays, wherever they lie, with at most one copy: as a forward if they lie in one share, otherwise as copies,

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -16,6 +15,7 @@
 
 #include "client/memory/cuda/cuda_copy.h"
 #include "client/memory/cuda/cuda_pin.h"
+#include "client/pages/page_scan.h"
 #include "proto/boundary/explained_error.h"
 #include "proto/boundary/huge_pages.h"
 
@@ -158,8 +158,7 @@ class HostMapper final : public MemoryMapper {
     if (size == 0 || offset > arena.arena_size || size > arena.arena_size - offset) {
       return InvalidArgument(size, " bytes at offset ", offset, " are not inside an arena of ", arena.arena_size);
     }
-    static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    const uint64_t skip = offset % page;
+    const uint64_t skip = offset % PageBytes();
     const uint64_t length = skip + size;
     // Neither populated nor reserved, because few readers write.
     void* base =

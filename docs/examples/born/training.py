@@ -34,7 +34,11 @@ with Broker(start="private") as broker:
             optimizer.step()  # writes the weights beside those that were put
         spectrum = jax.jit(lambda weight: jax.numpy.abs(jax.numpy.fft.fft(weight)))(seen[0][0])
         broker.put(spectrum, "spectrum")
+        total = torch.zeros(SIDE, SIDE)
+        broker.put(total, "total", keep_writing=True)
+        total += model.weight.detach()  # where it lies; the share stays as it was
     assert all(np.array_equal(reader, then) for reader, then in seen), "a share changed"
+    assert not broker.get("total", "numpy").any(), "the writer of the total reached its readers"
     assert not np.array_equal(seen[0][0], seen[-1][0]), "the model did not learn"
     print(f"a put of 4 MiB took {ordinary:,.0f} us with a copy, {sorted(times)[STEPS // 2]:,.0f} us without one")
     for framework, (arrays, size) in born.by_framework.items():

@@ -19,7 +19,7 @@ from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, references
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
-from arraybridge.broker.patterns.pipelines import Pipelines
+from arraybridge.broker.patterns.pipelines import Pipelines, PutWishes
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import Publication, entered_alike
 from arraybridge.broker.share import Got, Outcome, Record, Share, named_in_errors, record_from, reference_of
@@ -110,30 +110,13 @@ class Broker(Pipelines):
 
     @overload
     def put(
-        self,
-        array: Any,
-        name: str | None = ...,
-        *,
-        replace: bool = ...,
-        sealed: bool = ...,
-        metadata: Any = ...,
-        progress: Progress | None = ...,
-        lifetime: float | None = ...,
-        wait: Literal[True] = ...,
-    ) -> Share: ...
+        self, array: Any, name: str | None = ..., *, progress: Progress | None = ..., wait: Literal[True] = ...,
+        **wishes: Unpack[PutWishes],
+    ) -> Share: ...  # fmt: skip
     @overload
     def put(
-        self,
-        array: Any,
-        name: str,
-        *,
-        replace: bool = ...,
-        sealed: bool = ...,
-        metadata: Any = ...,
-        progress: Progress | None = ...,
-        lifetime: float | None = ...,
-        wait: Literal[False],
-    ) -> None: ...
+        self, array: Any, name: str, *, progress: Progress | None = ..., wait: Literal[False], **wishes: Unpack[PutWishes],
+    ) -> None: ...  # fmt: skip
     def put(
         self,
         array: Any,
@@ -145,6 +128,7 @@ class Broker(Pipelines):
         progress: Progress | None = None,
         lifetime: float | None = None,
         wait: bool = True,
+        keep_writing: bool = False,
     ) -> Share | None:
         """Publishes an array, or a tree of arrays, as one immutable share.
 
@@ -175,6 +159,8 @@ class Broker(Pipelines):
                 under new names. Other processes find the share from then on. An error, for instance because the name is
                 taken, is raised by your *next* `put(wait=False)`, by `flush` or by `close`. That next array is then not put:
                 repeat it.
+            keep_writing: True: the array is not the share, and goes on being written. It is copied, except where huge pages map an
+                array of `born`: its pages are copied one by one, when they are first written. The share's trace says which.
 
         Raises:
             ShareExists: the name is taken; `replace=True` publishes the next generation instead.
@@ -191,11 +177,11 @@ class Broker(Pipelines):
             >>> broker.get("frame").shape    # in any process
             (2, 3)
         """
-        if sealed is False and metadata is None and progress is None and lifetime is None:
+        if sealed is keep_writing is False and metadata is None and progress is None and lifetime is None:
             put = entered_alike(self._connection, array, name, replace, wait)
             if put is not None:
                 return None if put[0] is None else Share(self, put[0])
-        publication = Publication.of(array, name, replace, sealed, metadata, wait, lifetime)
+        publication = Publication.of(array, name, replace, sealed, metadata, wait, lifetime, keep_writing)
         info = publication.entered(self._connection, progress)
         return None if info is None else Share(self, info)
 

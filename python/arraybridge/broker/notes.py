@@ -23,10 +23,8 @@ def of_plan(chosen: Plan) -> str:
     return cut(f"{chosen.target} {chosen.route}{reason}")
 
 
-def of_put(framework: str, born_there: bool, sealed: bool, rearranged: str = "") -> str:
+def of_copy(framework: str, sealed: bool, rearranged: str = "") -> str:
     """How a share's bytes were written to broker memory. `rearranged`: why its parts are not those of the array."""
-    if born_there:
-        return cut(f"{framework} identity: born in broker memory")
     reason = rearranged or ("sealed" if sealed else "not in memory of this namespace")
     return cut(f"{framework} place: {reason}")
 

@@ -13,6 +13,7 @@ from arraybridge.adapters import born
 from arraybridge.arguments import check_seconds, check_text
 from arraybridge.arrays.classes import memory_type_of
 from arraybridge.broker import bundled_tree, notes
+from arraybridge.broker.born.notes import of_birth
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.patterns.metadata import encoded
 from arraybridge.broker.placing import device_of, freeze, placed, placement_of, source_of_share
@@ -45,8 +46,7 @@ def lifetime_of(lifetime: float | None) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _options_alike(framework: str, replace: bool, waits: bool) -> _core.PutOptions:
-    copied, in_place = (notes.of_put(framework, born_there, False) for born_there in (False, True))
-    forward = notes.of_forward(framework)
+    copied, in_place, forward = notes.of_copy(framework, False), of_birth(framework, False), notes.of_forward(framework)
     return _core.PutOptions(replace=replace, note=copied, note_in_place=in_place, note_forward=forward, wait=waits)
 
 
@@ -56,7 +56,7 @@ class Publication(NamedTuple):
     sources: list[Source]
     name: str
     structure: bytes
-    sealed: bool
+    copied: bool  # wherever it lies
     options_for: Callable[[bytes], _core.PutOptions]  # of a structure
     options: _core.PutOptions
 
@@ -70,6 +70,7 @@ class Publication(NamedTuple):
         metadata: Any = None,
         waits: bool = True,
         lifetime: float | None = None,
+        keep_writing: bool = False,
     ) -> Publication:
         """The arguments of Broker.put.
 
@@ -79,7 +80,7 @@ class Publication(NamedTuple):
         """
         if name is not None:
             check_name(name)
-        for word, wish in (("replace", replace), ("sealed", sealed), ("wait", waits)):
+        for word, wish in {"replace": replace, "sealed": sealed, "wait": waits, "keep_writing": keep_writing}.items():
             if not isinstance(wish, bool):
                 raise InvalidRequest(f"{word} must be True or False, not {wish!r}")
         checked = encoded(metadata)
@@ -89,16 +90,16 @@ class Publication(NamedTuple):
         rearranged: list[str] = []
         structure, sources = tree.flatten(array, source_of_share, rearranged)
         framework = sources[0].description.framework
-        written = notes.of_put(framework, False, sealed, *rearranged[:1])
+        written = notes.of_copy(framework, sealed, *rearranged[:1])
 
         def options_for(structure: bytes) -> _core.PutOptions:
             return _core.PutOptions(
                 replace, sealed, structure, checked, lifetime_s,
-                written, notes.of_put(framework, True, sealed), notes.of_forward(framework),
-                waits,
+                written, of_birth(framework, keep_writing), notes.of_forward(framework),
+                waits, keep_writing=keep_writing,
             )  # fmt: skip
 
-        return cls(sources, name or "", structure, sealed, options_for, options_for(structure))
+        return cls(sources, name or "", structure, sealed or keep_writing, options_for, options_for(structure))
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Publishes the arrays under their name: copies of them, or, if they were born in broker memory, the arrays
@@ -118,7 +119,7 @@ class Publication(NamedTuple):
         # After a broker's end all of it is done anew, the copy, too.
         device_of(self.sources)
         fills = any(source.description.fill for source in self.sources)
-        if (fills or progress is not None) and (self.sealed or placement_of(core, self.sources) is None):
+        if (fills or progress is not None) and (self.copied or placement_of(core, self.sources) is None):
             placement = placed(core, self.sources, self.name, self.options, progress=progress)
             return core.publish(placement, self.name, self.options)
         info, in_place = core.put(self.name, [source.view() for source in self.sources], self.options)

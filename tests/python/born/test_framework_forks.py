@@ -229,19 +229,3 @@ print("ok")
 @pytest.mark.skipif(not importlib.util.find_spec("tensorflow"), reason="TensorFlow is not installed")
 def test_what_tensorflow_puts_is_a_copy(client: Client) -> None:
     assert client(HEAD + TENSORFLOW, f"framework-tf-{time.time_ns()}") == "ok\n"
-
-
-NUMPYS_OWN = """
-import pytest
-with broker.born("numpy", everywhere=True, min_bytes=4096) as born:
-    words = "-q -p no:cacheprovider -c /dev/null -x --pyargs numpy._core.tests.test_multiarray".split()
-    code = pytest.main([*words, "-k", "TestResize or TestCreation or TestMethods and not large"])
-assert code == 0, code
-assert born.arrays > 50, born
-print("ok")
-"""
-
-
-@pytest.mark.skipif(not importlib.util.find_spec("numpy._core.tests"), reason="NumPy is installed without its tests")
-def test_numpys_own_tests_pass_in_a_block(client: Client) -> None:
-    assert client(HEAD + NUMPYS_OWN, f"framework-numpy-{time.time_ns()}").endswith("ok\n")

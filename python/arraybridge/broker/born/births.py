@@ -51,8 +51,9 @@ class Births(Session):
 
         An array that was put does not change: a NumPy array becomes read-only; an operation that would write a torch tensor, or
         a JAX array that is donated, copies it first. But *views that were made before, by NumPy or of its memory (`tensor.numpy()`),
-        stay writable, and what is written through them reaches the readers*. One array is published without a copy; a
-        tree of several is copied, and so is a part of an array, except of NumPy. In a forked child the arrays stay as they were at
+        stay writable, and what is written through them reaches the readers*. `put(keep_writing=True)`
+        has neither effect. One array is published without a copy, and a tree of several, if they lie one behind the other; other
+        trees are copied, and so is a part of an array, except of NumPy. In a forked child the arrays stay as they were at
         the fork, whatever the parent writes later, and the other way round; a put of them copies then.
 
         On a GPU (`device`) it is the allocator of CuPy, Numba, PyTorch or cuda.core that takes broker memory. An array is then

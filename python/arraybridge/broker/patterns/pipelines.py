@@ -33,6 +33,7 @@ class PutWishes(TypedDict, total=False):
     sealed: bool
     metadata: Any
     lifetime: float | None
+    keep_writing: bool
 
 
 class AGetWishes(GetWishes, total=False):
@@ -57,7 +58,7 @@ class Pipelines(Asking):
         """`put` for an event loop: the copy, and the wait for room, are on a thread. The array must not be written before it returns.
 
         Args:
-            wishes: replace, sealed, metadata and lifetime of `put`.
+            wishes: replace, sealed, metadata, lifetime and keep_writing of `put`.
 
         Raises:
             CallCancelled: the task was cancelled; its `outcome` says whether the share exists. Errors of `put`.

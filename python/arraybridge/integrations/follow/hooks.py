@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from arraybridge.integrations.follow import compiled
 from arraybridge.integrations.follow.gate import Gate
 
 
@@ -58,5 +59,6 @@ for _function in (_enter, _leave):
 
 def added(module: Any, gate: Gate) -> list[Any]:
     """Adds the hooks to a module of torch. The results have `remove()`."""
+    compiled.call_hooks()
     before, after = _Before(gate), _After(gate)
     return [module.register_forward_pre_hook(before, prepend=True), module.register_forward_hook(after, always_call=True)]

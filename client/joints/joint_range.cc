@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/joints/joint_range.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace arraybridge {
+namespace {
+
+using JointPart = std::shared_ptr<Placement::Range>;
+
+bool AreApart(const JointPart& one, const JointPart& next) {
+  return one->arena != next->arena || one->offset + one->size != next->offset;
+}
+
+}  // namespace
+
+std::shared_ptr<Placement::Range> JointRangeOf(std::vector<JointPart> parts, Reclaimer& reclaimer) {
+  if (parts.size() < 2) return parts.empty() ? nullptr : std::move(parts.front());
+  const auto is_used_by_gpus = [](const JointPart& part) {
+    return part->arena->device.type != kDeviceCpu || part->arena->pinned;
+  };
+  if (std::ranges::any_of(parts, is_used_by_gpus)) return nullptr;
+  std::ranges::sort(parts, {}, [](const JointPart& part) { return part->offset; });
+  if (std::ranges::adjacent_find(parts, AreApart) != parts.end()) {
+    for (const JointPart& part : parts) part->handed_out.store(true);
+    return nullptr;
+  }
+  const JointPart& first = parts.front();
+  const uint64_t size = parts.back()->offset + parts.back()->size - first->offset;
+  auto joint = reclaimer.Adopt(std::make_unique<Placement::Range>(first->releases, first->arena, first->offset, size));
+  if (!joint.ok()) return nullptr;
+  (*joint)->least.store(std::numeric_limits<uint64_t>::max());
+  if (!first->releases->written().Join(parts, *joint)) {
+    (*joint)->whole = first;  // which alone gives the bytes back
+    return nullptr;
+  }
+  return *std::move(joint);
+}
+
+}  // namespace arraybridge

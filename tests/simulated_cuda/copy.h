@@ -19,6 +19,10 @@ struct Copy {
   uint32_t fill = 0;
   uint8_t fill_bytes = 1;  // size of the value that a fill repeats
   int32_t ordinal = 0;     // ordinal of the copying device
+  // Of an end that was named by the address that devices have for registered host memory: the end is the host's
+  // address.
+  bool to_mapped = false;
+  bool from_mapped = false;
 };
 
 // Enqueues the copy to `stream`.

@@ -3,10 +3,6 @@
 
 #include <arraybridge/one_memory/one_memory.h>
 
-#include <vector>
-
-#include "client/one_memory/host_registration.h"
-
 namespace arraybridge {
 
 HostRegistrations& HostRegistrations::OfThisProcess() {
@@ -17,28 +13,27 @@ HostRegistrations& HostRegistrations::OfThisProcess() {
 std::shared_ptr<HostRegistration> HostRegistrations::Find(int32_t ordinal, const ReadArena& arena) {
   const MutexLock lock(mutex_);
   const auto found = known_.find({ordinal, &arena});
-  return found == known_.end() ? nullptr : found->second.lock();
+  return found == known_.end() ? nullptr : found->second.registration.lock();
 }
 
 std::shared_ptr<HostRegistration> HostRegistrations::FindAt(int32_t ordinal, const std::byte* address) {
-  std::vector<std::shared_ptr<HostRegistration>> others;  // dropped without the lock
   const MutexLock lock(mutex_);
-  for (auto next = known_.lower_bound({ordinal, nullptr}); next != known_.end(); ++next) {
-    auto registration = next->first.first == ordinal ? next->second.lock() : nullptr;
-    if (registration == nullptr) continue;
-    if (address >= registration->data() && address < registration->data() + registration->size()) return registration;
-    others.push_back(std::move(registration));
+  for (const auto& [key, known] : known_) {
+    const bool inside = key.first == ordinal && address >= known.device && address < known.device + known.size;
+    // An address of one that has ended may be another one's.
+    if (auto living = inside ? known.registration.lock() : nullptr) return living;
   }
   return nullptr;
 }
 
 std::shared_ptr<HostRegistration> HostRegistrations::Add(int32_t ordinal, const ReadArena& arena,
+                                                         const std::byte* device,
                                                          const std::shared_ptr<HostRegistration>& made) {
   const MutexLock lock(mutex_);
-  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = known_[{ordinal, &arena}];
-  if (auto faster = entry.lock()) return faster;
-  entry = made;
+  std::erase_if(known_, [](const auto& entry) { return entry.second.registration.expired(); });
+  Known& known = known_[{ordinal, &arena}];
+  if (auto faster = known.registration.lock()) return faster;
+  known = {made, device, arena.handle.arena_size};
   return made;
 }
 

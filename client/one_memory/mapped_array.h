@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/arenas/session_release.h"
-#include "client/one_memory/host_registration.h"
+#include "client/one_memory/cuda_registration.h"
 #include "client/shares/lease.h"
 
 namespace arraybridge {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "client/ctl/doctor/doctor.h"
-#include "client/one_memory/host_reach.h"
 #include "proto/boundary/cuda/driver.h"
 #include "proto/boundary/cuda/driver_sharing.h"
 #include "proto/boundary/cuda/driver_uuid.h"
+#include "proto/boundary/one_memory/driver_reach.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -59,7 +59,7 @@ Finding OnGpu(const Driver& driver, int index, const cuda::Platform& platform) {
   tell("cuda_vmm", refusals.vmm);
   tell("cuda_ipc", refusals.ipc);
   Finding finding{Concat("GPU ", index), Health::kOk, "", ""};
-  finding.text = Concat(*uuid, " ", TextOf(HostReachOf(driver, device)), ", can be shared as ",
+  finding.text = Concat(*uuid, " ", TextOf(cuda::ReachOf(driver, device)), ", can be shared as ",
                         can.empty() ? "nothing" : can, cannot);
   if (cannot.empty()) return finding;
   finding.health = can.empty() ? Health::kProblem : Health::kNote;

@@ -56,14 +56,14 @@ void AddOneMemory(py::module_& module) {
       "on_gpu",
       [](const py::object& share, int32_t ordinal) {
         const View& view = ViewIn(share);
-        return ObjectOf(Taken([&] { return OnGpu(view, ordinal); }));
+        return ObjectOf(Taken([&] { return GpuViewOf(view, ordinal); }));
       },
       arg("share"), arg("ordinal"));
   module.def(
       "on_host",
       [](const py::object& array) -> py::object {
         const View& view = ViewIn(array);
-        auto shown = Taken([&] { return OnHost(view); });
+        auto shown = Taken([&] { return HostViewOf(view); });
         return shown.has_value() ? ObjectOf(*std::move(shown)) : py::none();
       },
       arg("array"));

@@ -5,29 +5,19 @@
 //
 //   auto found = broker.Acquire({.name = "frame"});                     // MapMode::kShared
 //   if (HostReachOf(0)->kind == HostReach::Kind::kOneMemory) {
-//     auto frame = OnGpu(found->views[0], 0);                           // frame->data is an address of cuda:0
+//     auto frame = GpuViewOf(found->views[0], 0);                       // frame->data is an address of cuda:0
 //   }
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include <arraybridge/view.h>
 
+#include "proto/boundary/one_memory/host_reach.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge {
-
-struct HostReach {
-  enum class Kind : uint8_t {
-    kNone,       // `why` says what the driver lacks
-    kMapped,     // over its bus, such as PCIe
-    kOneMemory,  // the memory of the host is the GPU's own, too
-  };
-  Kind kind = Kind::kNone;
-  std::string why{};
-};
 
 // UNAVAILABLE: no driver, or no GPU. FAILED_PRECONDITION: this process does not see the GPU.
 Result<HostReach> HostReachOf(int32_t ordinal);
@@ -38,16 +28,17 @@ Result<HostReach> HostReachOf(int32_t ordinal);
 // pinned memory. Without elements nothing is registered. UNIMPLEMENTED, NOT_HOST_MEMORY: the view is not of a share in
 // host memory that was acquired for reading (MapMode::kShared). UNIMPLEMENTED, HOST_NOT_REACHED: HostReachOf says why.
 // RESOURCE_EXHAUSTED, TOO_MANY_REGISTRATIONS: kRegistrationsMax arenas are registered in this process.
-Result<View> OnGpu(const View& share, int32_t ordinal);
+Result<View> GpuViewOf(const View& share, int32_t ordinal);
 inline constexpr uint64_t kRegistrationsMax = 256;
 
-// True if an address of a GPU is one of host memory, so that OnHost finds it there. False also if no driver can tell.
+// True if an address of a GPU is one of host memory, so that HostViewOf finds it there. False also if no driver can
+// tell.
 bool LiesOnHost(const void* address, int32_t ordinal);
 
 // The array of host memory that an array of a GPU is, at its address for the host, after the work of its producer;
-// nothing: the memory is the GPU's. Of a share that OnGpu has shown it is the share's own memory. The result keeps what
-// `array` keeps. Errors of WaitForProducer.
-Result<std::optional<View>> OnHost(const View& array);
+// nothing: the memory is the GPU's. Of a share that GpuViewOf has shown it is the share's own memory. The result keeps
+// what `array` keeps. Errors of WaitForProducer.
+Result<std::optional<View>> HostViewOf(const View& array);
 
 // Arenas that are registered now.
 uint64_t RegistrationsLiving();

@@ -29,7 +29,7 @@ class InPlace(NamedTuple):
 
 
 class _Reads(Protocol):
-    """What `planned` needs to know of a reader: a Wanted."""
+    """The part of a Wanted that `planned` needs."""
 
     @property
     def in_place(self) -> InPlace | None: ...
@@ -37,7 +37,7 @@ class _Reads(Protocol):
 
 
 def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None, caps: Caps) -> InPlace | None:
-    """The wish of a call that reads shares; None: what lies on the host is copied to the GPU.
+    """The wish of a call that reads shares; None: an array that lies on the host is copied to the GPU.
 
     Args:
         mapped: True: in place, or an error; False: not in place; None: in place if host and GPU have one memory.
@@ -46,22 +46,27 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
     Raises:
         InvalidRequest: the arguments contradict each other. DeviceUnavailable: the driver or the framework cannot do it.
     """
-    if mapped not in (None, True, False):
+    _check(mapped, where, copy)
+    if where is None or where[0] != devices.CUDA or copy or mapped is False or devices.CUDA not in caps.devices:
+        return None  # the plan refuses a framework without arrays on this device
+    reach, why = _core.host_reach(where[1])
+    if mapped and reach == "none":
+        reason = f"{devices.named(where)} cannot read host memory in place: {why}. Leave out mapped=True for a copy on the GPU"
+        raise DeviceUnavailable("share", caps.name, "map", reason)
+    note = {"one_memory": ONE_MEMORY, "mapped": MAPPED if mapped else ""}.get(reach, "")
+    return InPlace(where[1], mapped is True, note.format(gpu=devices.named(where))) if note else None
+
+
+def _check(mapped: object, where: devices.Device | None, copy: bool | None) -> None:
+    """Raises:
+    InvalidRequest: the arguments contradict each other, or `mapped` is no wish.
+    """
+    if mapped is not None and not isinstance(mapped, bool):
         raise InvalidRequest(f"mapped must be True, False or None, not {mapped!r}")
     if mapped and (where is None or where[0] != devices.CUDA):
         raise InvalidRequest('mapped=True is for the GPU that reads: pass device="cuda:0", or another one')
     if mapped and copy:
         raise InvalidRequest("copy=True and mapped=True contradict each other: pass one of the two")
-    if where is None or where[0] != devices.CUDA or copy or mapped is False or devices.CUDA not in caps.devices:
-        return None  # the plan refuses a framework without arrays on this device
-    gpu = devices.named(where)
-    reach, why = _core.host_reach(where[1])
-    if mapped and reach == "none":
-        reason = f"{gpu} cannot read host memory in place: {why}. Leave out mapped=True for a copy on the GPU"
-        raise DeviceUnavailable("share", caps.name, "map", reason)
-    if reach == "one_memory" or mapped:
-        return InPlace(where[1], mapped is True, (ONE_MEMORY if reach == "one_memory" else MAPPED).format(gpu=gpu))
-    return None
 
 
 def planned(view: _core.View, kind: str, reads: _Reads, target: str) -> tuple[_core.View, Plan]:
@@ -83,7 +88,7 @@ def planned(view: _core.View, kind: str, reads: _Reads, target: str) -> tuple[_c
         return view, reads.planned(replace(found, notes=(*found.notes, f"not_mapped: {reason}")))
     found = described(shown, "share", "mapped")
     chosen = reads.planned(replace(found, notes=(*found.notes, there.note)))
-    # What needs a copy all the same is copied from the host.
+    # An array that needs a copy all the same is copied from the host.
     return (shown, chosen) if chosen.zero_copy else (view, reads.planned(described(view, "share", kind)))
 
 

@@ -2,10 +2,12 @@
 """Shares in host memory that real packages read on a GPU where they lie: on a machine with one memory, and on one with a bus."""
 
 import signal
-import time
+import subprocess
+import sys
 
 import pytest
-from machines import Do, Lone, Machine, Machines, seeing
+from machines import Lone, Machine, Machines, seeing
+from programs import ROOT
 
 ONE_MEMORY = ";one_memory=0"
 FRAMEWORKS = ["torch", "cupy", "numba"]
@@ -83,7 +85,7 @@ def test_wishes_that_contradict_each_other(machine: Machine) -> None:
 
 
 def test_a_dropped_array_lives_until_its_kernel_has_run(machine: Machine) -> None:
-    machine.writer("host_put fenced 9")
+    assert machine.reader("host_drop") == "0 registered"
     assert machine.reader("host_drop_under_a_kernel fenced 9") == "1 right 0 registered"
 
 
@@ -125,13 +127,12 @@ def test_a_write_is_an_error_of_the_driver(machine: Machine, framework: str) -> 
 
 def test_a_killed_reader_leaves_nothing(machine: Machine) -> None:
     machine.writer("host_put killed 13")
-    before = machine.writer("host_leases")
     with Lone(machine) as process:
         assert process.do("hold_in_place torch killed") == "held"
+        assert machine.writer("host_leases killed 1") == "1"
         process.process.send_signal(signal.SIGKILL)
         process.process.wait()
-    while machine.writer("host_leases") != before:
-        time.sleep(0.01)
+    assert machine.writer("host_leases killed 0") == "0"
 
 
 def test_jax_reads_it_too(xla_machines: Machines) -> None:
@@ -142,3 +143,25 @@ def test_jax_reads_it_too(xla_machines: Machines) -> None:
     assert machine.reader("host_get jax xla 14 mapped") == "zero-copy-host 0 mapped right"
     assert machine.reader("host_kernel jax xla 14") == "right"
     assert machine.reader("host_drop") == "0 registered"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "said"),
+    [
+        ("machine", [], ["zero-copy-host, copies: 0", "the host"]),
+        ("with_a_bus", [], ["h2d, copies: 1", "the GPU"]),
+        ("with_a_bus", ["--mapped"], ["zero-copy-host, copies: 0", "the host"]),
+    ],
+)
+def test_the_example(request: pytest.FixtureRequest, kind: str, words: list[str], said: list[str]) -> None:
+    machine: Machine = request.getfixturevalue(kind)
+    example = ROOT / "docs/examples/one-memory/one_memory.py"
+    start = (
+        "import runpy, sys, real_packages; real_packages.package('cupy'); del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start, example, *words], env=machine.environment | {"ARRAYBRIDGE_ADDRESS": machine.address},
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [said[0], "the GPU made 1 to 100000 of it", f"put again, it lies on {said[1]}"]

@@ -7,8 +7,8 @@
 
 #include "client/memory/cuda/cuda_devices.h"
 #include "client/memory/layout.h"
-#include "client/one_memory/host_reach.h"
 #include "client/one_memory/mapped_array.h"
+#include "proto/boundary/one_memory/driver_reach.h"
 
 namespace arraybridge {
 namespace {
@@ -34,11 +34,11 @@ Result<HostReach> HostReachOf(int32_t ordinal) {
   AB_ASSIGN_OR_RETURN(const auto gpu, devices->Find({kDeviceCuda, ordinal, {}}));
   cuda::CUdevice number = 0;
   AB_RETURN_IF_ERROR(devices->driver().Check(devices->driver().DeviceGet(&number, gpu.id), "cuDeviceGet"));
-  return HostReachOf(devices->driver(), number);
+  return cuda::ReachOf(devices->driver(), number);
 }
 
 // View::copy_on_write is set for the views of a Lease in host memory, and the Lease is their owner.
-Result<View> OnGpu(const View& share, int32_t ordinal) {
+Result<View> GpuViewOf(const View& share, int32_t ordinal) {
   if (share.device.type != kDeviceCpu || (share.elements() > 0 && share.copy_on_write == nullptr)) {
     return Unimplemented("the array is not of a share in host memory that was acquired for reading")
         .Because("NOT_HOST_MEMORY");
@@ -59,7 +59,7 @@ Result<View> OnGpu(const View& share, int32_t ordinal) {
   return shown;
 }
 
-Result<std::optional<View>> OnHost(const View& array) {
+Result<std::optional<View>> HostViewOf(const View& array) {
   if (array.device.type != kDeviceCuda || array.elements() == 0) return std::optional<View>();
   AB_ASSIGN_OR_RETURN(const auto extent, layout::ExtentOf(array.shape, array.strides));
   const int64_t item = int64_t{array.type.bits} * array.type.lanes / 8;

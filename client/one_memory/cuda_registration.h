@@ -16,8 +16,8 @@ namespace arraybridge {
 // REQUIRES: no work that uses it is left when it is destroyed.
 class HostRegistration final : public Mapping {
  public:
-  // The living one of this arena for this GPU, or a new one. UNIMPLEMENTED, RESOURCE_EXHAUSTED as OnGpu. Errors of the
-  // driver. REQUIRES: the arena is mapped, and lies in host memory.
+  // The living one of this arena for this GPU, or a new one. UNIMPLEMENTED, RESOURCE_EXHAUSTED as GpuViewOf. Errors of
+  // the driver. REQUIRES: the arena is mapped, and lies in host memory.
   static Result<std::shared_ptr<HostRegistration>> Of(const CudaDevices& devices, int32_t ordinal,
                                                       const std::shared_ptr<ReadArena>& arena);
   // The arena's own address of the bytes at `address` of the GPU; null: they lie in no registered arena.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What share_program.py does with shares in host memory that a GPU reads where they lie."""
+"""The commands of share_program.py for shares in host memory that a GPU reads where they lie."""
 
 import contextlib
 import ctypes
@@ -27,7 +27,8 @@ def host_address(address: int) -> int:
 
 def until_none_is_registered() -> str:
     gc.collect()
-    while _core.registrations():
+    end = time.monotonic() + 60
+    while _core.registrations() and time.monotonic() < end:
         time.sleep(0.005)
     return f"{calls('live_pinned') - calls('cuMemHostAlloc')} registered"
 
@@ -81,12 +82,19 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         gc.collect()
         return f"{_core.registrations()}"
 
-    def host_leases() -> str:
-        return str(broker.stats()["leases"])
+    def host_leases(name: str, wanted: str) -> str:
+        """Waits until so many processes hold the share."""
+        end = time.monotonic() + 60
+        while True:
+            (found,) = (each.leases for each in broker.list(name) if each.share.name == name)
+            if found == int(wanted) or time.monotonic() > end:
+                return str(found)
+            time.sleep(0.005)
 
     def host_drop_under_a_kernel(name: str, start: str) -> str:
         """The array is dropped while a kernel that reads it is queued; the share is withdrawn, and its memory wanted again."""
         numba = package("numba")
+        broker.put(expected(start), name)
         cuda = numba.cuda
         stream = cuda.stream()
         array = broker.get(name, "numba", device="cuda:0")
@@ -106,7 +114,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         return f"{alive} {right(values, start)} {until_none_is_registered()}"
 
     def host_relay(of: str, name: str, other: str) -> str:
-        """What was got as an array of the GPU is put under another name."""
+        """An array of the GPU that was got is put under another name."""
         forwards, copied = broker.stats()["forwards_total"], calls("copies_done")
         share = broker.put(kept[name], other)
         return f"{share.device} {broker.stats()['forwards_total'] - forwards} forward, {calls('copies_done') - copied} copies"

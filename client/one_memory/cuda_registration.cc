@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/one_memory/host_registration.h"
+#include "client/one_memory/cuda_registration.h"
 
 #include <sys/mman.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "client/memory/cuda/cuda_device_event.h"
-#include "client/one_memory/host_reach.h"
 #include "client/one_memory/host_registrations.h"
 #include "proto/boundary/explained_error.h"
+#include "proto/boundary/one_memory/driver_reach.h"
 
 namespace arraybridge {
 namespace {
@@ -19,7 +19,7 @@ constexpr uint32_t kForReaders = cuda::kMemHostRegisterDeviceMap | cuda::kMemHos
 Status CheckReached(const CudaDevices& devices, int32_t ordinal) {
   cuda::CUdevice device = 0;
   AB_RETURN_IF_ERROR(devices.driver().Check(devices.driver().DeviceGet(&device, ordinal), "cuDeviceGet"));
-  const HostReach reach = HostReachOf(devices.driver(), device);
+  const HostReach reach = cuda::ReachOf(devices.driver(), device);
   if (reach.kind != HostReach::Kind::kNone) return Ok();
   return Unimplemented("cuda:", ordinal, " ", TextOf(reach)).Because("HOST_NOT_REACHED");
 }
@@ -37,7 +37,7 @@ Result<std::shared_ptr<HostRegistration>> HostRegistration::Of(const CudaDevices
   AB_RETURN_IF_ERROR(all.Begin());
   std::shared_ptr<HostRegistration> made(new HostRegistration(devices, ordinal, arena));
   AB_RETURN_IF_ERROR(made->Register());
-  return all.Add(ordinal, *arena, made);
+  return all.Add(ordinal, *arena, made->device_, made);
 }
 
 Status HostRegistration::Register() {

@@ -12,7 +12,7 @@ CAMERA = """
 import sys
 import numpy
 from arraybridge import Broker
-Broker(sys.argv[1], start="never").put(numpy.arange(100_000, dtype="float32"), "frame")
+Broker(sys.argv[1], start="never").put(numpy.arange(100_000, dtype="float32"), "frame", replace=True)
 """
 MAPPED = True if "--mapped" in sys.argv else None  # None: only where GPU and host have one memory
 
@@ -22,4 +22,5 @@ with Broker() as broker:
     print(f"{plan.via}, copies: {plan.copies}")
     brighter = frame + cupy.float32(1)  # a kernel reads the bytes that NumPy wrote
     print(f"the GPU made {float(brighter[0]):.0f} to {float(brighter[-1]):.0f} of it")
-    print(f"put again, it lies on {'the host' if broker.put(frame, 'again').device == (1, 0) else 'the GPU'}")
+    again = broker.put(frame, "again", replace=True)
+    print(f"put again, it lies on {'the host' if again.device == (1, 0) else 'the GPU'}")

@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import gc
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from cell_commands import COUNT, expected, right, with_the_same_gpu
 from real_packages import calls, driver, package
+from recipe_commands import block_of, executed
 
 import arraybridge
 from arraybridge import _core
@@ -157,10 +159,15 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         assert not pinned and not broker.get(f"{name}-0", "torch").is_pinned(), "arrays of the CPU are none of registered memory"
         return f"{made} {' '.join(seen)}"
 
+    def host_recipe() -> str:
+        os.environ["ARRAYBRIDGE_ADDRESS"] = broker.address
+        names = executed(block_of("recipes.md", "frame on the host"))
+        return f"{names['how']} {names['frame'].device} {float(names['frame'].cpu().sum()):.0f}"
+
     return {
         each.__name__: each
         for each in (
             host_put, host_get, host_error, host_kernel, host_drop, host_registrations, host_leases, host_drop_under_a_kernel,
-            host_relay, host_put_pinned, host_tree, host_many,
+            host_relay, host_put_pinned, host_recipe, host_tree, host_many,
         )
     }  # fmt: skip

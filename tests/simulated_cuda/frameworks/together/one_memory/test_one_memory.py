@@ -145,6 +145,10 @@ def test_jax_reads_it_too(xla_machines: Machines) -> None:
     assert machine.reader("host_drop") == "0 registered"
 
 
+def test_the_recipe(machine: Machine) -> None:
+    assert machine.reader("host_recipe") == "('zero-copy-host', 0) cuda:0 307200"
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "said"),
     [

@@ -32,6 +32,8 @@ In the table for the host an array lies in host memory if its framework has arra
 pyclesperanto's in OpenCL memory; TensorFlow and JAX can use no GPU. The cells for a GPU come from the planner and have run
 on a simulated driver, not on a card: those between NumPy, CuPy, PyTorch, TensorFlow, JAX and Numba with the real packages
 (`tests/simulated_cuda/frameworks/together/test_matrix.py`), those of pyclesperanto with a fake of it.
+Shares in host memory that a GPU reads where they lie (`mapped=True`, or a machine with one memory) have run with PyTorch, CuPy,
+Numba, JAX and TensorFlow: simulated driver, real package.
 TensorFlow keeps int32 in host memory, also in tensors whose `device` is a GPU: such sources are in host memory, and
 their `get_device_id` is None.
 """

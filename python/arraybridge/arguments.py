@@ -33,6 +33,7 @@ class ReadWishes(Wishes, total=False):
 
     types: Iterable[type] | None
     column: str | None
+    mapped: bool | None
 
 
 class GetWishes(ReadWishes, total=False):

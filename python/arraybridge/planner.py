@@ -148,8 +148,8 @@ class Plan:
         device: where the result lies: "cpu", "cuda:0".
         route: how the result is made.
         via: the route of the bytes. "dlpack": shared inside this process; "host": copied in memory of the host; of shares
-            "host-shm", "zero-copy-vmm", "zero-copy-ipc"; of copies with an end on a GPU "h2d", "d2h", "d2h+h2d",
-            "d2d-copy". If the caller chose a way, its name.
+            "host-shm", "zero-copy-vmm", "zero-copy-ipc", "zero-copy-host" (a GPU reads the host's memory); of copies with
+            an end on a GPU "h2d", "d2h", "d2h+h2d", "d2d-copy". If the caller chose a way, its name.
         copies: how often the bytes are copied.
         copied_bytes: bytes of all copies together.
         zero_copy: True if nothing is copied.
@@ -513,7 +513,7 @@ def _free(source: Description, target: Caps, route: Route, dtype: str) -> Plan:
     return Plan(source.framework, target.name, where, route, via, 0, 0, True, dtype, (), tuple(notes))
 
 
-_SHARED_VIA: Final = {"memfd": "host-shm", "cuda_vmm": "zero-copy-vmm", "cuda_ipc": "zero-copy-ipc"}
+_SHARED_VIA: Final = {"memfd": "host-shm", "cuda_vmm": "zero-copy-vmm", "cuda_ipc": "zero-copy-ipc", "mapped": "zero-copy-host"}
 
 
 def _unsupported(source: Description, target: Caps, reason: str) -> UnsupportedArray:

@@ -17,6 +17,7 @@
 namespace arraybridge::python {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 namespace {
 
@@ -73,6 +74,11 @@ std::chrono::milliseconds Milliseconds(double seconds, const char* name, double 
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, longest) * 1000)));
 }
 
+std::optional<std::chrono::milliseconds> Timeout(std::optional<double> seconds) {
+  if (!seconds) return std::nullopt;
+  return Milliseconds(*seconds, "timeout_s");
+}
+
 // The DLPack device type, and the ordinal of the device in this process.
 using Where = std::pair<int32_t, int32_t>;
 
@@ -98,6 +104,11 @@ std::optional<std::chrono::milliseconds> TimeoutIn(const PutOptions* options) {
 py::object InfoOf(Share share, bool waited) {
   if (!waited) return py::none();
   return Own(NewShareInfo(std::make_shared<Share>(std::move(share))));
+}
+
+py::tuple GrantedOf(Acquired acquired) {
+  py::object share = Own(NewShareInfo(std::move(acquired.share), std::move(acquired.sent)));
+  return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
 }
 
 // Set once, under the import lock.
@@ -180,9 +191,7 @@ class Core {
     const ShareRef ref{std::move(name), id, generation, std::move(broker_id), newer_than};
     const Broker::AcquireOptions options{map_private ? MapMode::kPrivate : MapMode::kShared,
                                          Milliseconds(wait_s, "wait_s"), std::move(note)};
-    Acquired acquired = Ask([&] { return broker_.Acquire(ref, options); });
-    py::object share = Own(NewShareInfo(std::move(acquired.share)));
-    return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
+    return GrantedOf(Ask([&] { return broker_.Acquire(ref, options); }));
   }
 
   std::optional<Acquired> TryAcquire(std::string_view name, bool map_private) {
@@ -198,10 +207,7 @@ class Core {
                                          Milliseconds(wait_s, "wait_s"), std::move(note)};
     std::vector<Acquired> acquired = Ask([&] { return broker_.AcquireMany(refs, options); });
     py::list out(acquired.size());
-    for (size_t i = 0; i < acquired.size(); ++i) {
-      py::object share = Own(NewShareInfo(std::move(acquired[i].share)));
-      out[i] = py::make_tuple(std::move(share), ListOf(std::move(acquired[i].views)));
-    }
+    for (size_t i = 0; i < acquired.size(); ++i) out[i] = GrantedOf(std::move(acquired[i]));
     return out;
   }
 
@@ -251,77 +257,47 @@ class Core {
   py::list List(const std::string& prefix) {
     py::list out;
     for (ListedShare& listed : Ask([&] { return broker_.List(prefix); })) {
-      py::dict entry;
-      entry["share"] = Own(NewShareInfo(std::make_shared<Share>(std::move(listed.share))));
-      entry["maker"] = listed.maker;
-      entry["maker_process_id"] = listed.maker_process_id;
-      entry["leases"] = listed.leases;
-      entry["age_ms"] = listed.age_ms;
-      out.append(std::move(entry));
+      py::object share = Own(NewShareInfo(std::make_shared<Share>(std::move(listed.share))));
+      out.append(py::dict("share"_a = std::move(share), "maker"_a = listed.maker,
+                          "maker_process_id"_a = listed.maker_process_id, "leases"_a = listed.leases,
+                          "age_ms"_a = listed.age_ms));
     }
     return out;
   }
 
   py::dict GetStats() {
     const Stats stats = Ask([&] { return broker_.GetStats(); });
-    py::dict out;
-    out["sessions"] = stats.sessions;
-    out["leases"] = stats.leases;
-    out["shares"] = stats.shares;
-    out["withdrawn_shares"] = stats.withdrawn_shares;
-    out["arenas"] = stats.arenas;
-    out["charged_bytes"] = stats.charged_bytes;
-    out["tickets"] = stats.tickets;
-    out["waiting"] = stats.waiting;
-    out["dying_arenas"] = stats.dying_arenas;
-    out["sessions_total"] = stats.sessions_total;
-    out["publishes_total"] = stats.publishes_total;
-    out["forwards_total"] = stats.forwards_total;
-    out["acquires_total"] = stats.acquires_total;
-    out["refusals_total"] = stats.refusals_total;
-    out["sessions_cut_total"] = stats.sessions_cut_total;
-    out["hazard_slots"] = stats.hazard_slots;
-    out["pinned_bytes"] = stats.pinned_bytes;
-    out["channels"] = stats.channels;
-    out["queued_shares"] = stats.queued_shares;
-    out["channel_sent_total"] = stats.channel_sent_total;
-    out["channel_received_total"] = stats.channel_received_total;
-    out["channel_dropped_total"] = stats.channel_dropped_total;
-    out["watchers"] = stats.watchers;
-    out["events_dropped_total"] = stats.events_dropped_total;
-    out["pending_fences"] = stats.pending_fences;
-    out["lost_fences_total"] = stats.lost_fences_total;
-    out["capacity_bytes"] = stats.capacity_bytes;
-    out["allocated_bytes"] = stats.allocated_bytes;
-    out["cached_bytes"] = stats.cached_bytes;
-    out["quarantined_bytes"] = stats.quarantined_bytes;
-    return out;
+    return py::dict("sessions"_a = stats.sessions, "leases"_a = stats.leases, "shares"_a = stats.shares,
+                    "withdrawn_shares"_a = stats.withdrawn_shares, "arenas"_a = stats.arenas,
+                    "charged_bytes"_a = stats.charged_bytes, "tickets"_a = stats.tickets, "waiting"_a = stats.waiting,
+                    "dying_arenas"_a = stats.dying_arenas, "sessions_total"_a = stats.sessions_total,
+                    "publishes_total"_a = stats.publishes_total, "forwards_total"_a = stats.forwards_total,
+                    "acquires_total"_a = stats.acquires_total, "refusals_total"_a = stats.refusals_total,
+                    "sessions_cut_total"_a = stats.sessions_cut_total, "hazard_slots"_a = stats.hazard_slots,
+                    "pinned_bytes"_a = stats.pinned_bytes, "channels"_a = stats.channels,
+                    "queued_shares"_a = stats.queued_shares, "channel_sent_total"_a = stats.channel_sent_total,
+                    "channel_received_total"_a = stats.channel_received_total,
+                    "channel_dropped_total"_a = stats.channel_dropped_total, "watchers"_a = stats.watchers,
+                    "events_dropped_total"_a = stats.events_dropped_total, "pending_fences"_a = stats.pending_fences,
+                    "lost_fences_total"_a = stats.lost_fences_total, "capacity_bytes"_a = stats.capacity_bytes,
+                    "allocated_bytes"_a = stats.allocated_bytes, "cached_bytes"_a = stats.cached_bytes,
+                    "quarantined_bytes"_a = stats.quarantined_bytes);
   }
 
   py::dict GetClientStats() {
     const ClientStats stats = WithoutGil([this] { return broker_.client_stats(); });
-    py::dict out;
-    out["arenas_written"] = stats.arenas_written;
-    out["arena_bytes"] = stats.arena_bytes;
-    out["arenas_mapped"] = stats.arenas_mapped;
-    out["live_leases"] = stats.live_leases;
-    out["pending_releases"] = stats.pending_releases;
-    out["catalogue_acquires"] = stats.catalogue_acquires;
-    out["unwaited_publishes"] = stats.unwaited_publishes;
-    out["direct_shares"] = stats.direct_shares;
-    out["writable_gpu_maps"] = stats.writable_gpu_maps;
-    return out;
+    return py::dict("arenas_written"_a = stats.arenas_written, "arena_bytes"_a = stats.arena_bytes,
+                    "arenas_mapped"_a = stats.arenas_mapped, "live_leases"_a = stats.live_leases,
+                    "pending_releases"_a = stats.pending_releases, "catalogue_acquires"_a = stats.catalogue_acquires,
+                    "unwaited_publishes"_a = stats.unwaited_publishes, "direct_shares"_a = stats.direct_shares,
+                    "writable_gpu_maps"_a = stats.writable_gpu_maps);
   }
 
   py::dict GetServerInfo() {
     const ServerInfo info = Ask([&] { return broker_.GetServerInfo(); });
-    py::dict out;
-    out["version"] = info.version;
-    out["broker_id"] = py::bytes(info.broker_id);
-    out["protocol_min"] = info.protocol_min;
-    out["protocol_max"] = info.protocol_max;
-    out["uptime_ms"] = info.uptime_ms;
-    return out;
+    return py::dict("version"_a = info.version, "broker_id"_a = py::bytes(info.broker_id),
+                    "protocol_min"_a = info.protocol_min, "protocol_max"_a = info.protocol_max,
+                    "uptime_ms"_a = info.uptime_ms);
   }
 
   void Flush() {
@@ -366,9 +342,7 @@ class ChannelEnd {
   py::tuple Receive(bool map_private, std::optional<double> timeout_s, bool waits) {
     const Channel::ReceiveOptions options{map_private ? MapMode::kPrivate : MapMode::kShared, Timeout(timeout_s),
                                           OnDeath(waits)};
-    Acquired acquired = Ask([&] { return channel_.Receive(options); });
-    py::object share = Own(NewShareInfo(std::move(acquired.share), std::move(acquired.sent)));
-    return py::make_tuple(std::move(share), ListOf(std::move(acquired.views)));
+    return GrantedOf(Ask([&] { return channel_.Receive(options); }));
   }
   void Close(bool complete) {
     Ask([&] { return complete ? channel_.Close() : channel_.Abandon(); });
@@ -377,10 +351,6 @@ class ChannelEnd {
   Channel& channel() { return channel_; }
 
  private:
-  static std::optional<std::chrono::milliseconds> Timeout(std::optional<double> seconds) {
-    if (!seconds) return std::nullopt;
-    return Milliseconds(*seconds, "timeout_s");
-  }
   static PeerDeath OnDeath(bool waits) { return waits ? PeerDeath::kWait : PeerDeath::kTell; }
 
   Channel channel_;
@@ -406,8 +376,7 @@ class WatchEnd {
 
   // The fields in the order of arraybridge.broker.watch.Event.
   py::tuple Next(std::optional<double> timeout_s) {
-    std::optional<std::chrono::milliseconds> timeout;
-    if (timeout_s) timeout = Milliseconds(*timeout_s, "timeout_s");
+    const auto timeout = Timeout(timeout_s);
     const Event event = Ask([&] { return watch_.Next(timeout); });
     return py::make_tuple(NameOf(event.kind), event.time_ns, event.ns, event.name, event.share, event.generation,
                           event.session, event.process_id, event.uid, event.bytes, NameOfDevice(event.device),

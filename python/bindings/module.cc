@@ -12,6 +12,7 @@
 #include "python/bindings/exchange.h"
 #include "python/bindings/handoff.h"
 #include "python/bindings/ndarray.h"
+#include "python/bindings/one_memory/one_memory.h"
 #include "python/bindings/plan_note.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
@@ -86,5 +87,6 @@ PYBIND11_MODULE(_core, module) {
   ab::AddDescribedTable(module);
   ab::AddBorn(module);
   ab::AddDeviceBlocks(module);
+  ab::AddOneMemory(module);
   ab::AddSwapWindow(module);
 }

@@ -46,8 +46,6 @@
   X(cuStreamAddCallback, 5000, cuStreamAddCallback,                                                                  \
     (CUstream stream, CUstreamCallback function, void* data, unsigned int flags))                                    \
   X(cuMemAllocHost, 3020, cuMemAllocHost_v2, (void** address, size_t bytes))                                         \
-  X(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2,                                                   \
-    (CUdeviceptr * device, void* host, unsigned int flags))                                                          \
   X(cuMemGetAccess, 10020, cuMemGetAccess,                                                                           \
     (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address))                                 \
   X(cuGetExportTable, 3000, cuGetExportTable, (const void** table, const CUuuid* id))                                \

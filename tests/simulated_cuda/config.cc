@@ -109,6 +109,10 @@ void Apply(Config& config, const std::string& item) {
        [&] {
          for (const auto& part : Split(value, ',')) config.integrated.insert(Int(part));
        }},
+      {"one_memory",
+       [&] {
+         for (const auto& part : Split(value, ',')) config.one_memory.insert(Int(part));
+       }},
       {"mig",
        [&] {
          for (const auto& part : Split(value, ',')) config.mig.insert(Int(part));

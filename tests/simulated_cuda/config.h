@@ -7,6 +7,8 @@
 //   visible=1,0               the devices that this process sees, in order; all unless given
 //   uuid=0:00112233...ff      the UUID of a physical device, 32 hexadecimal digits
 //   integrated=0,1            physical devices that are part of the processor, as on Jetson: no legacy handles
+//   one_memory=0              physical devices that read the host's memory by its page tables, as on Grace and GB10;
+//                             registered memory has other addresses there, too
 //   mig=0                     physical devices that are instances of a partitioned one: their name says so
 //   memory=268435456          bytes per device
 //   address_space=68719476736 bytes that one process may reserve
@@ -21,10 +23,12 @@
 //   own                       a process may import its own exports
 //   context_for_memory        creating, exporting and importing memory demand a current context, too
 //   held                      querying an event or a stream makes no progress; of another process's event, the 16th
-//   does dead_events_pend          the events of a dead process neither occur nor fail, so that waits for them never
-//   end guest                     as lenient as hardware, for frameworks that are not ours ledger aborts if objects are
-//   alive when the process ends report=/tmp/x             file for the counters when the process ends trace every call
-//   to stderr
+//                             does
+//   dead_events_pend          the events of a dead process neither occur nor fail, so that waits for them never end
+//   guest                     as lenient as hardware, for frameworks that are not ours
+//   ledger                    aborts if objects are alive when the process ends
+//   report=/tmp/x             file for the counters when the process ends
+//   trace                     every call to stderr
 #pragma once
 
 #include <cstdint>
@@ -49,6 +53,7 @@ struct Config {
   std::vector<int> visible;
   std::map<int, cuda::CUuuid> uuids;
   std::set<int> integrated;
+  std::set<int> one_memory;
   std::set<int> mig;
   uint64_t memory = uint64_t{256} << 20;
   uint64_t address_space = uint64_t{64} << 30;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/simulated_cuda/calls.h"
@@ -13,8 +14,28 @@
 namespace arraybridge::simulated {
 namespace {
 
-bool ToDevice(CopyKind kind) { return kind != CopyKind::kDeviceToHost; }
-bool FromDevice(CopyKind kind) { return kind == CopyKind::kDeviceToHost || kind == CopyKind::kDeviceToDevice; }
+bool ToDevice(const Copy& copy) { return copy.kind != CopyKind::kDeviceToHost && !copy.to_mapped; }
+bool FromDevice(const Copy& copy) {
+  return (copy.kind == CopyKind::kDeviceToHost || copy.kind == CopyKind::kDeviceToDevice) && !copy.from_mapped;
+}
+
+// Replaces the device's addresses of registered host memory by the host's. False: a part is not registered.
+bool FindMapped(const Process& process, Copy& copy) {
+  for (auto [address, mapped] : {std::pair(&copy.to, &copy.to_mapped), std::pair(&copy.from, &copy.from_mapped)}) {
+    const auto place = process.host.Find(*address);
+    *mapped = place.has_value() && place->of_device;
+    if (!*mapped) continue;
+    if (!process.host.Find(*address, copy.bytes).has_value()) return false;
+    *address = place->host;
+  }
+  return true;
+}
+
+// Whether the device may access registered host memory.
+bool MayAccessHost(const Process& process, int32_t ordinal, uint64_t address, uint64_t bytes, bool write) {
+  const auto place = process.host.Find(address, bytes);
+  return place.has_value() && place->Allows(ordinal, write);
+}
 
 CUresult RefuseCopy(const Copy& copy, const char* what) {
   std::fprintf(stderr, "simulated_cuda: %s of %llu bytes: %s -> 700, sticky\n", copy.symbol,
@@ -36,22 +57,27 @@ CUresult Execute(Process& process, const Copy& copy) {
   ++process.work_done;
   auto* to = reinterpret_cast<std::byte*>(copy.to);
   const auto* from = reinterpret_cast<const std::byte*>(copy.from);
-  if (ToDevice(copy.kind) &&
-      !MayAccess(process, copy.to_ordinal, copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+  if (copy.to_mapped && !MayAccessHost(process, copy.to_ordinal, copy.to, copy.bytes, true)) {
+    return RefuseCopy(copy, "the destination is host memory that was registered read-only, or for another device");
+  }
+  if (copy.from_mapped && !MayAccessHost(process, copy.from_ordinal, copy.from, copy.bytes, false)) {
+    return RefuseCopy(copy, "the source is host memory that is not registered for this device");
+  }
+  if (ToDevice(copy) && !MayAccess(process, copy.to_ordinal, copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
     return RefuseCopy(copy, "the destination is another device's, and was not mapped for this one");
   }
-  if (FromDevice(copy.kind) &&
+  if (FromDevice(copy) &&
       !MayAccess(process, copy.from_ordinal, copy.from, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ)) {
     return RefuseCopy(copy, "the source is another device's, and was not mapped for this one");
   }
-  if (ToDevice(copy.kind)) {
+  if (ToDevice(copy)) {
     to = process.space.Bytes(copy.to, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (to == nullptr) {
       const bool mapped = process.space.Find(copy.to, copy.bytes) != nullptr;
       return RefuseCopy(copy, mapped ? "the destination may not be written" : "the destination is not mapped");
     }
   }
-  if (FromDevice(copy.kind)) {
+  if (FromDevice(copy)) {
     from = process.space.Bytes(copy.from, copy.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
     if (from == nullptr) return RefuseCopy(copy, "the source may not be read");
   }
@@ -76,19 +102,22 @@ CUresult Enqueue(Call& call, Copy copy, CUstream stream, Host host) {
     if (*ordinal < 0) *ordinal = call.context()->ordinal;
   }
   if (copy.bytes == 0) return CUDA_SUCCESS;
+  const uint64_t named_to = copy.to;
+  const uint64_t named_from = copy.from;
+  if (!FindMapped(process, copy)) return CUDA_ERROR_INVALID_VALUE;
   if (copy.kind == CopyKind::kByAddress) {
-    const bool to = process.space.IsDevice(copy.to);
-    const bool from = process.space.IsDevice(copy.from);
+    const bool to = copy.to_mapped || process.space.IsDevice(copy.to);
+    const bool from = copy.from_mapped || process.space.IsDevice(copy.from);
     if (!to && !from) return CUDA_ERROR_INVALID_VALUE;
     copy.kind = to && from ? CopyKind::kDeviceToDevice : to ? CopyKind::kHostToDevice : CopyKind::kDeviceToHost;
   }
-  if (ToDevice(copy.kind) && process.space.Find(copy.to, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ToDevice(copy) && process.space.Find(copy.to, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (copy.kind == CopyKind::kFill && copy.to % copy.fill_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (FromDevice(copy.kind) && process.space.Find(copy.from, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t to = ToDevice(copy.kind) ? copy.to : 0;
-  const uint64_t from = FromDevice(copy.kind) ? copy.from : 0;
+  if (FromDevice(copy) && process.space.Find(copy.from, copy.bytes) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t to = ToDevice(copy) || copy.to_mapped ? named_to : 0;
+  const uint64_t from = FromDevice(copy) || copy.from_mapped ? named_from : 0;
   Work work{.symbol = copy.symbol, .run = {}, .to = to, .from = from, .size = copy.bytes};
-  const bool pageable = copy.kind == CopyKind::kHostToDevice && !process.IsPinned(copy.from);
+  const bool pageable = copy.kind == CopyKind::kHostToDevice && !process.host.Find(copy.from).has_value();
   if (pageable && host == Host::kWaits) {
     if (const CUresult before = found->Run(call.lock, found->tail(), process.changed)) return before;
   }

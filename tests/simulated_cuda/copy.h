@@ -21,6 +21,10 @@ struct Copy {
   // Ordinals of the devices that write and read the bytes; -1: that of the current context.
   int32_t to_ordinal = -1;
   int32_t from_ordinal = -1;
+  // Of an end that was named by the address that devices have for registered host memory: the end is the host's
+  // address.
+  bool to_mapped = false;
+  bool from_mapped = false;
 };
 
 // Enqueues the copy to `stream`.

@@ -28,7 +28,7 @@ std::map<std::string, long> Counters(const Process& process) {
   count("live_reservations", process.space.reservations.size());
   count("live_streams", process.streams.size());
   count("live_events", process.events.size());
-  count("live_pinned", process.host.size());
+  count("live_pinned", process.host.count());
   count("live_modules", process.modules.size());
   count("live_links", process.links.size());
   size_t contexts = 0;

@@ -58,17 +58,24 @@ bool OfDevice(Process& process, const Context* current, const Range& range, uint
 }
 
 // Reads an attribute of pinned host memory.
-bool OfPinned(const Context* current, uint64_t address, CUpointer_attribute attribute, void* value) {
+bool OfPinned(const Context* current, const HostPlace& place, CUpointer_attribute attribute, void* value) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return Put(value, reinterpret_cast<uint64_t>(current));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put(value, uint32_t{CU_MEMORYTYPE_HOST});
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return place.device() != 0 && Put(value, place.device());
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return Put(value, address);
+      return Put(value, place.host);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Put(value, current == nullptr ? 0 : current->ordinal);
+      return Put(value, place.range->ordinal);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return Put(value, place.of_device ? place.range->device : place.base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return Put(value, place.range->size);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Put(value, place.range->device == 0 ? 0 : 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Put(value, 0);
@@ -81,7 +88,8 @@ bool Attribute(Process& process, const Context* current, uint64_t address, CUpoi
   if (const Range* range = process.space.Find(address)) {
     return OfDevice(process, current, *range, address, attribute, value);
   }
-  return process.IsPinned(address) && OfPinned(current, address, attribute, value);
+  const auto place = process.host.Find(address);
+  return place.has_value() && OfPinned(current, *place, attribute, value);
 }
 
 size_t SizeOf(CUpointer_attribute attribute) {
@@ -126,6 +134,12 @@ SIM_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr ad
   const Call call(__func__, Needs::kContext);
   if (call.refused()) return call.refused();
   const Range* range = call.process.space.Find(address);
+  const auto place = call.process.host.Find(address);
+  if (range == nullptr && place.has_value() && place->device() == address) {
+    if (base != nullptr) *base = place->range->device;
+    if (bytes != nullptr) *bytes = place->range->size;
+    return CUDA_SUCCESS;
+  }
   if (range == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = range->base;
   if (bytes != nullptr) *bytes = range->size;

@@ -2,7 +2,6 @@
 #include "tests/simulated_cuda/process.h"
 
 #include <cstdio>
-#include <iterator>
 
 #include <unistd.h>
 
@@ -40,11 +39,6 @@ bool NeedsContext(const Config& config, Needs needs) {
 Process& Process::Get() {
   static Process* const process = new Process;
   return *process;
-}
-
-bool Process::IsPinned(uint64_t address) const {
-  const auto after = host.upper_bound(address);
-  return after != host.begin() && address - std::prev(after)->first < std::prev(after)->second.size;
 }
 
 Call::Call(const char* name, Needs needs) : symbol(name), process(Process::Get()) {

@@ -24,16 +24,12 @@
 #include "tests/simulated_cuda/event.h"
 #include "tests/simulated_cuda/guests/abi.h"
 #include "tests/simulated_cuda/guests/module.h"
+#include "tests/simulated_cuda/host/host_ranges.h"
 #include "tests/simulated_cuda/memory_block.h"
 #include "tests/simulated_cuda/small_blocks.h"
 #include "tests/simulated_cuda/stream.h"
 
 namespace arraybridge::simulated {
-
-struct HostRange {
-  uint64_t size = 0;
-  bool registered = false;  // false: allocated by the driver
-};
 
 struct Process {
   static Process& Get();
@@ -55,7 +51,7 @@ struct Process {
   AddressSpace space;
   SmallBlocks small;
   std::map<uint64_t, std::shared_ptr<MemoryBlock>> handles;  // from cuMemCreate and imports
-  std::map<uint64_t, HostRange> host;                        // pinned, by address
+  HostRanges host;
   std::map<cuda::CUstream, std::shared_ptr<Stream>> streams;
   std::map<cuda::CUevent, std::shared_ptr<Event>> events;
   std::vector<std::shared_ptr<Stream>> draining;  // destroyed with queued work, which still runs when it is waited for
@@ -71,7 +67,6 @@ struct Process {
   bool IsPaused() const { return std::chrono::steady_clock::now() < paused_until; }
   // True if a query makes no progress.
   bool IsHeld() const { return config.held || IsPaused(); }
-  bool IsPinned(uint64_t address) const;
   // Ends the process if queued work uses these device addresses.
   void RefuseQueuedWork(const char* symbol, uint64_t base, uint64_t size);
   // All streams of a context, including the predefined ones and destroyed ones with work.

@@ -8,6 +8,7 @@
 #include "proto/boundary/cuda/driver.h"
 #include "proto/boundary/cuda/driver_sharing.h"
 #include "proto/boundary/cuda/driver_uuid.h"
+#include "proto/boundary/one_memory/driver_reach.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -58,7 +59,8 @@ Finding OnGpu(const Driver& driver, int index, const cuda::Platform& platform) {
   tell("cuda_vmm", refusals.vmm);
   tell("cuda_ipc", refusals.ipc);
   Finding finding{Concat("GPU ", index), Health::kOk, "", ""};
-  finding.text = Concat(*uuid, " can be shared as ", can.empty() ? "nothing" : can, cannot);
+  finding.text = Concat(*uuid, " ", TextOf(cuda::ReachOf(driver, device)), ", can be shared as ",
+                        can.empty() ? "nothing" : can, cannot);
   if (cannot.empty()) return finding;
   finding.health = can.empty() ? Health::kProblem : Health::kNote;
   finding.mend = WhatToReadOfKinds();

@@ -55,6 +55,7 @@
   X(MemFreeHost, 2000, , kRequired, (void* address))                                                                   \
   X(MemHostRegister, 6050, _v2, kRequired, (void* address, size_t bytes, unsigned int flags))                          \
   X(MemHostUnregister, 4000, , kRequired, (void* address))                                                             \
+  X(MemHostGetDevicePointer, 3020, _v2, kRequired, (CUdeviceptr * device, void* host, unsigned int flags))             \
   X(MemGetAllocationGranularity, 10020, , kRequired,                                                                   \
     (size_t * bytes, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option))                  \
   X(MemCreate, 10020, , kRequired,                                                                                     \

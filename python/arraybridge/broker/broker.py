@@ -254,6 +254,7 @@ class Broker(Pipelines):
         newer_than: int | Share | None = None,
         info: bool = False,
         column: str | None = None,
+        mapped: bool | None = None,
     ) -> Any:
         """The share as arrays of `framework`: by name its newest generation, by Share exactly that one.
 
@@ -275,6 +276,8 @@ class Broker(Pipelines):
             device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; None: the device of the share,
                 if the framework has arrays there. JAX computes with an array where the named device is; with another one of
                 the host where jax.default_device says.
+            mapped: a GPU named by `device` reads a share in host memory where it lies, without a copy, and cannot write it.
+                None: if GPU and host have one memory; True: also over PCIe, or raise; False: copy it to the GPU.
             allow_downcast: permits a narrowing that the framework would do silently.
             explain: returns Converted(array, plan).
             types: the dataclasses, namedtuples and enums that a tree may contain, found by their names; others come
@@ -301,7 +304,7 @@ class Broker(Pipelines):
         """
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
-        full = explain or info or newer_than is not None or column is not None
+        full = explain or info or newer_than is not None or column is not None or mapped is not None
         bare = plain and types is None and wait is None and not full and type(framework) is str
         short = delivery.short.get(framework) if bare else None
         wanted = None
@@ -309,7 +312,8 @@ class Broker(Pipelines):
             if type(framework) is str and framework in MEMORY_TYPES and framework not in sys.modules:
                 self._connection.core()  # an idle broker stays for this session while the framework is imported
             wanted = Wanted.of_share(
-                framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types, column=column
+                framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types, column=column,
+                mapped=mapped,
             )  # fmt: skip
             short = None if full else delivery.short_for(wanted, framework if bare else None)
         # The fast path: the share is found without a call, and is like an array that took the full path.
@@ -340,6 +344,7 @@ class Broker(Pipelines):
         device: object = None,
         allow_downcast: bool = False,
         types: Iterable[type] | None = None,
+        mapped: bool | None = None,
     ) -> _Arrays:
         """The results of `get` for each of these, in their order, all or none.
 
@@ -350,7 +355,8 @@ class Broker(Pipelines):
             ShareNotFound: one of them does not exist. Other errors of `get`.
         """
         wanted = Wanted.of_share(
-            framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types
+            framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types,
+            mapped=mapped,
         )  # fmt: skip
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
             raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")

@@ -8,21 +8,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from arraybridge import _core, adapters, counts, planner
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import Access, ReadWishes, copy_and_sharing, sizes_of
+from arraybridge.arguments import Access, copy_and_sharing, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout as SparseLayout
-from arraybridge.broker import bundled_tree, notes
+from arraybridge.broker import bundled_tree, notes, one_memory
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.outcomes import Outcomes, seen
 from arraybridge.broker.placing import placed
 from arraybridge.broker.progress import Progress
 from arraybridge.conversion import records, shortcut, sparse, tree, ways
 from arraybridge.conversion.passing import passed
-from arraybridge.conversion.source import Source, copied, described, pulled, source_of
+from arraybridge.conversion.source import Source, copied, pulled, source_of
 from arraybridge.conversion.uploads import Uploads
 from arraybridge.conversion.ways import Way
 from arraybridge.errors import DeviceUnavailable, InvalidRequest, UnsupportedArray, UnsupportedDtype, raised_by
@@ -61,6 +61,7 @@ class Wanted(NamedTuple):
     library: str = ""  # of libraries.NAMES, makes the tables; "": they are Tables of the target's arrays
     column: str | None = None  # of a table; None: all
     via: Way | None = None  # the route of the bytes
+    in_place: one_memory.InPlace | None = None  # the GPU that reads shares in host memory where they lie
 
     @classmethod
     def of(
@@ -103,7 +104,7 @@ class Wanted(NamedTuple):
         return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, "", column, via)
 
     @classmethod
-    def of_share(cls, framework: str, access: Access = "safe", **wishes: Unpack[ReadWishes]) -> Wanted:
+    def of_share(cls, framework: str, access: Access = "safe", mapped: bool | None = None, **wishes: Any) -> Wanted:
         """The options of a call that reads a share. They are checked before it is looked up or received.
 
         Raises:
@@ -114,9 +115,13 @@ class Wanted(NamedTuple):
         wanted = cls.of(libraries.NAMES.get(library, framework), access, **wishes)
         if library:
             wanted = wanted._replace(library=library)
-        if wanted.device is not None:
-            devices.wished(wanted.device, gpus_for(wanted.device), "share", wanted.caps.name, wanted.caps.own)
-        return wanted
+        if wanted.device is None and mapped is None:
+            return wanted
+        where = devices.wished(wanted.device, gpus_for(wanted.device), "share", wanted.caps.name, wanted.caps.own)
+        there = one_memory.wished(mapped, where, wanted.copy, wanted.caps)
+        if there is None:
+            return wanted
+        return wanted._replace(in_place=there, private=False, copy=False if there.asked else wanted.copy)
 
     def planned(self, described: Description) -> Plan:
         """The plan by which an array takes this form.
@@ -124,7 +129,7 @@ class Wanted(NamedTuple):
         Raises:
             UnsupportedArray, UnsupportedDtype, DeviceUnavailable, InvalidDevice, ZeroCopyUnavailable: there is none.
         """
-        _, caps, copy, device, allow_downcast, *_, via = self
+        _, caps, copy, device, allow_downcast, *_, via, _ = self
         gpus = gpus_for(device)
         return ways.planned(
             via, described, caps, copy, device=device, allow_downcast=allow_downcast, gpus=gpus,
@@ -358,7 +363,7 @@ class Delivery:
                 return known[1](view), known[0], known[2]
             except Exception:
                 pass  # the full path reports the error
-        chosen = wanted.planned(described(view, "share", kind))
+        view, chosen = one_memory.planned(view, kind, wanted, wanted.caps.name)
         if wanted.plain and chosen.zero_copy:
             self._decide(view, wanted, chosen)
         return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen), chosen, None

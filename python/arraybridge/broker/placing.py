@@ -11,6 +11,7 @@ from arraybridge.adapters import born, ensure_module, numpy as numpy_adapter
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import framework_of
 from arraybridge.arrays.devices import Device
+from arraybridge.broker import one_memory
 from arraybridge.broker.progress import PIECE, Meter, Progress, copy as piecewise
 from arraybridge.conversion.source import Source, plain, source_of
 from arraybridge.errors import InvalidRequest, raised_by
@@ -23,7 +24,7 @@ def source_of_share(array: Any) -> Source:
     Raises:
         UnsupportedArray, UnsupportedDtype: no framework could read it.
     """
-    found = source_of(array, "share")
+    found = one_memory.on_host(source_of(array, "share"))
     if found.description.refusal is not None:
         raise found.description.refusal.between(found.description.framework, "share")
     return found

@@ -531,6 +531,10 @@ ROWS = [
         "is not the number of a GPU", "gpu_id='gpu0'", "pass 0, 1, .* or None"),
     Row("a GPU that is not there", errors.DeviceUnavailable, lambda s: s.broker.get(s.share("e"), "torch", device="cuda:77"),
         "no CUDA device", "'cuda:77'", r"sees the devices \['cpu'"),
+    Row("mapped memory of no GPU", errors.InvalidRequest, lambda s: s.broker.get(s.share("map"), "torch", mapped=True),
+        "is for the GPU that reads", "mapped=True", 'pass device="cuda:0"'),
+    Row("a wrong wish for mapped memory", errors.InvalidRequest, lambda s: s.broker.get(s.share("wish"), "torch", mapped="yes"),
+        "must be True, False or None", "'yes'", "mapped must be True"),
     Row("a gpu_id that is not there", errors.DeviceUnavailable, lambda s: convert_memory(s.array, "numpy", "torch", 77),
         "has no CUDA device", "torch.* 77", r"can use \['cpu'"),
     # Channels

@@ -196,13 +196,6 @@ SIM_API cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstr
 
 SIM_API cuMemAllocHost_v2(void** address, size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }
 
-SIM_API cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned int) {
-  const Call call(__func__);
-  if (call.refused()) return call.refused();
-  *device = reinterpret_cast<CUdeviceptr>(host);
-  return CUDA_SUCCESS;
-}
-
 SIM_API cuMemGetAccess(unsigned long long* flags, const CUmemLocation*, CUdeviceptr address) {
   const Call call(__func__);
   if (call.refused()) return call.refused();

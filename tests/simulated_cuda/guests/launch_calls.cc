@@ -28,7 +28,7 @@ class KernelMemory : public ptx::DeviceMemory {
     if (last_ == nullptr || address < last_->base || address - last_->base >= last_->size) {
       last_ = process_.space.Find(address, bytes);
     }
-    if (last_ == nullptr) return process_.IsPinned(address) ? reinterpret_cast<std::byte*>(address) : nullptr;
+    if (last_ == nullptr) return OnHost(address, bytes, write);
     const CUmemAccess_flags needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
     if (process_.devices.Physical(ordinal_) == last_->block->device()) {
       return process_.space.Bytes(address, bytes, needed);
@@ -42,6 +42,13 @@ class KernelMemory : public ptx::DeviceMemory {
   }
 
  private:
+  // Registered memory has an address of its own for devices.
+  std::byte* OnHost(uint64_t address, uint64_t bytes, bool write) const {
+    const auto place = process_.host.Find(address, bytes);
+    const bool reached = place.has_value() && place->Allows(ordinal_, write) && place->device() == address;
+    return reached ? reinterpret_cast<std::byte*>(place->host) : nullptr;
+  }
+
   Process& process_;
   const int ordinal_;
   const Range* last_ = nullptr;

@@ -49,7 +49,11 @@ RUNTIME cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, 
   driver::cuPointerGetAttribute(&attributes->device, driver::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
   attributes->type = type == driver::CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
   attributes->devicePointer = const_cast<void*>(pointer);
-  if (type == driver::CU_MEMORYTYPE_HOST) attributes->hostPointer = const_cast<void*>(pointer);
+  if (type != driver::CU_MEMORYTYPE_HOST) return cudaSuccess;
+  // Registered memory has an address for the host and another one for devices, or none for devices.
+  attributes->devicePointer = nullptr;
+  driver::cuPointerGetAttribute(&attributes->devicePointer, driver::CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address);
+  driver::cuPointerGetAttribute(&attributes->hostPointer, driver::CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
   return cudaSuccess;
 }
 

@@ -99,12 +99,26 @@ def write(of: str, name: str) -> str:
     return "written"
 
 
+def hold_in_place(of: str, name: str) -> str:
+    """Keeps an array of the GPU over a share in host memory."""
+    held.append(package(of).got(broker, name, device="cuda:0", mapped=True)[0])
+    return "held"
+
+
+def write_in_place(of: str, name: str) -> str:
+    """Writes to such an array, by work on the GPU."""
+    own = package(of)
+    own.write(own.got(broker, name, device="cuda:0", mapped=True)[0])
+    return "written"
+
+
 def lost() -> str:
     return str(broker.stats()["lost_fences_total"])
 
 
 FUNCTIONS = {each.__name__: each for each in (
-    put_pending, put_born_pending, read_first, hold, read_held, read, read_numpy, wait_for, write, lost,
+    put_pending, put_born_pending, read_first, hold, read_held, read, read_numpy, wait_for, write,
+    hold_in_place, write_in_place, lost,
 )}  # fmt: skip
 
 for line in sys.stdin:

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A share in host memory as an array of a GPU, without a copy: the GPU's work reads the bytes where they lie. Where CPU
+// and GPU have one memory (GB10, Grace, Jetson) that is as fast as memory of the GPU; over PCIe each read crosses the
+// bus.
+//
+//   auto found = broker.Acquire({.name = "frame"});                     // MapMode::kShared
+//   if (HostReachOf(0)->kind == HostReach::Kind::kOneMemory) {
+//     auto frame = GpuViewOf(found->views[0], 0);                       // frame->data is an address of cuda:0
+//   }
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <arraybridge/view.h>
+
+#include "proto/boundary/one_memory/host_reach.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge {
+
+// UNAVAILABLE: no driver, or no GPU. FAILED_PRECONDITION: this process does not see the GPU.
+Result<HostReach> HostReachOf(int32_t ordinal);
+
+// The same array at the address that the GPU has for its bytes, read-only: a write by the GPU is an error of the driver
+// (CUDA_ERROR_ILLEGAL_ADDRESS). The arena of the share is mapped once more and registered with the driver while an
+// array of it lives, and until the work that the GPU had then has ended; so the arrays that the CPU reads are not
+// pinned memory. Without elements nothing is registered. UNIMPLEMENTED, NOT_HOST_MEMORY: the view is not of a share in
+// host memory that was acquired for reading (MapMode::kShared). UNIMPLEMENTED, HOST_NOT_REACHED: HostReachOf says why.
+// RESOURCE_EXHAUSTED, TOO_MANY_REGISTRATIONS: kRegistrationsMax arenas are registered in this process.
+Result<View> GpuViewOf(const View& share, int32_t ordinal);
+inline constexpr uint64_t kRegistrationsMax = 256;
+
+// True if an address of a GPU is one of host memory, so that HostViewOf finds it there. False also if no driver can
+// tell.
+bool LiesOnHost(const void* address, int32_t ordinal);
+
+// The array of host memory that an array of a GPU is, at its address for the host, after the work of its producer;
+// nothing: the memory is the GPU's. Of a share that GpuViewOf has shown it is the share's own memory. The result keeps
+// what `array` keeps. Errors of WaitForProducer.
+Result<std::optional<View>> HostViewOf(const View& array);
+
+// Arenas that are registered now.
+uint64_t RegistrationsLiving();
+
+}  // namespace arraybridge

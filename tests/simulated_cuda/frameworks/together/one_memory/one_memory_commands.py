@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of share_program.py for shares in host memory that a GPU reads where they lie."""
+
+import contextlib
+import ctypes
+import gc
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from cell_commands import COUNT, expected, right, with_the_same_gpu
+from real_packages import calls, driver, package
+from recipe_commands import block_of, executed
+
+import arraybridge
+from arraybridge import _core
+
+MAPPED = {"default": {}, "mapped": {"mapped": True}, "copied": {"mapped": False}}
+
+
+def host_address(address: int) -> int:
+    """Where the host has the bytes that a GPU has at this address; 0: it is memory of the GPU."""
+    found = ctypes.c_uint64()
+    asked = driver().cuPointerGetAttribute(ctypes.byref(found), 4, ctypes.c_uint64(address))
+    return found.value if asked == 0 else 0
+
+
+def until_none_is_registered() -> str:
+    gc.collect()
+    end = time.monotonic() + 60
+    while _core.registrations() and time.monotonic() < end:
+        time.sleep(0.005)
+    return f"{calls('live_pinned') - calls('cuMemHostAlloc')} registered"
+
+
+def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
+    kept: dict[str, Any] = {}
+
+    def host_put(name: str, start: str) -> str:
+        share = broker.put(expected(start), name)
+        return f"{share.device} {share.kind}"
+
+    @with_the_same_gpu
+    def host_get(of: str, name: str, start: str, how: str = "default") -> str:
+        """The share as an array of the GPU, whether its bytes are the host's, and how many calls moved bytes."""
+        own = package(of)
+        copied, free = calls("copies_done") + calls("cuMemcpyHtoDAsync"), broker.stats()["client_arenas_written"]
+        array, plan = broker.get(name, of, device="cuda:0", explain=True, **MAPPED[how])
+        moved = calls("copies_done") + calls("cuMemcpyHtoDAsync") - copied + broker.stats()["client_arenas_written"] - free
+        assert own.gpu(array) == 0
+        assert plan.device == "cuda:0" and plan.zero_copy == (plan.copies == 0) == (plan.copied_bytes == 0)
+        assert (moved == 0) == plan.zero_copy == (host_address(own.address(array)) != 0), (moved, plan)
+        kept[name] = array
+        said = [each.partition(":")[0] for each in plan.notes if each.startswith(("one_memory", "mapped", "not_mapped"))]
+        return f"{plan.via} {plan.copies} {' '.join(said)} {right(own.values(array), start)}"
+
+    def host_error(of: str, name: str, how: str, device: str = "cuda:0") -> str:
+        with contextlib.suppress(arraybridge.ShareNotFound):
+            broker.get(name, of, device=None if device == "None" else device, **MAPPED[how])
+            return "no error"
+        return "not found"
+
+    @with_the_same_gpu
+    def host_kernel(of: str, name: str, start: str) -> str:
+        """A kernel of the package reads the array that `host_get` has kept."""
+        own = package(of)
+        if of == "numba":
+            made = own.cuda.device_array(COUNT, np.float32)
+            own.add(made, kept[name], 1, 0)
+        else:
+            made = own.next_one(kept[name]) if of == "jax" else own.cupy.add(kept[name], own.cupy.float32(1))
+        return right(own.values(made) - 1, start)
+
+    def host_drop(name: str = "") -> str:
+        if name:
+            del kept[name]
+        else:
+            kept.clear()
+        return until_none_is_registered()
+
+    def host_registrations() -> str:
+        gc.collect()
+        return f"{_core.registrations()}"
+
+    def host_leases(name: str, wanted: str) -> str:
+        """Waits until so many processes hold the share."""
+        end = time.monotonic() + 60
+        while True:
+            (found,) = (each.leases for each in broker.list(name) if each.share.name == name)
+            if found == int(wanted) or time.monotonic() > end:
+                return str(found)
+            time.sleep(0.005)
+
+    def host_drop_under_a_kernel(name: str, start: str) -> str:
+        """The array is dropped while a kernel that reads it is queued; the share is withdrawn, and its memory wanted again."""
+        numba = package("numba")
+        broker.put(expected(start), name)
+        cuda = numba.cuda
+        stream = cuda.stream()
+        array = broker.get(name, "numba", device="cuda:0")
+        made = cuda.device_array(COUNT, np.float32, stream=stream)
+        cuda.synchronize()
+        done = calls("kernels_done")
+        numba.add(made, array, 0, stream)
+        del array
+        gc.collect()
+        broker.withdraw(name)
+        for _ in range(20):  # each of them would lie where the withdrawn share lies, if that were free
+            broker.put(expected("0"), f"{name}-other", replace=True)
+        assert calls("kernels_done") == done, "no call has waited for it"
+        alive = _core.registrations()
+        values = made.copy_to_host(stream=stream)
+        stream.synchronize()
+        return f"{alive} {right(values, start)} {until_none_is_registered()}"
+
+    def host_relay(of: str, name: str, other: str) -> str:
+        """An array of the GPU that was got is put under another name."""
+        forwards, copied = broker.stats()["forwards_total"], calls("copies_done")
+        share = broker.put(kept[name], other)
+        return f"{share.device} {broker.stats()['forwards_total'] - forwards} forward, {calls('copies_done') - copied} copies"
+
+    def host_put_pinned(name: str, start: str) -> str:
+        """CuPy's array over pinned memory, which a queued kernel writes."""
+        cupy = package("cupy").cupy
+        host = cupy.cuda.alloc_pinned_memory(4 * COUNT)
+        memory = cupy.cuda.UnownedMemory(host.ptr, 4 * COUNT, host, 0)
+        array = cupy.ndarray(COUNT, "f4", cupy.cuda.MemoryPointer(memory, 0))
+        one = cupy.asarray(expected(start) - 1)
+        cupy.cuda.runtime.deviceSynchronize()
+        with cupy.cuda.Stream(non_blocking=True):
+            cupy.add(one, cupy.float32(1), out=array)
+            copied = calls("copies_done")
+            share = broker.put(array, name)
+            assert calls("copies_done") == copied, "the host copies it"
+        return f"{share.device} {share.kind}"
+
+    def host_tree(of: str, name: str) -> str:
+        """A tree and a channel: every array of a message is read in place."""
+        own, values = package(of), {"one": expected("1"), "more": [expected("2"), np.empty((0, 3), "f4")]}
+        broker.put(values, name)
+        tree, plan = broker.get(name, of, device="cuda:0", explain=True)
+        broker.channel(name).send(values)
+        sent = broker.channel(name).receive(of, device="cuda:0", timeout=60)
+        seen = [right(own.values(each), str(1 + at)) for got in (tree, sent) for at, each in enumerate((got["one"], got["more"][0]))]
+        assert tree["more"][1].shape == (0, 3)
+        return f"{plan.via} {plan.copies} {' '.join(seen)}"
+
+    def host_many(name: str) -> str:
+        """Arrays of one arena have one registration."""
+        registered = calls("cuMemHostRegister")
+        for number in range(5):
+            broker.put(expected(str(number)), f"{name}-{number}")
+        arrays = broker.get_many([f"{name}-{number}" for number in range(5)], "torch", device="cuda:0")
+        made = calls("cuMemHostRegister") - registered
+        seen = {right(package("torch").values(each), str(number)) for number, each in enumerate(arrays)}
+        pinned = package("torch").torch.from_numpy(np.array(broker.get(f"{name}-0"))).is_pinned()
+        assert not pinned and not broker.get(f"{name}-0", "torch").is_pinned(), "arrays of the CPU are none of registered memory"
+        return f"{made} {' '.join(seen)}"
+
+    def host_recipe() -> str:
+        os.environ["ARRAYBRIDGE_ADDRESS"] = broker.address
+        names = executed(block_of("recipes.md", "frame on the host"))
+        return f"{names['how']} {names['frame'].device} {float(names['frame'].cpu().sum()):.0f}"
+
+    return {
+        each.__name__: each
+        for each in (
+            host_put, host_get, host_error, host_kernel, host_drop, host_registrations, host_leases, host_drop_under_a_kernel,
+            host_relay, host_put_pinned, host_recipe, host_tree, host_many,
+        )
+    }  # fmt: skip

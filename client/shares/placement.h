@@ -99,8 +99,8 @@ void Expect(Session& session, const Status& why, std::string_view ns, codec::Pub
 Result<Share> PublishPlacement(Session& session, std::string_view ns, const Placement& placement,
                                const Broker::PublishOptions& options, Deadline deadline, const IntoChannel& into = {});
 
-// Finds the placement that contains these views; `joins`: or makes one of several that follow one another, to be published. Nothing: they do not
-// all lie, aligned and compact, in unpublished placements of the session, as most arrays do not.
+// Finds the placement that contains these views; `joins`: or makes one of several that follow one another, which is
+// published next. Nothing: not all of them lie, aligned and compact, in unpublished placements of the session.
 std::optional<Placement> FindPlacement(Session& session, std::span<const View> views, bool joins);
 
 }  // namespace arraybridge

@@ -40,9 +40,6 @@ class Call:
         self._service = service
         self._process_id, self._client = 0, ""
 
-    def __lt__(self, other: Call) -> bool:
-        return self.number < other.number
-
     def letter(self, kind: str, caller: str) -> Letter:
         """To a server."""
         return Letter(kind, caller, self.number, self.due.at or 0.0)

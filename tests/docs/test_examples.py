@@ -134,6 +134,13 @@ def test_model_server(variables: dict[str, str]) -> None:
     assert len(set(first)) == len(set(second)) == 1 and int(second[0]) > int(first[0])
 
 
+def test_a_web_server_of_a_model(variables: dict[str, str]) -> None:
+    needs("torch", "uvicorn")
+    output = run("model-server/run_web.py", variables=variables)
+    answers = re.search(r"(\d+) right answers of generations \[\d+, \d+\], by 4 workers", output)
+    assert answers and int(answers[1]) >= 128
+
+
 def test_follow_a_trainer(variables: dict[str, str]) -> None:
     needs("torch")
     followers = [started("follow-trainer/follower.py", variables=variables) for _ in range(2)]

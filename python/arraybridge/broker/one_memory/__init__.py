@@ -100,10 +100,10 @@ def on_host(source: Source) -> Source:
         MemoryConversionError: its producer failed, or its stream is being captured into a graph.
     """
     found = source.description
-    plain = found.refusal is None and not found.obstacles and min(found.strides or (0,), default=0) >= 0
-    if found.device[0] != devices.CUDA or not plain or not found.address:
+    if found.device[0] != devices.CUDA:
         return source
-    if not _core.lies_on_host(found.address, found.device[1]):
+    plain = found.refusal is None and not found.obstacles and min(found.strides or (0,), default=0) >= 0
+    if not plain or not found.address or not _core.lies_on_host(found.address, found.device[1]):
         return source
     try:
         view = _core.on_host(source.view())

@@ -17,20 +17,6 @@ namespace {
 using cuda::CUpointer_attribute;
 using cuda::CUresult;
 
-// Exported under another name than cuGetProcAddress's base name.
-constexpr std::array kVersioned = {
-    "cuDeviceGetUuid_v2",   "cuDeviceTotalMem_v2",  "cuDevicePrimaryCtxRelease_v2", "cuMemGetInfo_v2",
-    "cuMemAlloc_v2",        "cuMemFree_v2",         "cuMemGetAddressRange_v2",      "cuIpcOpenMemHandle_v2",
-    "cuEventDestroy_v2",    "cuStreamDestroy_v2",   "cuMemcpyHtoDAsync_v2",         "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyDtoDAsync_v2", "cuMemHostRegister_v2", "cuStreamWriteValue64_v2",      "cuStreamWaitValue64_v2"};
-
-std::string ExportedName(const std::string& base) {
-  for (const char* const name : kVersioned) {
-    if (name == base + "_v2") return name;
-  }
-  return base;
-}
-
 // symbols: those that either way of lookup misses, those where both ways differ, and whether the names without _v2 are
 // different functions.
 Reply SymbolsOfDriver(State& state, const Words&) {
@@ -41,15 +27,15 @@ Reply SymbolsOfDriver(State& state, const Words&) {
   std::string missing;
   std::string optional;
   std::string differing;
-  const auto ask = [&](const std::string& base, int version, Need need) {
+  const auto ask = [&](const std::string& base, const char* exported_name, int version, Need need) {
     void* found = nullptr;
     cuda::CUdriverProcAddressQueryResult why{};
     state.Call((base + " by cuGetProcAddress").c_str(), find, base.c_str(), &found, version, uint64_t{0}, &why);
-    void* const exported = state.Exported(ExportedName(base).c_str());
+    void* const exported = state.Exported(exported_name);
     if (found == nullptr || exported == nullptr) (need == Need::kRequired ? missing : optional) += " " + base;
     if (found != nullptr && exported != nullptr && found != exported) differing += " " + base;
   };
-#define AB_ASK(name, version, suffix, need, parameters) ask("cu" #name, version, Need::need);
+#define AB_ASK(name, version, suffix, need, parameters) ask("cu" #name, "cu" #name #suffix, version, Need::need);
   AB_DRIVER_SYMBOLS(AB_ASK)
 #undef AB_ASK
   void* const older = state.Exported("cuMemAlloc");

@@ -20,5 +20,5 @@ with Broker() as broker:
         for number in range(3):
             frame = cupy.arange(100_000, dtype="float32") + cupy.float32(number)
             broker.put(frame, f"frame {number}")  # copies nothing, and waits for no kernel
-    print(f"in broker memory: {born.arrays} arrays; missed: {born.missed or 'none'}")
+    print(f"in broker memory: {born.arrays} arrays; missed: {born.missed or 'none'}", flush=True)
     subprocess.run([sys.executable, "-c", READER, broker.address], check=True)

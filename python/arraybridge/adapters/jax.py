@@ -301,10 +301,10 @@ def uploaded(source: View, number: int) -> Any:
     seen = _local_devices()
     if source.device != devices.HOST and source.device[1] not in seen:
         source = _core.copy_to_heap(source)  # from a GPU that JAX does not see
-    if source.device == devices.HOST:
-        # JAX reads the View's memory until the value is ready.
-        return jax.device_put(numpy_adapter.view(source), seen[number]).block_until_ready()
-    return jax.device_put(jax.numpy.array(view(source), copy=True), seen[number])
+    on_host = source.device == devices.HOST
+    values = numpy_adapter.view(source) if on_host else jax.numpy.array(view(source), copy=True)
+    # JAX reads the View's memory until the value is ready, and exports one that is not ready from another GPU too early.
+    return jax.device_put(values, seen[number]).block_until_ready()
 
 
 def stacked(arrays: Sequence[Any]) -> Any:

@@ -19,11 +19,11 @@ def test_kernels_compute_what_numpy_does(pair: tuple[Do, Do]) -> None:
 
 def test_arrays_cross_without_a_copy(pair: tuple[Do, Do]) -> None:
     writer, reader = pair
-    assert writer("cupy_put frame 5") == "(2, 0) cuda_vmm"
-    assert reader("cupy_get frame 5") == f"{VIA['cuda_vmm']} 0 right"
-    assert reader("get frame 5") == f"cuda:0 {VIA['cuda_vmm']} 0 right", "in PyTorch"
-    assert reader("get_numpy frame 5") == "d2h 1 right"
-    assert reader("numba frame 5") == "right (2, 0)"
+    assert writer("cupy_put crossing 5") == "(2, 0) cuda_vmm"
+    assert reader("cupy_get crossing 5") == f"{VIA['cuda_vmm']} 0 right"
+    assert reader("get crossing 5") == f"cuda:0 {VIA['cuda_vmm']} 0 right", "in PyTorch"
+    assert reader("get_numpy crossing 5") == "d2h 1 right"
+    assert reader("numba crossing 5") == "right (2, 0)"
     assert writer("put tensor 6") == "(2, 0) cuda_vmm"
     assert reader("cupy_get tensor 6") == f"{VIA['cuda_vmm']} 0 right"
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import torch
+from shares import view_of
 
 import arraybridge
 
@@ -78,7 +79,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     def tf_get(name: str, start: str) -> str:
         array, plan = broker.get(name, "tensorflow", explain=True)
         assert "GPU:0" in array.device
-        assert address(array) == broker.views(broker.list(name)[0].share)[0].address
+        assert address(array) == view_of(broker, name).address
         kept.append(array)
         return f"{plan.via} {plan.copies} {right(array, start)}"
 

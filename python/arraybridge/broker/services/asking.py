@@ -133,9 +133,8 @@ class Asking(Caching):
         """
         caller, call = self._submitted(name, value, framework, timeout, wishes)
         future = delivered(call, cast("Broker", self)._delivery.granted)
-        future.add_done_callback(
-            functools.partial(_cancelled, weakref.ref(caller), weakref.ref(call))
-        )  # no cycle: answers are freed at once
+        # Weakly, without a cycle: answers are freed at once.
+        future.add_done_callback(functools.partial(_cancelled, weakref.ref(caller), weakref.ref(call)))
         return future
 
     async def acall(

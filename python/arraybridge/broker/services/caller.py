@@ -227,12 +227,8 @@ class Caller:
 
     def _server(self, id: str) -> Mailbox | None:
         """None: it has ended since it asked."""
-        known = self._servers.get(id)
-        if known is None:
-            known = Mailbox(self._broker, channel_of(self._service, "requests", id), "sender")
-            if known.owner_is_gone():
-                known.discard()
-                return None
+        known = self._servers.get(id) or Mailbox.to(self._broker, channel_of(self._service, "requests", id))
+        if known is not None:
             self._servers[id] = known
         return known
 

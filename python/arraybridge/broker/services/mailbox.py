@@ -48,6 +48,15 @@ class Mailbox:
         self._role: Final = role
         self._channel.open(role)
 
+    @classmethod
+    def to(cls, broker: Broker, name: str) -> Mailbox | None:
+        """The sender's end of a mailbox that another process owns; None: its owner has ended."""
+        opened = cls(broker, name, "sender")
+        if opened.owner_is_gone():
+            opened.discard()
+            return None
+        return opened
+
     @property
     def end(self) -> _core.ChannelEnd:
         """It is closed by an owner of the mailbox that no longer exists, so that a thread that waits in it returns."""

@@ -29,12 +29,8 @@ class Peers:
             Errors of `Channel.open`.
         """
         with self._lock:
-            known = self._answers.get(caller)
-            if known is None:
-                known = Mailbox(self._broker, channel_of(self._service, "answers", caller), "sender")
-                if known.owner_is_gone():
-                    known.discard()
-                    return None
+            known = self._answers.get(caller) or Mailbox.to(self._broker, channel_of(self._service, "answers", caller))
+            if known is not None:
                 self._answers[caller] = known
             return known
 

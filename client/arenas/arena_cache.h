@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas that this process reads. Each is mapped once, and its descriptor is kept for private mappings. The key is
+// The arenas that this process reads. Each is mapped once, and its descriptor is kept for further mappings. The key is
 // id and generation, never a descriptor's number or the order of messages. Arenas that no array uses are kept for a
 // while, within bounds; the least recently used arena is unmapped first.
 #pragma once

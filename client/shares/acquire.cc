@@ -211,11 +211,7 @@ Result<std::shared_ptr<ReadArena>> MapArena(Session& session, const Handle& of, 
   AB_ASSIGN_OR_RETURN(const auto mapper, session.mappers().Of(of.kind));
   AB_ASSIGN_OR_RETURN(arena->shared, mapper->Map(arena->handle, of.device, Access::kRead));
   arena->mapper = mapper;
-  // Only private mappings of host memory need the descriptor later.
-  if (of.kind != HandleKind::kMemfd) {
-    arena->handle.descriptor.reset();
-    session.ReportGpus();
-  }
+  if (of.kind != HandleKind::kMemfd) session.ReportGpus();
   auto added = session.read().Add(arena);
   // Unmapping is slow, so the reclaimer's thread does it.
   if (session.read().full()) session.reclaimer().Nudge();

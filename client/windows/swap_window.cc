@@ -1,55 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <arraybridge/swap_window.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <utility>
 
-#include "client/shares/lease.h"
-#include "client/windows/address_window.h"
-#include "proto/boundary/explained_error.h"
+#include "client/windows/cuda_window.h"
+#include "client/windows/host_window.h"
 #include "proto/boundary/mutex.h"
-#include "proto/boundary/unique_fd.h"
 
 namespace arraybridge {
 namespace {
 
-uint64_t InPage(uint64_t offset) { return offset % WindowPageSize(); }
-
-// The arena of a slab, and the slab's offset there.
-struct SlabPlace {
-  std::shared_ptr<const Lease> lease;
-  uint64_t offset = 0;
-};
-
 // View::copy_on_write is set for the views of a Lease in host memory, and the Lease is their owner.
-Result<SlabPlace> PlaceOfSlab(const View& slab) {
-  if (slab.device.type != kDeviceCpu || (slab.elements() > 0 && slab.copy_on_write == nullptr)) {
-    return Unimplemented("the bundle is not a share in host memory that was acquired for reading")
+Result<LeasedSlab> PlaceOfSlab(const View& slab) {
+  const bool is_lease = slab.device.type == kDeviceCuda ? slab.read_only : slab.copy_on_write != nullptr;
+  if (slab.elements() == 0) return InvalidArgument("the bundle has no bytes").Because("NO_SLAB");
+  if (!is_lease) {
+    return Unimplemented("the bundle is not a share that was acquired for reading, in host memory or on a GPU")
         .Because("NOT_HOST_MEMORY");
   }
-  if (slab.elements() == 0) return InvalidArgument("the bundle has no bytes").Because("NO_SLAB");
   auto lease = std::static_pointer_cast<const Lease>(slab.owner);
   const auto offset = static_cast<const std::byte*>(slab.data) - lease->arena->shared->data();
-  return SlabPlace{std::move(lease), static_cast<uint64_t>(offset)};
-}
-
-// A file of this process that has the slab's bytes at `skip`.
-Result<UniqueFd> CopyOfSlab(const View& slab, uint64_t skip) {
-  UniqueFd file(::memfd_create("arraybridge-window", MFD_CLOEXEC));
-  const uint64_t bytes = slab.nbytes();
-  bool written = file.valid() && ::ftruncate(file.get(), static_cast<off_t>(skip + bytes)) == 0;
-  for (uint64_t done = 0; written && done < bytes;) {
-    const auto* const from = static_cast<const std::byte*>(slab.data) + done;
-    const ssize_t count = ::pwrite(file.get(), from, bytes - done, static_cast<off_t>(skip + done));
-    if (count > 0) done += static_cast<uint64_t>(count);
-    if (count <= 0) written = count < 0 && errno == EINTR;
-  }
-  if (written) return file;
-  const int error = errno;
-  return ResourceExhausted("copying ", bytes, " bytes into a window: ", ExplainedError(error, "this process"));
+  return LeasedSlab{slab, std::move(lease), static_cast<uint64_t>(offset)};
 }
 
 Status OtherLayout(const auto&... parts) {
@@ -88,9 +60,9 @@ struct SwapWindow::State {
   std::shared_ptr<const void> retired AB_GUARDED_BY(mutex);   // of the one that was swapped out
   bool is_prepared AB_GUARDED_BY(mutex) = false;
   bool is_clean AB_GUARDED_BY(mutex) = true;
-  uint64_t skip = 0;   // from the first byte of the window to that of the slab; less than a page
   uint64_t bytes = 0;  // of the slab
-  std::unique_ptr<AddressWindow> addresses;
+  bool on_gpu = false;
+  std::unique_ptr<WindowMemory> memory;
 };
 
 SwapWindow::SwapWindow(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -98,13 +70,11 @@ SwapWindow::SwapWindow(std::unique_ptr<State> state) : state_(std::move(state)) 
 SwapWindow::~SwapWindow() = default;
 
 Result<std::shared_ptr<SwapWindow>> SwapWindow::Of(const Bundle& first) {
-  const View& slab = first.views()[1];
-  AB_ASSIGN_OR_RETURN(const auto place, PlaceOfSlab(slab));
+  AB_ASSIGN_OR_RETURN(const auto slab, PlaceOfSlab(first.views()[1]));
   auto state = std::make_unique<State>();
-  state->skip = InPage(place.offset);
-  state->bytes = slab.nbytes();
-  const uint64_t pages = (state->skip + state->bytes + WindowPageSize() - 1) / WindowPageSize();
-  AB_ASSIGN_OR_RETURN(state->addresses, AddressWindow::Reserve(pages * WindowPageSize(), place.offset - state->skip));
+  state->bytes = slab.view.nbytes();
+  state->on_gpu = slab.view.device.type != kDeviceCpu;
+  AB_ASSIGN_OR_RETURN(state->memory, state->on_gpu ? GpuWindowFor(slab) : HostWindowFor(slab));
   const std::shared_ptr<SwapWindow> window(new SwapWindow(std::move(state)));
   AB_RETURN_IF_ERROR(window->Prepare(first).status());
   AB_RETURN_IF_ERROR(window->Swap());
@@ -114,7 +84,8 @@ Result<std::shared_ptr<SwapWindow>> SwapWindow::Of(const Bundle& first) {
 
 Bundle SwapWindow::Over(const Bundle& bundle) {
   View slab = bundle.views()[1];
-  slab.data = const_cast<std::byte*>(state_->addresses->live() + state_->skip);  // read_only
+  slab.data = const_cast<std::byte*>(state_->memory->slab());  // read_only
+  slab.fence = nullptr;
   slab.read_only = true;
   slab.constant = false;
   slab.copy_on_write = nullptr;
@@ -123,30 +94,28 @@ Bundle SwapWindow::Over(const Bundle& bundle) {
 }
 
 bool SwapWindow::Contains(uint64_t address) const {
-  const auto first = std::bit_cast<uint64_t>(state_->addresses->live()) + state_->skip;
+  const auto first = std::bit_cast<uint64_t>(state_->memory->slab());
   return address >= first && address - first < state_->bytes;
 }
 
+bool SwapWindow::IsOnGpu() const { return state_->on_gpu; }
+
 Result<SwapWindow::How> SwapWindow::Prepare(const Bundle& next) {
   State& state = *state_;
-  const View& slab = next.views()[1];
-  AB_ASSIGN_OR_RETURN(auto place, PlaceOfSlab(slab));
-  if (slab.nbytes() != state.bytes) return OtherLayout(slab.nbytes(), " bytes in place of ", state.bytes);
-  const bool mapped = InPage(place.offset) == state.skip;
-  UniqueFd copy;
-  if (!mapped) {
-    AB_ASSIGN_OR_RETURN(copy, CopyOfSlab(slab, state.skip));
-  }
-  const int file = mapped ? place.lease->arena->handle.descriptor.get() : copy.get();
+  AB_ASSIGN_OR_RETURN(auto slab, PlaceOfSlab(next.views()[1]));
+  const bool on_gpu = slab.view.device.type != kDeviceCpu;
+  if (on_gpu != state.on_gpu) return OtherLayout(on_gpu ? "it lies on a GPU" : "it lies in host memory");
+  const uint64_t bytes = slab.view.nbytes();
+  if (bytes != state.bytes) return OtherLayout(bytes, " bytes in place of ", state.bytes);
   const MutexLock lock(state.mutex);
   if (!state.is_clean) {
     return FailedPrecondition("the window was not cleaned up since the last swap").Because("NOT_CLEAN");
   }
   state.is_prepared = false;
-  AB_RETURN_IF_ERROR(state.addresses->MapBeside(file, mapped ? place.offset - state.skip : 0));
+  AB_ASSIGN_OR_RETURN(const How how, state.memory->Prepare(slab));
   state.is_prepared = true;
-  state.prepared = mapped ? std::move(place.lease) : nullptr;
-  return mapped ? How::kMapped : How::kCopied;
+  state.prepared = how == How::kMapped ? std::move(slab.lease) : nullptr;
+  return how;
 }
 
 Status SwapWindow::Swap() {
@@ -154,7 +123,7 @@ Status SwapWindow::Swap() {
   const MutexLock lock(state.mutex);
   if (!state.is_prepared) return FailedPrecondition("no generation is prepared").Because("NOT_PREPARED");
   state.is_clean = false;
-  AB_RETURN_IF_ERROR(state.addresses->Move());
+  AB_RETURN_IF_ERROR(state.memory->Move());
   state.is_prepared = false;
   state.retired = std::exchange(state.live, std::exchange(state.prepared, nullptr));
   return Ok();
@@ -165,7 +134,7 @@ Status SwapWindow::Clean() {
   std::shared_ptr<const void> retired;  // both are released outside the lock
   std::shared_ptr<const void> prepared;
   const MutexLock lock(state.mutex);
-  AB_RETURN_IF_ERROR(state.addresses->Clear());
+  AB_RETURN_IF_ERROR(state.memory->Clear());
   state.is_clean = true;
   state.is_prepared = false;
   prepared = std::exchange(state.prepared, nullptr);

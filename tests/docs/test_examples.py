@@ -100,6 +100,18 @@ def test_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
     assert went_on and int(went_on[1]) >= 3 and "finished step 20" in output
 
 
+def test_distributed_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
+    needs("torch")
+
+    def ranks(number: int, steps: int) -> str:
+        launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
+        return run("-m", *launch, str(EXAMPLES / "checkpoints/distributed.py"), str(tmp_path), str(steps), variables=variables)
+
+    assert "after step 2 the sum is 576" in ranks(2, 3)
+    output = ranks(3, 2)
+    assert "3 ranks go on after step 2" in output and "after step 4 the sum is 960" in output
+
+
 def test_record_and_replay() -> None:
     needs("torch", "mcap")
     output = run("record-and-replay/record_and_replay.py", variables=environment())

@@ -35,7 +35,7 @@ OWN: tuple[str, ...] = (
     "python/arraybridge/broker/keep/", "python/arraybridge/keep/", "python/arraybridge/recording/",
     "client/ctl/python/", "proto/boundary/pages/", "client/device_blocks/",
     "client/include/arraybridge/device_blocks/", "python/bindings/device_blocks/",
-    "python/arraybridge/integrations/allocators/", "python/arraybridge/notebook/",
+    "python/arraybridge/integrations/allocators/", "python/arraybridge/dcp/", "python/arraybridge/notebook/",
     "python/arraybridge/broker/patterns/", "daemon/broker/objects/runs/", "python/arraybridge/broker/services/",
     "client/pages/", "client/joints/", "client/one_memory/", "proto/boundary/one_memory/",
     "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", "python/arraybridge/broker/one_memory/",

@@ -22,6 +22,8 @@ RAISED = {
         # keep_writing, and followers among modules that are alike
         "born45b": (*BORN, "client/joints/", "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
         "tables48": TABLES,  # descriptions are read in C++
+        # bundles on GPUs are followed; Checkpoints of several ranks
+        "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
     }.items()
     for folder in folders

@@ -25,8 +25,9 @@ namespace arraybridge {
 class SwapWindow : public std::enable_shared_from_this<SwapWindow> {
  public:
   // A window that shows `first`. INVALID_ARGUMENT, NO_SLAB: the bundle has no bytes. UNIMPLEMENTED, NOT_HOST_MEMORY: it
-  // lies on a GPU, or was not acquired for reading (MapMode::kShared). UNIMPLEMENTED, NO_MOVE: the kernel is older than
-  // Linux 5.13. RESOURCE_EXHAUSTED: no room for a mapping.
+  // was not acquired for reading (MapMode::kShared), or lies on a GPU in memory with a cudaIpcMemHandle. UNIMPLEMENTED,
+  // NO_MOVE: the kernel is older than Linux 5.13. RESOURCE_EXHAUSTED: no room for a mapping. Errors of the GPU's
+  // driver. REQUIRES: on a GPU, its views are those of Broker::Acquire.
   static Result<std::shared_ptr<SwapWindow>> Of(const Bundle& first);
   // Both bundles have the same names, types, shapes, ties and places in the slab. FAILED_PRECONDITION, OTHER_LAYOUT
   // names the first difference. Errors of Bundle::At.
@@ -40,15 +41,20 @@ class SwapWindow : public std::enable_shared_from_this<SwapWindow> {
   Bundle Over(const Bundle& bundle);
   // True if the window shows a byte of the slab at this address.
   bool Contains(uint64_t address) const;
+  // True if it shows memory of a GPU: then Prepare waits until the next generation is written there, and Swap until the
+  // GPU has done all work that this process has queued.
+  bool IsOnGpu() const;
 
   enum class How : uint8_t { kMapped, kCopied };
   // Prepares the next generation beside the one that is shown, with all page tables. The one that was prepared before
   // is dropped. It is mapped if its slab begins at the same place of a page as the first one, as the slabs of large
-  // bundles do, and copied otherwise. FAILED_PRECONDITION, NOT_CLEAN: Clean was not called since the last Swap. Errors
-  // of Of. REQUIRES: CheckLayout.
+  // bundles do, and copied otherwise. FAILED_PRECONDITION, NOT_CLEAN: Clean was not called since the last Swap.
+  // FAILED_PRECONDITION, OTHER_LAYOUT: on a GPU it lies at another place of its arena. Errors of Of. REQUIRES:
+  // CheckLayout.
   Result<How> Prepare(const Bundle& next);
   // Shows the prepared generation. A thread that reads meanwhile sees old or new bytes. FAILED_PRECONDITION,
-  // NOT_PREPARED. RESOURCE_EXHAUSTED: the kernel refused; the window shows the same as before.
+  // NOT_PREPARED. RESOURCE_EXHAUSTED: the kernel refused; the window shows the same as before. On a GPU its driver's
+  // errors, and UNAVAILABLE: a graph is being captured.
   Status Swap();
   // Ends the use of the generation that was swapped out, and of one that is prepared. RESOURCE_EXHAUSTED: they are kept
   // until the next call.

@@ -111,8 +111,7 @@ class CudaIpcMapper final : public CudaMapper {
         handle.opaque, [&] { return IpcMemory::Open(devices, device.id, handle.opaque, handle.arena_size); });
     if (!memory.ok()) return memory.status();
     AB_RETURN_IF_ERROR((*memory)->CheckRange(handle.arena_size));
-    const CUdeviceptr address = (*memory)->address();
-    return Opened{*std::move(memory), address};
+    return Opened{*memory, (*memory)->address()};
   }
 };
 

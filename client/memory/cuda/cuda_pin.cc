@@ -30,8 +30,7 @@ class EventOfAll final : public DeviceEvent {
   }
   Status Wait() override {
     for (const auto& event : events_) {
-      Status waited = event->Wait();
-      if (!waited.ok() && waited.code() != Code::kAborted) return waited;
+      if (Status waited = event->Wait(); !waited.ok() && waited.code() != Code::kAborted) return waited;
     }
     return Ok();
   }
@@ -71,8 +70,7 @@ std::shared_ptr<DeviceEvent> CudaPin::Now() const {
 
 void CudaPin::ReleaseAfterWork(const std::shared_ptr<const CudaPin>& pin) {
   if (CudaDevices::IfUsed() == nullptr) return;
-  const CudaDevices& devices = pin->devices_;
-  for (const int32_t ordinal : devices.Active()) arraybridge::ReleaseAfterWork(devices, ordinal, pin);
+  for (const int32_t gpu : pin->devices_.Active()) arraybridge::ReleaseAfterWork(pin->devices_, gpu, pin);
 }
 
 }  // namespace arraybridge

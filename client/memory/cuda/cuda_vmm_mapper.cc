@@ -87,20 +87,7 @@ class VmmMemory {
     AB_RETURN_IF_ERROR(
         driver.CheckInput(driver.MemMap(address_, bytes_, 0, import.get(), 0), "cuMemMap", bytes_, " bytes"));
     mapped_ = true;
-    // A copy between GPUs is executed by one of them, which needs access to both ends.
-    const std::vector<int32_t> who = devices_.WhoReach(ordinal_);
-    Status allowed = SetAccess(who, access);
-    if (!allowed.ok() && who.size() > 1) {
-      devices_.ForgetPeers();
-      allowed = SetAccess({ordinal_}, access);
-    }
-    // A driver may know no read-only access to GPU memory. The descriptor permits more in any case.
-    const bool unknown = allowed.code() == Code::kInvalidArgument || allowed.code() == Code::kUnimplemented;
-    if (access == Access::kRead && unknown) {
-      allowed = SetAccess({ordinal_}, Access::kWrite);
-      if (allowed.ok()) ++maps_that_readers_may_write;
-    }
-    AB_RETURN_IF_ERROR(allowed);
+    AB_RETURN_IF_ERROR(AllowAccess(devices_, ordinal_, address_, bytes_, access));
     CUdeviceptr base = 0;
     size_t size = 0;
     AB_RETURN_IF_ERROR(driver.CheckInput(driver.MemGetAddressRange(&base, &size, address_), "cuMemGetAddressRange"));
@@ -109,19 +96,6 @@ class VmmMemory {
   }
 
  private:
-  Status SetAccess(const std::vector<int32_t>& gpus, Access access) const {
-    const Driver& driver = devices_.driver();
-    std::vector<cuda::CUmemAccessDesc> rights;
-    rights.reserve(gpus.size());
-    for (const int32_t gpu : gpus) {
-      rights.push_back(
-          {{cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu},
-           access == Access::kWrite ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE : cuda::CU_MEM_ACCESS_FLAGS_PROT_READ});
-    }
-    return driver.CheckInput(driver.MemSetAccess(address_, bytes_, rights.data(), rights.size()), "cuMemSetAccess",
-                             bytes_, " bytes");
-  }
-
   const CudaDevices& devices_;
   const int32_t ordinal_;
   const uint64_t bytes_;
@@ -149,12 +123,36 @@ class CudaVmmMapper final : public CudaMapper {
     AB_RETURN_IF_ERROR(import.Check(device));
     auto memory = std::make_shared<VmmMemory>(devices, device.id, handle.arena_size);
     AB_RETURN_IF_ERROR(memory->Map(import, access));
-    const CUdeviceptr address = memory->address();
-    return Opened{std::move(memory), address};
+    return Opened{memory, memory->address()};
   }
 };
 
 }  // namespace
+
+Status AllowAccess(const CudaDevices& devices, int32_t ordinal, CUdeviceptr address, uint64_t bytes, Access access) {
+  const auto allow = [&](const std::vector<int32_t>& gpus, cuda::CUmemAccess_flags flags) {
+    std::vector<cuda::CUmemAccessDesc> rights;
+    for (const int32_t gpu : gpus) rights.push_back({{cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu}, flags});
+    return devices.driver().CheckInput(devices.driver().MemSetAccess(address, bytes, rights.data(), rights.size()),
+                                       "cuMemSetAccess", bytes, " bytes");
+  };
+  const auto wanted =
+      access == Access::kWrite ? cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE : cuda::CU_MEM_ACCESS_FLAGS_PROT_READ;
+  // A copy between GPUs is executed by one of them, which needs access to both ends.
+  const std::vector<int32_t> who = devices.WhoReach(ordinal);
+  Status allowed = allow(who, wanted);
+  if (!allowed.ok() && who.size() > 1) {
+    devices.ForgetPeers();
+    allowed = allow({ordinal}, wanted);
+  }
+  // A driver may know no read-only access to GPU memory. The descriptor permits more in any case.
+  const bool unknown = allowed.code() == Code::kInvalidArgument || allowed.code() == Code::kUnimplemented;
+  if (access == Access::kRead && unknown) {
+    allowed = allow({ordinal}, cuda::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (allowed.ok()) ++maps_that_readers_may_write;
+  }
+  return allowed;
+}
 
 uint64_t MapsThatReadersMayWrite() { return maps_that_readers_may_write; }
 

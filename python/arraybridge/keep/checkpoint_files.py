@@ -94,11 +94,7 @@ class CheckpointFiles:
         arrays = {name: view if view.device == devices.HOST else _core.copy_to_heap(view) for name, view in views.items()}
         digest = _digest(structure, (bytes_of(view) for _, view in sorted(arrays.items())))
         save(arrays, self.path(step), metadata={_TREE: structure.decode(), _SHA256: digest})
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)  # the name of the file
-        finally:
-            os.close(folder)
+        self._sync_names()
 
     def read(self, step: int, broker: Broker, name: str) -> Share | None:
         """The file's tree as a share of this name; None: another process has published it.
@@ -136,8 +132,18 @@ class CheckpointFiles:
         return aside
 
     def remove(self, steps: Sequence[int]) -> None:
+        """Removes their files, which do not come back with a host that loses its power."""
         for step in steps:
             self.path(step).unlink(missing_ok=True)
+        if steps:
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _id_file(self) -> Path:
         return self._folder / f".{self._name}.id"
@@ -152,6 +158,14 @@ class CheckpointFiles:
                 os.link(made, file)
             made.unlink()
         return file.read_text()
+
+
+def check_step(step: int) -> None:
+    """Raises:
+    InvalidRequest: a step cannot have this number.
+    """
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= STEP_MAX:
+        raise InvalidRequest(f"a step must be a whole number from 0 to {STEP_MAX:,}, not {step!r}")
 
 
 def check_storable(share: Share) -> None:

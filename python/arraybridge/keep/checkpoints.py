@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Self
 
@@ -16,8 +16,8 @@ from arraybridge.broker.bundled_tree import unpacked
 from arraybridge.broker.keep.caching import made_by
 from arraybridge.broker.share import Share
 from arraybridge.conversion import tree
-from arraybridge.errors import InvalidRequest, ShareNotFound
-from arraybridge.keep.checkpoint_files import STEP_MAX, CheckpointFiles, DamagedFile, check_storable, named_leaves
+from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound
+from arraybridge.keep.checkpoint_files import CheckpointFiles, DamagedFile, check_step, check_storable, named_leaves
 
 _UNWRITTEN_MAX: Final = 2  # states that wait for the disk; each takes memory
 
@@ -97,13 +97,12 @@ class Checkpoints:
                 process saves this series. OSError: an *earlier* state could not be written, for instance because the disk is
                 full; this state is not saved then: save it again. OutOfMemory and other errors of `put`.
         """
-        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= STEP_MAX:
-            raise InvalidRequest(f"a step must be a whole number from 0 to {STEP_MAX:,}, not {step!r}")
+        check_step(step)
         if not tree.is_tree(state):
             raise InvalidRequest(f"a state must be a tree, such as a state_dict, not {type(state).__name__}: save {{'x': x}}")
         self._begin()
         if step <= (latest := max([self._saved, *self._files.steps()])):
-            raise InvalidRequest(f"step {step} is not later than {latest}, the latest of this series: remove its files to go back")
+            raise InvalidRequest(f"step {step} is not later than {latest}, the latest of this series: go back with rewind({step - 1})")
         self._await_writes(_UNWRITTEN_MAX - 1)
         share = self._broker.put(state, self._prefix + str(step), replace=True)
         try:
@@ -113,7 +112,7 @@ class Checkpoints:
             share.withdraw()
             raise
         self._saved = step
-        self._withdraw_before(step)
+        self._withdraw_written()
 
     def latest(self, framework: str = "numpy", **wishes: Any) -> Checkpoint | None:
         """The latest state, from broker memory if it is there, else from the disk; None: nothing was saved.
@@ -139,9 +138,49 @@ class Checkpoints:
                     f"{error.message}; it is {aside.name} now, and the checkpoint before it is used", RuntimeWarning, stacklevel=2
                 )
 
-    def steps(self) -> list[int]:
-        """The steps whose files are on the disk, ascending."""
-        return self._files.steps()
+    def load(self, step: int, framework: str = "numpy", **wishes: Any) -> Any:
+        """The state of one step, from broker memory if it is there, else from the disk.
+
+        Args:
+            framework, wishes: of the arrays, as in `Broker.get`.
+
+        Raises:
+            ShareNotFound: the series has no such step. InvalidRequest: its file is damaged. OSError: the file cannot be read.
+            Errors of `get` and of `put`.
+        """
+        check_step(step)
+        try:
+            return self._state(step, framework, wishes)
+        except FileNotFoundError:
+            have = ", ".join(map(str, self.steps())) or "none"
+            raise ShareNotFound(f"there is no checkpoint {step}: not in memory, nor in {self._files.path(step)}; steps: {have}") from None
+
+    def rewind(self, step: int) -> None:
+        """Removes every state after this step, in memory and on the disk, so that the series goes on from it.
+
+        Raises:
+            InvalidRequest: another process saves this series. OSError: a file cannot be removed, or an earlier state not be written.
+
+        Example:
+            >>> with arraybridge.Checkpoints("run10", "checkpoints", broker=broker) as saved:
+            ...     for step in 1, 2, 3:
+            ...         saved.save(step, {"weight": np.full(3, step)})
+            ...     saved.rewind(2)
+            ...     saved.latest().step
+            2
+        """
+        check_step(step)
+        self._begin()
+        if max([self._saved, *self.steps(memory=True)]) <= step:
+            return
+        self._await_writes(0)
+        self._files.remove([each for each in self.steps() if each > step])
+        self._withdraw(each for each in self._in_memory() if each > step)
+        self._saved = min(self._saved, step)
+
+    def steps(self, *, memory: bool = False) -> list[int]:
+        """The steps whose files are on the disk, ascending; with `memory` also those that are in broker memory alone."""
+        return sorted({*self._files.steps(), *(self._in_memory() if memory else ())})
 
     def flush(self) -> None:
         """Returns when all states are on the disk.
@@ -193,6 +232,8 @@ class Checkpoints:
         self._files.write(step, structure, views)
         if self._keep is not None:
             self._files.remove([each for each in self._files.steps() if each <= step][: -self._keep])
+        with contextlib.suppress(BrokerError):  # without a broker nothing is to be withdrawn; the next save does it else
+            self._withdraw_written()
 
     def _await_writes(self, most: int) -> None:
         while len(self._writes) > most:
@@ -214,11 +255,15 @@ class Checkpoints:
         names = [listed.share.name.removeprefix(self._prefix) for listed in self._broker.list(self._prefix)]
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def _withdraw_before(self, step: int) -> None:
-        for earlier in self._in_memory():
-            if earlier < step:
-                with contextlib.suppress(ShareNotFound):
-                    self._broker.withdraw(self._prefix + str(earlier))
+    def _withdraw_written(self) -> None:
+        """Memory keeps the latest state, and those before it that the disk has not got yet."""
+        on_disk = self._files.steps()
+        self._withdraw(each for each in self._in_memory() if each < self._saved and each in on_disk)
+
+    def _withdraw(self, steps: Iterable[int]) -> None:
+        for step in steps:
+            with contextlib.suppress(ShareNotFound):
+                self._broker.withdraw(self._prefix + str(step))
 
 
 autograph.mark_module(__name__)

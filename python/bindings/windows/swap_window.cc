@@ -50,7 +50,10 @@ void AddSwapWindow(py::module_& module) {
           arg("live"), arg("next"))
       .def("prepare", &Prepare, arg("next"))
       // Keeps the GIL: to take it again beside busy threads lasts longer than the swap.
-      .def("swap", [](SwapWindow& window) { Check(window.Swap()); })
+      .def("swap",
+           [](SwapWindow& window) {
+             Check(window.IsOnGpu() ? WithoutGil([&window] { return window.Swap(); }) : window.Swap());
+           })
       .def("clean", [](SwapWindow& window) { Check(WithoutGil([&window] { return window.Clean(); })); });
 }
 

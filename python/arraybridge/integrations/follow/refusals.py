@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
-from arraybridge.arrays import devices
-from arraybridge.broker.bundle import Bundle
 from arraybridge.errors import InvalidRequest
 
-_ONCE: Final = "attach each generation without follow="
+ONCE: Final = "attach each generation without follow="
 # Modules whose classes pack weights into a form of their own.
 _PACKING: Final = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized", "torch.utils.mkldnn", "torchao.")
 
@@ -47,17 +45,8 @@ def check_freezing() -> None:
     if inductor is not None and inductor.freezing:
         raise InvalidRequest(
             "torch._inductor.config.freezing is set, so compiled code keeps copies of weights that no swap reaches: set it to False,"
-            f" or {_ONCE} and compile again"
+            f" or {ONCE} and compile again"
         )
-
-
-def check_bundle(bundle: Bundle) -> None:
-    """Raises:
-    InvalidRequest: its arrays do not lie in host memory, or it has none.
-    """
-    if bundle.share.device != devices.HOST:
-        where = devices.named(bundle.share.device)
-        raise InvalidRequest(f"bundle {bundle.share.name!r} lies on {where}, and follow= needs one in host memory: {_ONCE}")
 
 
 def _tensors(module: Any) -> Iterator[tuple[str, Any]]:

@@ -48,7 +48,6 @@ class Windowed:
             InvalidRequest: the module cannot take it, or has changed since it was attached.
         """
         begun = time.perf_counter()
-        refusals.check_bundle(bundle)
         refusals.check_module(self._module)
         self._check_tensors()
         window, tensors, copied = None, None, False
@@ -93,6 +92,8 @@ class Windowed:
             window = _core.SwapWindow(bundle._core)
             moved = Bundle(bundle._broker, bundle._delivery, bundle.share, bundle._kind, window.over(bundle._core))
         except _core.StatusError as status:
+            if status.reason == "NOT_HOST_MEMORY":
+                raise InvalidRequest(f"no module can follow {bundle.share.name!r}: {status.message}; {refusals.ONCE}") from None
             raise from_status(status) from None
         return window, weights.checked(self._module, moved.state_dict(self._prefix, "shared"))
 

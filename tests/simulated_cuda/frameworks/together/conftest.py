@@ -16,7 +16,9 @@ from test_arraybridge import HELD
 @pytest.fixture(scope="session")
 def variables(package: str, cupy_environment: dict[str, str]) -> dict[str, str]:
     """Environment variables of processes that import arraybridge, CuPy, and the modules of these folders."""
-    return {"PYTHONPATH": os.pathsep.join([package, str(HERE), str(HERE.parent), str(HERE / "one_memory")])} | cupy_environment
+    return {
+        "PYTHONPATH": os.pathsep.join([package, str(HERE), str(HERE.parent), str(HERE / "one_memory"), str(HERE / "follow")])
+    } | cupy_environment
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,9 @@ TEST_F(BornStormTest, NoShareChangesAndAllMemoryComesBack) {
   }
   Broker broker({.address = directory_});
   // Names of the processes that were killed stay; all that they held does not.
-  for (const auto& listed : *broker.List("storm-")) static_cast<void>(broker.Withdraw({.name = listed.share.name}));
+  const auto left = broker.List("storm-");
+  ASSERT_TRUE(left.ok()) << left.status().ToString();
+  for (const auto& listed : *left) static_cast<void>(broker.Withdraw({.name = listed.share.name}));
   Stats stats;
   for (int tries = 0; tries < 300; ++tries) {
     stats = *broker.GetStats();

@@ -192,6 +192,7 @@ void Fork(BornHeap& heap, Counts& counts) {
   const pid_t child = ::fork();
   if (child < 0) Fail("no process");
   if (child == 0) {
+    ::close(written[1]);  // so that the child ends with a parent that is killed
     char byte = 0;
     if (::read(written[0], &byte, 1) != 1 || !block.IsOwn()) ::_exit(1);
     block.Write(0);

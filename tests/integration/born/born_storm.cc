@@ -23,6 +23,12 @@
 #include <arraybridge/born/keep_writing.h>
 #include <arraybridge/broker.h>
 
+// ThreadSanitizer takes an mmap over mapped pages for a write of all of them. To the kernel it is none: a thread that
+// writes there meanwhile writes the same page of the file before it, or its own copy of that page after it.
+extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier): its name
+  return "race:arraybridge::BornMapping::MapPrivate\nrace:arraybridge::BornMapping::Join\n";
+}
+
 namespace arraybridge {
 namespace {
 

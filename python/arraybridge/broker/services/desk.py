@@ -69,6 +69,7 @@ class Desk:
     def fail(self, why: BrokerError) -> None:
         """The server gets nothing any more."""
         self._told.put(why)
+        self.cancel_all_of(None)
 
     def next(self, seconds: float) -> Told | None:
         """None: no caller has answered within these seconds.
@@ -90,16 +91,15 @@ class Desk:
         with self._lock:
             self._held.pop(key, None)
 
-    def cancel(self, key: Key) -> None:
+    def held(self, key: Key) -> Request | None:
+        """In the hands of the server, and not answered."""
         with self._lock:
-            request = self._held.get(key)
-        if request is not None:
-            request.cancel()
+            return self._held.get(key)
 
-    def cancel_all_of(self, caller: str) -> None:
-        """It has ended."""
+    def cancel_all_of(self, caller: str | None) -> None:
+        """It has ended; None: all of them."""
         with self._lock:
-            requests = [request for key, request in self._held.items() if key[0] == caller]
+            requests = [request for key, request in self._held.items() if caller in (None, key[0])]
         for request in requests:
             request.cancel()
 

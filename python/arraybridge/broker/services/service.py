@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from arraybridge import _core, autograph
-from arraybridge.broker.channel import Channel
+from arraybridge.broker.batches.batch import Batch
 from arraybridge.broker.delivery import Acquired, Wanted
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
@@ -22,8 +22,8 @@ from arraybridge.broker.services.desk import Desk
 from arraybridge.broker.services.letters import Letter
 from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
 from arraybridge.broker.services.peers import Peers
-from arraybridge.broker.services.request import Batch, Request
-from arraybridge.broker.services.stacking import stacked
+from arraybridge.broker.services.reading import read_letters
+from arraybridge.broker.services.request import Request
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.services.terms import Terms
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
@@ -113,7 +113,7 @@ class Service:
         requests = self._boxes[0]
         weakref.finalize(self, _end, requests.end)
         of = weakref.ref(self), weakref.ref(requests.channel)
-        threading.Thread(target=_read_requests, args=of, name="arraybridge-requests", daemon=True).start()
+        threading.Thread(target=read_letters, args=of, name="arraybridge-requests", daemon=True).start()
 
     def requests(self, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]) -> Iterator[Any]:
         """The requests, as they come: each a Request, or with `batch` a Batch of at least one.
@@ -140,7 +140,7 @@ class Service:
         self._read(wanted.private)
         while True:
             taken = self._batch(wanted, Due.after(timeout))
-            given = taken[0] if self._terms.batch is None else Batch(taken, stacked)
+            given = taken[0] if self._terms.batch is None else Batch(taken)
             del taken  # while the next request is awaited, this frame holds no arrays
             yield given
             del given
@@ -153,6 +153,7 @@ class Service:
         if boxes is None or self._process != os.getpid():
             return
         requests, presence, tickets = boxes
+        self._desk.cancel_all_of(None)
         begun = self._desk.close()
         tickets.close()
         requests.close()
@@ -164,7 +165,7 @@ class Service:
 
     def _fail_unanswered(self) -> None:
         for request in self._desk.begun():
-            request.fail("the server asked for its next request without an answer to this one")
+            request.leave()
 
     def _batch(self, wanted: Wanted, due: Due) -> list[Request]:
         """At least one request; more while there is room and time."""
@@ -259,31 +260,48 @@ class Service:
             if left is None:
                 raise
             waits = False
-        self._desk.release(request.key)
+        if kind != letters.ITEM:
+            self._desk.release(request.key)
         return waits and answers is not None
 
+    @property
+    def ended(self) -> bool:
+        return self._closed
+
     # Of the thread that reads letters, too:
+
+    def _wishes(self) -> tuple[bool, float | None]:
+        """How the next request is mapped, and for how many seconds it is awaited before callers are examined again."""
+        return self._private, self._suspicion.pause()
+
+    def _fail(self, why: BrokerError) -> None:
+        """The server gets nothing any more."""
+        self._desk.fail(why)
 
     def _lose(self, caller: str) -> None:
         """It has ended."""
         self._peers.forget(caller)
         self._desk.cancel_all_of(caller)
 
-    def _received(self, message: Acquired) -> None:
-        letter = letters.read(message[0].metadata)
-        if letter is None:
+    def _received(self, message: Acquired | None) -> None:
+        letter = None if message is None else letters.read(message[0].metadata)
+        if message is None or letter is None:
             return
         key = letter.peer, letter.number
-        if letter.kind == letters.CANCEL:
-            self._desk.cancel(key)
+        if letter.kind in (letters.CANCEL, letters.MORE):
+            if (held := self._desk.held(key)) is not None:
+                held.cancel() if letter.kind == letters.CANCEL else held.more(letter.room)
         elif letter.kind == letters.NO:
             self._desk.refuse(key)
         elif letter.kind == letters.GO:
-            _, _, _, process_id, client = message[0].sent or (0, 0, 0, 0, "")
-            if not self._desk.give(Request(letter, (process_id, client), self._answer), message):
-                answers = self._peers.answers_to(letter.peer)
-                if answers is not None:
-                    answers.try_post(Letter(letters.BACK, self._id, letter.number))
+            self._given(letter, message)
+
+    def _given(self, letter: Letter, message: Acquired) -> None:
+        _, _, _, process_id, client = message[0].sent or (0, 0, 0, 0, "")
+        if not self._desk.give(Request(letter, (process_id, client), self._answer), message):
+            answers = self._peers.answers_to(letter.peer)
+            if answers is not None:
+                answers.try_post(Letter(letters.BACK, self._id, letter.number))
 
     def _examine(self) -> None:
         """Finds callers that have ended, if a notice has said that there is one."""
@@ -292,36 +310,6 @@ class Service:
                 if self._peers.is_gone(caller):
                     self._suspicion.confirmed()
                     self._desk.cancel_all_of(caller)
-
-
-def _read_requests(of: weakref.ref[Service], requests: weakref.ref[Channel]) -> None:
-    service = of()
-    while service is not None and not service._closed:
-        wishes, message = (service._private, service._suspicion.pause()), None
-        del service
-        try:
-            message = next_of(requests, *wishes)
-        except (PeerGone, ChannelClosed) as told:
-            if told.reason == "CHANNEL_NOT_OPEN" or (service := of()) is None:
-                return
-            service._suspicion.arise()
-        except BrokerError as lost:
-            if (service := of()) is not None:
-                service._desk.fail(lost)
-            return
-        service = of()
-        if service is not None:
-            _handle(service, message)
-        del message
-
-
-def _handle(service: Service, message: Acquired | None) -> None:
-    try:
-        if message is not None:
-            service._received(message)
-        service._examine()
-    except BrokerError as error:
-        service._desk.fail(error)
 
 
 def _end(end: _core.ChannelEnd) -> None:

@@ -106,9 +106,8 @@ class Asking(Caching):
             >>> server.join()
         """
         if wishes.pop("stream", False):
-            return Answers(
-                *self._submitted(SequenceCall, name, value, (framework, wishes), timeout), cast("Broker", self)._delivery.granted
-            )
+            asked = self._submitted(SequenceCall, name, value, (framework, wishes), timeout)
+            return Answers(*asked, cast("Broker", self)._delivery.granted)
         due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
         caller = self._caller(name, wanted)
         call = caller.begin(Message.of(value, None), wanted, due, True, Call)
@@ -173,10 +172,8 @@ class Asking(Caching):
             [0, 2, 4]
             >>> server.join()
         """
-        if wishes.pop("stream", False):
-            return Answers(
-                *self._submitted(SequenceCall, name, value, (framework, wishes), timeout), cast("Broker", self)._delivery.granted
-            )
+        if wishes.get("stream"):
+            return self.call(name, value, framework, timeout=timeout, **wishes)
         caller, call = self._submitted(Call, name, value, (framework, wishes), timeout)
         future = delivered(call, cast("Broker", self)._delivery.granted)
         try:
@@ -199,8 +196,7 @@ class Asking(Caching):
         super().close()
 
     def _submitted(self, kind: type[C], name: str, value: Any, form: tuple[str, Any], timeout: float | None) -> tuple[Caller, C]:
-        framework, wishes = form
-        due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
+        due, wanted = Due.after(timeout), Wanted.of_share(form[0], **form[1])
         caller = self._caller(name, wanted)
         return caller, caller.begin(Message.of(value, None).exported(), wanted, due, False, kind)
 

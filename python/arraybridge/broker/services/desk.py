@@ -25,17 +25,17 @@ class Desk:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[Key, float] = {}  # until when their callers may answer
+        self._asked: dict[Key, tuple[float, int]] = {}  # until when their callers may answer, and when they called
         self._held: dict[Key, Request] = {}  # not answered yet
         self._told: SimpleQueue[Told | BrokerError] = SimpleQueue()
         self._closed = False
 
-    def expect(self, key: Key, seconds: float) -> bool:
+    def expect(self, key: Key, seconds: float, called_ns: int) -> bool:
         """False: it was asked for before."""
         with self._lock:
             if key in self._asked or key in self._held:
                 return False
-            self._asked[key] = time.monotonic() + seconds
+            self._asked[key] = time.monotonic() + seconds, called_ns
             return True
 
     def drop(self, key: Key) -> None:
@@ -45,7 +45,7 @@ class Desk:
 
     def expected(self) -> dict[Key, float]:
         with self._lock:
-            return dict(self._asked)
+            return {key: until for key, (until, _) in self._asked.items()}
 
     def awaited(self) -> int:
         """How many callers were asked whose answer `next` has not returned."""
@@ -55,8 +55,10 @@ class Desk:
     def give(self, request: Request, message: Acquired) -> bool:
         """False: the server does not wait for it, and will not execute it."""
         with self._lock:
-            if self._closed or self._asked.pop(request.key, None) is None:
+            asked = self._asked.pop(request.key, None)
+            if self._closed or asked is None:
                 return False
+            request.called_ns = asked[1]
             self._held[request.key] = request
             self._told.put(Told(request, message))
             return True

@@ -44,6 +44,7 @@ class Request(Streaming):
         super().__init__(letter.room)
         self.process_id, self.client = sender
         self.value: Any = None
+        self.called_ns = 0  # of CLOCK_BOOTTIME
         self._answer_by = answer
         self._key: Key = letter.peer, letter.number
         self._due = letter.due

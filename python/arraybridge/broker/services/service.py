@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from arraybridge import _core, autograph
 from arraybridge.broker.delivery import Acquired
 from arraybridge.broker.due import Due
+from arraybridge.broker.figures.figures import Figures
 from arraybridge.broker.message import Message
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.letters import Letter
@@ -43,6 +44,8 @@ class Service(Taking):
     def __init__(self, broker: Broker, name: str, terms: Terms) -> None:
         super().__init__(broker, name, terms)
         self._id: Final = uuid.uuid4().hex
+        self._fail = self._desk.fail
+        self._figures = Figures(broker, name, self._id)
         self._process = os.getpid()
         self._reading, self._private = False, False
         self._suspicion = Suspicion()
@@ -121,15 +124,16 @@ class Service(Taking):
         for caller, number in begun:
             held.setdefault(caller, []).append(number)
         self._peers.part({caller: Letter(letters.BYE, self._id, held=tuple(some)) for caller, some in held.items()})
+        self._figures.withdraw()
         presence.abandon()  # each caller is told that a ticket may be lost
 
-    def _ask(self, ticket: Letter) -> bool:
+    def _ask(self, ticket: Letter, called_ns: int) -> bool:
         """False: the caller has ended, or its time is over."""
         key = ticket.peer, ticket.number
         if ticket.due and time.monotonic() >= ticket.due:
             return False
         answers = self._peers.answers_to(ticket.peer)
-        if answers is None or not self._desk.expect(key, _ASK_S):
+        if answers is None or not self._desk.expect(key, _ASK_S, called_ns):
             return False
         try:
             answers.post(Letter(letters.ASK, self._id, ticket.number, retry=self._terms.retry), due=Due.after(_ASK_S))
@@ -158,6 +162,7 @@ class Service(Taking):
             waits = False
         if kind != letters.ITEM:
             self._desk.release(request.key)
+            self._figures.note(request.called_ns, kind == letters.FAILED)
         return waits and answers is not None
 
     @property
@@ -169,10 +174,6 @@ class Service(Taking):
     def _wishes(self) -> tuple[bool, float | None]:
         """How the next request is mapped, and for how many seconds it is awaited before callers are examined again."""
         return self._private, self._suspicion.pause()
-
-    def _fail(self, why: BrokerError) -> None:
-        """The server gets nothing any more."""
-        self._desk.fail(why)
 
     def _lose(self, caller: str) -> None:
         """It has ended."""

@@ -58,8 +58,8 @@ class Taking(ABC):
         """Begins to read what callers answer. `private`: their arrays are mapped copy-on-write."""
 
     @abstractmethod
-    def _ask(self, ticket: Letter) -> bool:
-        """Asks the caller for the request. False: it has ended, or its time is over."""
+    def _ask(self, ticket: Letter, called_ns: int) -> bool:
+        """Asks the caller for the request that it called at this time. False: it has ended, or its time is over."""
 
     def requests(self, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]) -> Iterator[Any]:
         """The requests, as they come: each a Request, or with `batch` a Batch of at least one.
@@ -220,9 +220,9 @@ def _ask_for_next(of: weakref.ref[Taking], due: Due) -> bool:
             continue
         if message is None:
             return False
-        ticket = letters.read(message[0].metadata)
+        ticket, (_, _, called_ns, _, _) = letters.read(message[0].metadata), message[0].sent or (0, 0, 0, 0, "")
         service = of()
-        if service is not None and ticket is not None and ticket.kind == letters.TICKET and service._ask(ticket):
+        if service is not None and ticket is not None and ticket.kind == letters.TICKET and service._ask(ticket, called_ns):
             return True
         del service
     return False

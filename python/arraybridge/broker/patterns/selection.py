@@ -47,7 +47,6 @@ def select(sources: Iterable[Source], timeout: float | None = None) -> list[Sour
         >>> right.receive().tolist()
         [1.0, 1.0, 1.0]
     """
-    due = Due.after(timeout)
     found = list(sources)
     if not found:
         raise InvalidRequest("select needs at least one channel, service or watch: with none it would wait for nothing")
@@ -55,7 +54,7 @@ def select(sources: Iterable[Source], timeout: float | None = None) -> list[Sour
     numbers = [_fileno_of(source) for source in found]
     for number in set(numbers):
         poll.register(number, _system.POLLIN)
-    left = due.left()
+    left = Due.after(timeout).left()
     ready = {number for number, _ in poll.poll(None if left is None else math.ceil(left * 1000))}
     return [source for source, number in zip(found, numbers, strict=True) if number in ready]
 

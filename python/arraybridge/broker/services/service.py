@@ -23,7 +23,7 @@ from arraybridge.broker.services.request import Request
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.services.terms import Terms
 from arraybridge.broker.taking.taking import Taking
-from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
+from arraybridge.errors import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Services, which are made of channels: all servers of a name receive from its queue of tickets, all callers send into it.
+// Services, which are made of channels: all servers of a name receive from its queue of tickets, and all callers send
+// into it.
 
 import {seen} from './broker.js';
 import {isOpen, oldestMs, receiversOf, sendersOf, waitingIn} from './channels.js';

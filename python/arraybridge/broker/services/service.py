@@ -49,7 +49,6 @@ class Service(Taking):
         self._process = os.getpid()
         self._reading, self._private = False, False
         self._suspicion = Suspicion()
-        self._closed = False
 
     @property
     def name(self) -> str:
@@ -164,10 +163,6 @@ class Service(Taking):
             self._desk.release(request.key)
             self._figures.note(request.called_ns, kind == letters.FAILED)
         return waits and answers is not None
-
-    @property
-    def ended(self) -> bool:
-        return self._closed
 
     # Of the thread that reads letters, too:
 

@@ -42,12 +42,12 @@ class Taking(ABC):
         self._desk = Desk()
         self._boxes: tuple[Mailbox, Mailbox, Mailbox] | None = None  # requests, presence, tickets
         self._ahead: Ahead[Told] = Ahead("arraybridge-service")
-        self._taken_ahead = False
+        self._taken_ahead = self._closed = False
 
     @property
-    @abstractmethod
     def ended(self) -> bool:
-        """True after `close`."""
+        """True after `close` was called here."""
+        return self._closed
 
     @abstractmethod
     def open(self) -> Self:

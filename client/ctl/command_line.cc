@@ -7,6 +7,7 @@
 #include <array>
 #include <iostream>
 #include <map>
+#include <ranges>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -36,10 +37,8 @@ const std::map<std::string, Unit> kUnits = {
 
 template <class Value>
 std::vector<std::string> NamesOf(const std::map<std::string, Value>& named) {
-  std::vector<std::string> names;
-  names.reserve(named.size());
-  for (const auto& [name, value] : named) names.push_back(name);
-  return names;
+  const auto names = std::views::keys(named);
+  return {names.begin(), names.end()};
 }
 
 // "500ms", "5s", "2min", "3h", "9d".
@@ -79,7 +78,8 @@ std::string UnknownCommand(const CLI::App& app, std::span<const char* const> arg
 std::string ListerFor(std::string_view command) {
   constexpr std::array<std::string_view, 5> kOfShares = {"show", "trace", "explain", "withdraw", "get"};
   if (std::ranges::find(kOfShares, command) != kOfShares.end()) return "ls";
-  return command == "channel" ? "channel ls" : command == "end" ? "ls sessions --all" : "";
+  if (command == "channel" || command == "service") return std::string(command) + " ls";
+  return command == "end" ? "ls sessions --all" : "";
 }
 
 }  // namespace
@@ -101,6 +101,7 @@ CommandLine::CommandLine()
   DeclareShares();
   DeclareChannels();
   DeclareFiles();
+  DeclareServices();
   DeclareRecording();
   DeclareWatch();
   DeclareShell();

@@ -56,6 +56,7 @@ class CommandLine {
   void DeclareShares();
   void DeclareChannels();
   void DeclareFiles();
+  void DeclareServices();
   void DeclareRecording();
   void DeclareWatch();
   void DeclareAdministration();

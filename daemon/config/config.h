@@ -58,7 +58,7 @@ struct Limits {
   uint64_t metadata_bytes_max = 16384;
   uint64_t note_bytes_max = 64;
   uint64_t frame_bytes_max = 65536;
-  uint64_t descriptors_in_flight_max = 64;        // sent, not yet read by the client
+  uint64_t descriptors_in_flight_max = 256;       // sent, not yet read by the client: three for each direct channel
   uint64_t descriptors_in_flight_per_uid = 1024;  // includes those of ended lifelines, as the kernel does
   uint64_t output_frames_max = 256;
   uint64_t output_bytes_max = 256 << 10;  // in addition to the bytes in the socket's buffer

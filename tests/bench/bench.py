@@ -30,6 +30,8 @@ import peer_table
 import peers
 import recorded
 import restart
+import select_rows
+import service_rows
 import swaps
 import table_rows
 
@@ -357,6 +359,8 @@ def main() -> None:
     rows += keep_rows.rows(wish.build, not wish.quick)
     rows += swaps.rows(wish.build, not wish.quick)
     rows += recorded.rows(wish.build, not wish.quick)
+    rows += service_rows.rows(wish.build, not wish.quick)
+    rows += select_rows.rows(wish.build, not wish.quick)
     print(f"{datetime.date.today()} · {os.cpu_count()} CPUs · Linux {platform.release()} · Python {platform.python_version()}")
     print(
         "medians; value and floor of the same run, both sides pinned to one CPU unless the column says two; neighbours, restarts, many clients and processes: all CPUs\n"

@@ -92,6 +92,15 @@ def test_service(variables: dict[str, str]) -> None:
     assert killed[1] not in [server for *_, server in answers[4:]]
 
 
+def test_sequence(variables: dict[str, str]) -> None:
+    needs("torch")
+    output = run("sequence/run.py", variables=variables)
+    noise = [float(each) for each in re.findall(r"step \d+: noise ([\d.]+)", output)]
+    assert noise[0] > 0.9 and noise[-1] < 0.1 and all(noise[:-1][number] >= noise[number + 1] for number in range(len(noise) - 1))
+    sent = re.search(r"the caller has stopped; (\d+) steps were sent", output)
+    assert sent and len(noise) <= int(sent[1]) <= len(noise) + 8
+
+
 def test_checkpoints(variables: dict[str, str], tmp_path: Path) -> None:
     needs("torch")
     output = run("checkpoints/run.py", str(tmp_path), variables=variables)

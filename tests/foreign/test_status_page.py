@@ -213,6 +213,25 @@ def test_the_boxes_add_up_to_the_charged_bytes(
     )
 
 
+def test_services(daemon: Daemon, open_session: Callable[..., Session], browse: Callable[..., Browser]) -> None:
+    server, asker = open_session(daemon, client="server"), open_session(daemon, client="asker")
+    open_end(server, "RECEIVER", "frames")
+    browser = browse()
+    show(browser, daemon)
+    browser.until_text("frames", "#pipeline")
+    assert browser.evaluate("document.getElementById('services').hidden")
+    for name in ("a/<b>detect", "a/<b>detect", "idle"):
+        open_end(server, "RECEIVER", f"service/{name}/tickets", capacity=5)
+    tickets = open_end(asker, "SENDER", "service/a/<b>detect/tickets").channel
+    for _ in range(3):
+        send(asker, tickets, bytes(8))
+    browser.until_text("3 of 5", "#services")
+    cells = "[...document.querySelectorAll('#services tbody tr')].map(row => [...row.cells].map(each => each.innerText))"
+    rows = browser.evaluate(cells)
+    assert [row[:5] for row in rows] == [["a/<b>detect", "default", "2", "1", "3 of 5"], ["idle", "default", "1", "0", "0 of 5"]]
+    assert rows[0][5] != "–" and rows[1][5] == "–"
+
+
 def test_what_is_the_cause_and_what_is_held_back(
     daemon: Daemon, open_session: Callable[..., Session], browse: Callable[..., Browser]
 ) -> None:

@@ -37,6 +37,8 @@ OWN: tuple[str, ...] = (
     "client/include/arraybridge/device_blocks/", "python/bindings/device_blocks/",
     "python/arraybridge/integrations/allocators/", "python/arraybridge/dcp/", "python/arraybridge/notebook/",
     "python/arraybridge/broker/patterns/", "daemon/broker/objects/runs/", "python/arraybridge/broker/services/",
+    "client/ctl/services/", "python/arraybridge/broker/figures/",
+    "python/arraybridge/broker/taking/", "python/arraybridge/broker/sequences/", "python/arraybridge/broker/batches/",
     "client/pages/", "client/joints/", "client/one_memory/", "proto/boundary/one_memory/",
     "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", "python/arraybridge/broker/one_memory/",
 )  # fmt: skip

@@ -2,11 +2,12 @@
 """A real daemon in a temporary directory, and client processes that are exec'd, never forked from a threaded test."""
 
 import concurrent.futures
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +54,24 @@ def run_client(code: str, *arguments: str, **changes: str) -> str:
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+@contextlib.contextmanager
+def children() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts Python with arguments, whose output the test reads; ends all of them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, *map(str, arguments)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def run_together(jobs: dict[Key, Callable[[], str]]) -> dict[Key, "concurrent.futures.Future[str]"]:

@@ -64,31 +64,29 @@ Result<v1::ChannelInfo> FindChannel(Connection& connection, const Options& optio
 }
 
 Status ShowChannel(Connection& connection, const Options& options, const ChannelArgument& channel, std::ostream& out) {
-  auto found = FindChannel(connection, options, channel.name);
-  if (!found.ok()) return found.status();
-  if (IsJson(options)) return PrintJson(*found, options, out);
-  const uint64_t before = found->sent();
+  AB_ASSIGN_OR_RETURN(auto found, FindChannel(connection, options, channel.name));
+  if (IsJson(options)) return PrintJson(found, options, out);
+  const uint64_t before = found.sent();
   const auto begun = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::min(channel.interval, options.timeout / 4));
-  found = FindChannel(connection, options, channel.name);
-  if (!found.ok()) return found.status();
+  AB_ASSIGN_OR_RETURN(found, FindChannel(connection, options, channel.name));
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun;
   // Less than before: the channel was made anew.
-  const double sent = found->sent() < before ? 0 : static_cast<double>(found->sent() - before);
+  const double sent = found.sent() < before ? 0 : static_cast<double>(found.sent() - before);
   Table table({"WHAT", "VALUE"}, StyleOf(options));
-  table.Add({"channel", found->name()});
-  table.Add({"namespace", found->namespace_()});
-  table.Add({"mode", ModeName(*found)});
-  table.Add({"capacity", std::to_string(found->capacity())});
-  if (found->replay() > 0) table.Add({"replay", std::to_string(found->replay())});
-  table.Add({"stream", std::to_string(found->stream())});
-  table.Add({"queued", Concat(found->queued(), ", ", Cell::Size(found->queued_bytes()).In(table))});
-  if (found->queued() > 0) table.Add({"oldest", Cell::Age(found->oldest_ms()).In(table)});
-  table.Add({"sent", Concat(found->sent(), ", ", RateText(sent / passed.count()))});
-  table.Add({"received", std::to_string(found->received())});
-  table.Add({"dropped", std::to_string(found->dropped())});
-  table.Add({"direct", found->direct() ? "yes" : "no"});
-  AddEnds(table, *found);
+  table.Add({"channel", found.name()});
+  table.Add({"namespace", found.namespace_()});
+  table.Add({"mode", ModeName(found)});
+  table.Add({"capacity", std::to_string(found.capacity())});
+  if (found.replay() > 0) table.Add({"replay", std::to_string(found.replay())});
+  table.Add({"stream", std::to_string(found.stream())});
+  table.Add({"queued", Concat(found.queued(), ", ", Cell::Size(found.queued_bytes()).In(table))});
+  if (found.queued() > 0) table.Add({"oldest", Cell::Age(found.oldest_ms()).In(table)});
+  table.Add({"sent", Concat(found.sent(), ", ", RateText(sent / passed.count()))});
+  table.Add({"received", std::to_string(found.received())});
+  table.Add({"dropped", std::to_string(found.dropped())});
+  table.Add({"direct", found.direct() ? "yes" : "no"});
+  AddEnds(table, found);
   table.Print(out, options.header);
   return Ok();
 }

@@ -8,6 +8,7 @@ maker and the daemon have ended.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from arraybridge.broker.watch import Kind, Watch
 from arraybridge.conversion.source import source_of
 from arraybridge.conversion.ways import Way
 from arraybridge.detect import CupyName, JaxName, NumpyName, TensorflowName, TorchName
-from arraybridge.errors import BrokerError, BrokerTimeout, InvalidRequest, UnsupportedArray
+from arraybridge.errors import BrokerTimeout, InvalidRequest, UnsupportedArray
 from arraybridge.notebook.listing import Listed, Listing
 from arraybridge.planner import Converted, Plan
 
@@ -198,13 +199,8 @@ class Broker(Pipelines):
             ShareExists: a name is taken; the message has the first and the number of further errors. Other errors of
                 `put`.
         """
-        try:
-            for name, array in arrays.items():
-                self.put(array, name, replace=replace, wait=False)
-        except BrokerError as error:
-            self._connection.confirm_after(error)
-        if wait:
-            self._connection.confirm()
+        puts = (functools.partial(self.put, array, name, replace=replace, wait=False) for name, array in arrays.items())
+        self._put_all(puts, wait)
 
     @overload
     def get(

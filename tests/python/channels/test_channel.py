@@ -4,8 +4,6 @@
 import asyncio
 import gc
 import pickle
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -15,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from channel_client import item, number_of
-from processes import ROOT, environment, start_daemon, stop_daemon
+from processes import ROOT, children, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
@@ -27,18 +25,8 @@ SCRIPT = Path(__file__).with_name("channel_client.py")
 @pytest.fixture
 def start(broker, address):
     """Starts a client process of this test's namespace."""
-    started = []
-
-    def begin(*arguments):
-        command = [sys.executable, "-X", "faulthandler", str(SCRIPT), address, broker.namespace, *map(str, arguments)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with children() as begin:
+        yield lambda *arguments: begin("-X", "faulthandler", SCRIPT, address, broker.namespace, *arguments)
 
 
 def output(process):

@@ -4,12 +4,10 @@
 import itertools
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from processes import daemons_of, environment, start_daemon, stop_daemon
+from processes import children, daemons_of, start_daemon, stop_daemon
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, PeerGone
@@ -37,17 +35,8 @@ else:
 @pytest.fixture
 def stage(address, broker):
     """Starts a stage of this test's pipeline."""
-    started = []
-
-    def begin(role, run="", fresh="", first=0):
-        command = [sys.executable, "-c", STAGE, address, broker.namespace, role, run, fresh, str(first)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with children() as begin:
+        yield lambda role, run="", fresh="", first=0: begin("-c", STAGE, address, broker.namespace, role, run, fresh, first)
 
 
 def output(process):

@@ -8,11 +8,14 @@ import pickle
 import select as system
 import selectors
 import socket
+import subprocess
+import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
+from processes import environment
 
 import arraybridge
 from arraybridge import BrokerTimeout, ChannelClosed, InvalidRequest, Late, PeerGone, WatchClosed
@@ -321,3 +324,40 @@ def test_late_in_an_event_loop(pair):
 def test_a_deadline_that_is_none_is_refused(broker, deadline):
     with pytest.raises(InvalidRequest, match="deadline"):
         broker.channel("frames").receiver(deadline=deadline)
+
+
+MANY = """
+import subprocess, sys, numpy as np
+from arraybridge import Broker, select
+address, namespace = sys.argv[1:]
+SEND = '''
+import sys, numpy as np
+from arraybridge import Broker
+broker = Broker(sys.argv[1], namespace=sys.argv[2], start="never")
+senders = [broker.channel(f"c{number}").open("sender") for number in range(64)]
+print("open", flush=True)
+for line in sys.stdin:
+    senders[int(line)].send(np.full(4, int(line)))
+'''
+broker = Broker(address, namespace=namespace, start="never")
+channels = [broker.channel(f"c{number}").open("receiver") for number in range(64)]
+sender = subprocess.Popen([sys.executable, "-c", SEND, address, namespace], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+assert sender.stdout.readline() == "open\\n"
+assert select(channels, timeout=0) == []
+for number in range(100):
+    place = number * 17 % 64
+    sender.stdin.write(f"{place}\\n")
+    sender.stdin.flush()
+    assert select(channels, timeout=60) == [channels[place]]
+    assert channels[place].receive(timeout=0).tolist() == [place] * 4
+sender.kill()
+sender.wait()
+"""
+
+
+def test_one_of_64_channels(address, broker):
+    """Each has a sender in another process, and a direct channel to it, whose descriptors arrive together."""
+    command = [sys.executable, "-c", MANY, address, broker.namespace]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert broker.stats()["sessions_cut_total"] == 0

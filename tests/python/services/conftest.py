@@ -2,12 +2,11 @@
 """Servers and callers of services as processes of a test."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import environment
+from processes import children
 
 import arraybridge
 
@@ -18,18 +17,13 @@ Process = subprocess.Popen[str]
 @pytest.fixture
 def begin(address: str, broker: arraybridge.Broker) -> Iterator[Callable[..., Process]]:
     """Starts a program of this folder in this test's namespace, or at another broker."""
-    started: list[Process] = []
+    with children() as start:
 
-    def run(program: str, *arguments: object, at: str = "") -> Process:
-        where = [at, "default"] if at else [address, broker.namespace]
-        command = [sys.executable, str(HERE / program), *where, *map(str, arguments)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
-        return started[-1]
+        def run(program: str, *arguments: object, at: str = "") -> Process:
+            where = [at, "default"] if at else [address, broker.namespace]
+            return start(HERE / program, *where, *arguments)
 
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield run
 
 
 @pytest.fixture

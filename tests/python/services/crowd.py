@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forks servers and callers that the test kills: `crowd.py ADDRESS NAMESPACE FOLDER`. It reads "server" or "caller", a line each,
-and prints the process. It has no connection and no threads itself, and its children end with it.
+and prints the process. A call asks for one answer, or for a sequence. It has no connection and no threads itself, and its children end with it.
 
 A server writes the name of each request that it executes to FOLDER/executed. A caller writes to FOLDER/PID.calls "begin NAME",
 and then "answer NAME", "gone NAME", or the error. It ends when FOLDER/end is there.
@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ def serve() -> None:
     with connected("server").service("work") as service:
         for request in service.requests():
             os.write(record, f"{request.value['name']}\n".encode())
+            for number in range(request.value["items"]):
+                request.stream({"number": number, "x": request.value["x"]})
             request.reply({"name": request.value["name"], "x": request.value["x"] + 1})
 
 
@@ -48,16 +51,24 @@ def call() -> None:
         each.join()
 
 
+def called(request: dict[str, Any]) -> list[Any]:
+    """The items of the answer, the last of which is the reply."""
+    if request["items"]:
+        return list(_broker.call("work", request, stream=True, timeout=300))
+    return [_broker.call("work", request, timeout=300)]
+
+
 def call_until_the_end(thread: int) -> None:
     record, number = open_record(f"{os.getpid()}-{thread}.calls"), 0
     while not os.path.exists(f"{folder}/end"):
         number += 1
         name = f"{os.getpid()}-{thread}-{number}"
         os.write(record, f"begin {name}\n".encode())
-        value = np.full(random.choice((4, 4096)), number)
+        value, items = np.full(random.choice((4, 4096)), number), random.choice((0, 0, 3, 20))
         try:
-            answer = _broker.call("work", {"name": name, "x": value}, timeout=300)
+            *parts, answer = called({"name": name, "x": value, "items": items})
             right = answer["name"] == name and bool((answer["x"] == number + 1).all())
+            right = right and [part["number"] for part in parts] == list(range(items))
             outcome = "answer" if right else "wrong"
         except arraybridge.ServerGone:
             outcome = "gone"

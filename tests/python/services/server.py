@@ -29,10 +29,19 @@ def until_cancelled(request: arraybridge.Request) -> None:
     tell("cancelled", request.process_id)
 
 
+def sequence(request: arraybridge.Request) -> None:
+    """As many items as the caller says; then it holds the request."""
+    count = int(request.value["n"])
+    for number in range(count):
+        request.stream({"n": number, "x": request.value["x"] * number})
+    tell("holds", count)
+    time.sleep(600)
+
+
 if kind == "ticket":
     setattr(Service, "_ask", stand)
 broker = arraybridge.Broker(address, namespace=namespace, start="never", client=f"server-{kind}", timeout_s=60)
-with broker.service(name, retry=kind in ("retry", "retry-hold"), queue=2 if kind == "small" else 64) as service:
+with broker.service(name, retry=kind.startswith("retry"), queue=2 if kind == "small" else 64) as service:
     tell("open", os.getpid())
     for request in service.requests("torch" if kind == "torch" else "numpy"):
         number = int(request.value["n"])
@@ -40,6 +49,8 @@ with broker.service(name, retry=kind in ("retry", "retry-hold"), queue=2 if kind
         if kind in ("hold", "retry-hold"):
             tell("holds", number)
             time.sleep(600)
+        elif kind.endswith("sequence"):
+            sequence(request)
         elif kind == "cancel":
             until_cancelled(request)
         elif kind == "fail":

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -82,3 +83,27 @@ def test_without_a_keeper_calls_end_with_the_broker(tmp_path, begin, serve):
                 future.result(300)
         with pytest.raises(BrokerUnavailable):
             broker.call("double", np.ones(3), timeout=1)
+
+
+def test_a_sequence_goes_on_with_the_next_broker(kept, broker):
+    """Each item arrives once, and in order."""
+    stopped = []
+
+    def serve():
+        with arraybridge.Broker(kept, start="never", timeout_s=60).service("count") as service:
+            for request in service.requests(timeout=300):
+                for number in range(60):
+                    stopped.append(not request.stream({"n": number, "x": np.full(4, number)}))
+                request.end()
+                return
+
+    server = threading.Thread(target=serve)
+    server.start()
+    items = []
+    for item in broker.call("count", {"x": np.ones(2)}, stream=True, timeout=300):
+        items.append((item["n"], int(item["x"].sum())))
+        if len(items) % 20 == 10:
+            kill(kept)
+    server.join()
+    assert items == [(number, 4 * number) for number in range(60)]
+    assert not any(stopped)

@@ -9,6 +9,7 @@ import {become, html, section} from './document.js';
 import {livesView, namesView, sessionsView} from './lists.js';
 import {memoryView} from './memory.js';
 import {pipelineView} from './pipeline.js';
+import {servicesView} from './services.js';
 import {exactly, number, printable, sizeText, sum, timeText} from './text.js';
 
 const POLL_MS = 1500;      // between two readings
@@ -50,15 +51,8 @@ function headView() {
 // --- The parts of the view
 
 const live = document.getElementById('live');
-const parts = {
-  head: html('div'),
-  alerts: html('div'),
-  memory: html('div'),
-  pipeline: html('div'),
-  names: html('div'),
-  sessions: html('div'),
-  lives: html('div'),
-};
+const PARTS = ['head', 'alerts', 'memory', 'pipeline', 'services', 'names', 'sessions', 'lives'];
+const parts = Object.fromEntries(PARTS.map((name) => [name, html('div')]));
 const found = html('div');  // the rows below the filter, which itself is drawn once
 
 function begin() {
@@ -89,9 +83,10 @@ function draw() {
   show(parts.alerts, alertsView());
   show(parts.memory, memoryView(width));
   show(parts.lives, livesView());
-  for (const part of [parts.pipeline, parts.names, parts.sessions]) part.hidden = isHidden();
+  for (const part of [parts.pipeline, parts.services, parts.names, parts.sessions]) part.hidden = isHidden();
   if (isHidden()) return;
   show(parts.pipeline, pipelineView(width));
+  show(parts.services, servicesView());
   show(found, namesView());
   show(parts.sessions, sessionsView());
 }

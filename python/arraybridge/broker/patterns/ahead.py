@@ -48,7 +48,7 @@ class Ahead(Generic[T]):
         coming = self._taken(call)
         ended = False
         try:
-            ended = bool(wait([coming], left).done)
+            ended = coming.done() or bool(wait([coming], left).done)
         finally:
             self._give_back(coming, ended)
         return coming if ended else None
@@ -68,7 +68,7 @@ class Ahead(Generic[T]):
         with self._lock:
             if self._event < 0:
                 self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-                weakref.finalize(self, os.close, self._event)
+                weakref.finalize(self, os.close, self._event).atexit = False  # threads may still write to it
             self._next = self._next or call
         self._refresh()
         return self._event

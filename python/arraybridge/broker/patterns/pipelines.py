@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from arraybridge import _core, autograph
@@ -85,16 +85,17 @@ class Pipelines(Asking):
             [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
         """
         ready = [_ready(Publication.of(array, name, replace, waits=False)) for name, array in arrays.items()]
+        await self._awaited(lambda: self._put_all((lambda: each.entered(self._connection)) for each in ready))
 
-        def put() -> None:
-            try:
-                for each in ready:
-                    each.entered(self._connection)
-            except BrokerError as error:
-                self._connection.confirm_after(error)
+    def _put_all(self, puts: Iterable[Callable[[], object]], wait: bool = True) -> None:
+        """Puts without waiting, until an error is known."""
+        try:
+            for put in puts:
+                put()
+        except BrokerError as error:
+            self._connection.confirm_after(error)
+        if wait:
             self._connection.confirm()
-
-        await self._awaited(put)
 
     async def aget(self, name: str | Share, framework: str = "numpy", **wishes: Unpack[AGetWishes]) -> Any:
         """`get` for an event loop: the wait for a name is on a thread, of which 32 wait at a time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""select waits for any of several channels and watches."""
+"""select waits for any of several channels, services and watches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arraybridge.errors import InvalidRequest
 
 
 class HasFileno(Protocol):
-    """A Channel, a Watch, a socket, or a pipe of multiprocessing."""
+    """A Channel, a Service, a Watch, a socket, or a pipe of multiprocessing."""
 
     def fileno(self) -> int: ...
 
@@ -23,14 +23,14 @@ Source = TypeVar("Source", bound=HasFileno)
 
 
 def select(sources: Iterable[Source], timeout: float | None = None) -> list[Source]:
-    """Waits for any of several sources: a Channel whose `receive`, or a Watch whose `next`, would not wait.
+    """Waits for any of several sources: a Channel or Service whose `receive`, or a Watch whose `next`, would not wait.
 
     A Channel that was closed, whose stream has ended or whose sender is lost is ready too: its `receive` says so. Each source that
-    has a `fileno` can be awaited beside them. From the first `select` or `fileno` on, a channel receives one array ahead, which
-    the next `receive` returns.
+    has a `fileno` can be awaited beside them. From the first `select` or `fileno` on, a channel receives one array ahead, and a
+    service one request, which the next `receive` returns.
 
     Args:
-        sources: Channels that receive, Watches, and other objects with a `fileno`.
+        sources: Channels that receive, Services, Watches, and other objects with a `fileno`.
         timeout: seconds to wait for one; None: no limit; 0: does not wait. Ctrl-C ends it, and nothing is lost.
 
     Returns:
@@ -47,15 +47,14 @@ def select(sources: Iterable[Source], timeout: float | None = None) -> list[Sour
         >>> right.receive().tolist()
         [1.0, 1.0, 1.0]
     """
-    due = Due.after(timeout)
     found = list(sources)
     if not found:
-        raise InvalidRequest("select needs at least one channel or watch: with none it would wait for nothing")
+        raise InvalidRequest("select needs at least one channel, service or watch: with none it would wait for nothing")
     poll = _system.poll()
     numbers = [_fileno_of(source) for source in found]
     for number in set(numbers):
         poll.register(number, _system.POLLIN)
-    left = due.left()
+    left = Due.after(timeout).left()
     ready = {number for number, _ in poll.poll(None if left is None else math.ceil(left * 1000))}
     return [source for source, number in zip(found, numbers, strict=True) if number in ready]
 
@@ -63,7 +62,7 @@ def select(sources: Iterable[Source], timeout: float | None = None) -> list[Sour
 def _fileno_of(source: HasFileno) -> int:
     fileno = getattr(source, "fileno", None)
     if not callable(fileno):
-        raise InvalidRequest(f"select waits for channels, watches and objects with a fileno(), not for {type(source).__name__}")
+        raise InvalidRequest(f"select waits for channels, services, watches and objects with a fileno(), not for {type(source).__name__}")
     number: int = fileno()
     return number
 

@@ -10,7 +10,7 @@ import reprlib
 import threading
 import weakref
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 from arraybridge import autograph
 from arraybridge.arguments import check_text
@@ -20,6 +20,8 @@ from arraybridge.broker.keep.caching import Caching
 from arraybridge.broker.message import Message
 from arraybridge.broker.patterns.calls import CallCancelled
 from arraybridge.broker.patterns.receiver import ReceiverWishes
+from arraybridge.broker.sequences.answers import Answers
+from arraybridge.broker.sequences.call import SequenceCall
 from arraybridge.broker.services.call import Call, delivered
 from arraybridge.broker.services.caller import Caller
 from arraybridge.broker.services.service import Service
@@ -31,7 +33,14 @@ if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
 _NAME_BYTES_MAX: Final = 128
+C = TypeVar("C", bound=Call)
 _making = threading.Lock()
+
+
+class CallWishes(ReceiverWishes, total=False):
+    """Arguments of `call` that are those of `Channel.receive`, and `stream`."""
+
+    stream: bool
 
 
 class Asking(Caching):
@@ -63,9 +72,7 @@ class Asking(Caching):
         terms.check()
         return Service(cast("Broker", self), _checked(name), terms)
 
-    def call(
-        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]
-    ) -> Any:
+    def call(self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[CallWishes]) -> Any:
         """Asks a service, and waits for its answer, an array or a tree as `framework`'s.
 
         The request is executed at most once, unless the servers state `retry=True`. Arrays of both directions travel as in a
@@ -73,9 +80,12 @@ class Asking(Caching):
 
         Args:
             value: an array, or a tree as in `Channel.send`.
-            framework, wishes: as in `Channel.receive`, for the answer.
+            framework, wishes: as in `Channel.receive`, for the answer; and `stream`.
             timeout: seconds to wait for a server and its answer; None: no limit. After it no server gets the request, and one
                 that has it sees `Request.cancelled`. So does Ctrl-C.
+            stream: True returns at once an iterator of the items that the server sends by `Request.stream`; `value` must not be
+                written before the first one is there. A loop that ends early cancels the request. `timeout` is that of the
+                whole sequence.
 
         Raises:
             ServerGone: the server has ended with the request in its hands. RequestFailed: the server has no result.
@@ -95,9 +105,12 @@ class Asking(Caching):
             tensor([0, 2, 4])
             >>> server.join()
         """
+        if wishes.pop("stream", False):
+            asked = self._submitted(SequenceCall, name, value, (framework, wishes), timeout)
+            return Answers(*asked, cast("Broker", self)._delivery.granted)
         due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
         caller = self._caller(name, wanted)
-        call = caller.begin(Message.of(value, None), wanted, due, waits=True)
+        call = caller.begin(Message.of(value, None), wanted, due, True, Call)
         try:
             if not wait([call.outcome], due.left()).done:
                 caller.take_back(call)
@@ -131,16 +144,16 @@ class Asking(Caching):
             [[2, 2], [4, 4]]
             >>> server.join()
         """
-        caller, call = self._submitted(name, value, framework, timeout, wishes)
+        caller, call = self._submitted(Call, name, value, (framework, wishes), timeout)
         future = delivered(call, cast("Broker", self)._delivery.granted)
         # Weakly, without a cycle: answers are freed at once.
         future.add_done_callback(functools.partial(_cancelled, weakref.ref(caller), weakref.ref(call)))
         return future
 
     async def acall(
-        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]
+        self, name: str, value: Any, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[CallWishes]
     ) -> Any:
-        """`call` for an event loop, which it does not hold.
+        """`call` for an event loop, which it does not hold. `stream`: the iterator is for `async for`.
 
         Raises:
             CallCancelled: the task was cancelled. If no server had the request, none gets it, and `outcome` is cancelled;
@@ -159,7 +172,9 @@ class Asking(Caching):
             [0, 2, 4]
             >>> server.join()
         """
-        caller, call = self._submitted(name, value, framework, timeout, wishes)
+        if wishes.get("stream"):
+            return self.call(name, value, framework, timeout=timeout, **wishes)
+        caller, call = self._submitted(Call, name, value, (framework, wishes), timeout)
         future = delivered(call, cast("Broker", self)._delivery.granted)
         try:
             await asyncio.wait({waitable(future)})
@@ -180,10 +195,10 @@ class Asking(Caching):
                 caller.close()
         super().close()
 
-    def _submitted(self, name: str, value: Any, framework: str, timeout: float | None, wishes: Any) -> tuple[Caller, Call]:
-        due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
+    def _submitted(self, kind: type[C], name: str, value: Any, form: tuple[str, Any], timeout: float | None) -> tuple[Caller, C]:
+        due, wanted = Due.after(timeout), Wanted.of_share(form[0], **form[1])
         caller = self._caller(name, wanted)
-        return caller, caller.begin(Message.of(value, None).exported(), wanted, due, waits=False)
+        return caller, caller.begin(Message.of(value, None).exported(), wanted, due, False, kind)
 
     def _caller(self, name: str, wanted: Wanted) -> Caller:
         """The Caller of this process; a new one after the broker has ended."""

@@ -10,6 +10,7 @@ from typing import Any
 from arraybridge.broker.delivery import Acquired, Wanted
 from arraybridge.broker.due import Due
 from arraybridge.broker.message import Message
+from arraybridge.broker.services import letters
 from arraybridge.broker.services.errors import ServerGone
 from arraybridge.broker.services.letters import Letter
 from arraybridge.errors import BrokerTimeout
@@ -49,7 +50,10 @@ class Call:
         self.server, self.retry = letter.peer, letter.retry
         self._process_id, self._client = process_id, client
 
-    def answered(self, answer: Acquired) -> None:
+    def item(self, message: Acquired) -> None:
+        """A part of a sequence, which this caller has not asked for."""
+
+    def answered(self, answer: Acquired, kind: str = letters.ANSWER) -> None:
         if self.outcome.set_running_or_notify_cancel():
             self.outcome.set_result(answer)
 

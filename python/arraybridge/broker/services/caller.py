@@ -12,8 +12,7 @@ import functools
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from arraybridge import _core
 from arraybridge.broker.channel import Channel
@@ -26,12 +25,15 @@ from arraybridge.broker.services.deadlines import Deadlines
 from arraybridge.broker.services.errors import RequestFailed
 from arraybridge.broker.services.letters import Letter
 from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
+from arraybridge.broker.services.reading import read_letters
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.worker import Worker
 from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, ChannelClosed, PeerGone
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
+
+C = TypeVar("C", bound=Call)
 
 
 class Caller:
@@ -62,15 +64,15 @@ class Caller:
         self._late = Worker("arraybridge-tickets")
         self._deadlines = Deadlines(functools.partial(_take_back, weakref.ref(self)))
         self._end = weakref.finalize(self, _end, self._late, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
-        for run, mailbox in (_read_answers, self._answers), (_wait_for_ends, self._presence):
+        for run, mailbox in (read_letters, self._answers), (_wait_for_ends, self._presence):
             of = weakref.ref(self), weakref.ref(mailbox.channel)
-            threading.Thread(target=run, args=of, name=f"arraybridge-{run.__name__[1:]}", daemon=True).start()
+            threading.Thread(target=run, args=of, name=f"arraybridge-{run.__name__.lstrip('_')}", daemon=True).start()
 
     @property
     def ended(self) -> bool:
         return self._lost is not None
 
-    def begin(self, content: Message, wanted: Wanted, due: Due, waits: bool) -> Call:
+    def begin(self, content: Message, wanted: Wanted, due: Due, waits: bool, kind: type[C]) -> C:
         """A new call, whose ticket is sent.
 
         Args:
@@ -83,7 +85,7 @@ class Caller:
             if self._lost is not None:
                 raise self._lost
             self._number += 1
-            call = self._calls[self._number] = Call(self._number, self._service, content, wanted, due)
+            call = self._calls[self._number] = kind(self._number, self._service, content, wanted, due)
         if waits:
             self._announce(call, due)
             return call
@@ -109,6 +111,12 @@ class Caller:
             return False
         call.outcome.cancel()
         return True
+
+    def make_room(self, call: Call, room: int) -> None:
+        """The server may send so many further items."""
+        server, letter = self._servers.get(call.server), Letter(letters.MORE, self._id, call.number, room=room)
+        if server is not None and not server.try_post(letter):
+            self._late.submit(lambda: server.post(letter, due=call.due))
 
     def close(self) -> None:
         """Ends it. Calls that wait fail."""
@@ -168,7 +176,9 @@ class Caller:
         """How the next answer is mapped, and for how many seconds it is awaited before servers are examined again."""
         return self._private, 0.0 if self._gone else self._suspicion.pause()
 
-    def _received(self, message: Acquired) -> None:
+    def _received(self, message: Acquired | None) -> None:
+        if message is None:
+            return self._all_is_read()
         letter = letters.read(message[0].metadata)
         if letter is None:
             return
@@ -180,11 +190,13 @@ class Caller:
             return  # it is over, and the answer is freed
         elif letter.kind == letters.BACK:
             self._handed_back(call)
+        elif letter.kind == letters.ITEM:
+            call.item(message)
         elif self._forget(call):
-            if letter.kind == letters.ANSWER:
-                call.answered(message)
-            else:
+            if letter.kind == letters.FAILED:
                 call.failed(RequestFailed(f"the server of service {self._service!r} has no result: {letter.text}"))
+            else:
+                call.answered(message, letter.kind)
 
     def _call_of(self, letter: Letter) -> Call | None:
         with self._lock:
@@ -261,37 +273,6 @@ class Caller:
         while self._gone:
             self._suspicion.confirmed()
             self._parted(self._gone.pop())
-
-
-def _read_answers(of: weakref.ref[Caller], answers: weakref.ref[Channel]) -> None:
-    caller = of()
-    while caller is not None and not caller.ended:
-        wishes = caller._wishes()
-        del caller
-        try:
-            message = next_of(answers, *wishes)
-        except (PeerGone, ChannelClosed) as told:
-            if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
-                return
-            caller._suspicion.arise()
-            _handle(caller, caller._examine)
-            continue
-        except BrokerError as lost:
-            if (caller := of()) is not None:
-                caller._fail(lost)
-            return
-        caller = of()
-        if caller is not None:
-            _handle(caller, caller._all_is_read if message is None else functools.partial(caller._received, message))
-            _handle(caller, caller._examine)
-        del message
-
-
-def _handle(caller: Caller, work: Callable[[], None]) -> None:
-    try:
-        work()
-    except BrokerError as error:
-        caller._fail(error)
 
 
 def _wait_for_ends(of: weakref.ref[Caller], presence: weakref.ref[Channel]) -> None:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from arraybridge.broker.services.call import Call
+
+_ENDED_SHARE: Final = 4  # ends of calls that have ended are dropped, when they are so many times the others
 
 
 class Deadlines:
@@ -24,7 +26,8 @@ class Deadlines:
     def __init__(self, expire: Callable[[Call], None]) -> None:
         self._expire = expire
         self._changed = threading.Condition()
-        self._calls: list[tuple[float, int, Call]] = []  # by time, then by number
+        self._calls: dict[int, Call] = {}
+        self._ends: list[tuple[float, int]] = []  # a heap, by time and number; also of calls that have ended
         self._running = False
 
     def add(self, call: Call) -> None:
@@ -32,7 +35,8 @@ class Deadlines:
         if call.due.at is None:
             return
         with self._changed:
-            heapq.heappush(self._calls, (call.due.at, call.number, call))
+            self._calls[call.number] = call
+            heapq.heappush(self._ends, (call.due.at, call.number))
             self._changed.notify()
             if not self._running:
                 self._running = True
@@ -41,9 +45,11 @@ class Deadlines:
 
     def _forget(self, number: int, _: Future[Any]) -> None:
         with self._changed:
-            self._calls = [each for each in self._calls if each[1] != number]
-            heapq.heapify(self._calls)
-            self._changed.notify()
+            self._calls.pop(number, None)
+            if len(self._ends) > _ENDED_SHARE * (len(self._calls) + 1):
+                self._ends = [end for end in self._ends if end[1] in self._calls]
+                heapq.heapify(self._ends)
+                self._changed.notify()
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
@@ -53,9 +59,14 @@ class Deadlines:
         """Waits for the end of the next wait; None: no call is left."""
         with self._changed:
             while self._calls:
-                left = self._calls[0][0] - time.monotonic()
-                if left <= 0:
-                    return heapq.heappop(self._calls)[2]
-                self._changed.wait(left)
+                at, number = self._ends[0]
+                left = at - time.monotonic()
+                if number in self._calls and left > 0:
+                    self._changed.wait(left)
+                    continue
+                heapq.heappop(self._ends)
+                if (over := self._calls.pop(number, None)) is not None:
+                    return over
+            self._ends.clear()
             self._running = False
             return None

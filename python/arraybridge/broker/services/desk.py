@@ -25,17 +25,17 @@ class Desk:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[Key, float] = {}  # until when their callers may answer
+        self._asked: dict[Key, tuple[float, int]] = {}  # until when their callers may answer, and when they called
         self._held: dict[Key, Request] = {}  # not answered yet
         self._told: SimpleQueue[Told | BrokerError] = SimpleQueue()
         self._closed = False
 
-    def expect(self, key: Key, seconds: float) -> bool:
+    def expect(self, key: Key, seconds: float, called_ns: int) -> bool:
         """False: it was asked for before."""
         with self._lock:
             if key in self._asked or key in self._held:
                 return False
-            self._asked[key] = time.monotonic() + seconds
+            self._asked[key] = time.monotonic() + seconds, called_ns
             return True
 
     def drop(self, key: Key) -> None:
@@ -45,7 +45,7 @@ class Desk:
 
     def expected(self) -> dict[Key, float]:
         with self._lock:
-            return dict(self._asked)
+            return {key: until for key, (until, _) in self._asked.items()}
 
     def awaited(self) -> int:
         """How many callers were asked whose answer `next` has not returned."""
@@ -55,8 +55,10 @@ class Desk:
     def give(self, request: Request, message: Acquired) -> bool:
         """False: the server does not wait for it, and will not execute it."""
         with self._lock:
-            if self._closed or self._asked.pop(request.key, None) is None:
+            asked = self._asked.pop(request.key, None)
+            if self._closed or asked is None:
                 return False
+            request.called_ns = asked[1]
             self._held[request.key] = request
             self._told.put(Told(request, message))
             return True
@@ -69,6 +71,7 @@ class Desk:
     def fail(self, why: BrokerError) -> None:
         """The server gets nothing any more."""
         self._told.put(why)
+        self.cancel_all_of(None)
 
     def next(self, seconds: float) -> Told | None:
         """None: no caller has answered within these seconds.
@@ -90,16 +93,15 @@ class Desk:
         with self._lock:
             self._held.pop(key, None)
 
-    def cancel(self, key: Key) -> None:
+    def held(self, key: Key) -> Request | None:
+        """In the hands of the server, and not answered."""
         with self._lock:
-            request = self._held.get(key)
-        if request is not None:
-            request.cancel()
+            return self._held.get(key)
 
-    def cancel_all_of(self, caller: str) -> None:
-        """It has ended."""
+    def cancel_all_of(self, caller: str | None) -> None:
+        """It has ended; None: all of them."""
         with self._lock:
-            requests = [request for key, request in self._held.items() if key[0] == caller]
+            requests = [request for key, request in self._held.items() if caller in (None, key[0])]
         for request in requests:
             request.cancel()
 

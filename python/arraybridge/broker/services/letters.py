@@ -13,9 +13,12 @@ TICKET: Final = "ticket"  # caller to any server: a request waits
 ASK: Final = "ask"  # server to caller: may I execute it?
 GO: Final = "go"  # caller to server: execute it; here it is
 NO: Final = "no"  # caller to server: it is over, or another server has it
+MORE: Final = "more"  # caller to server: `room` further items of the answer may come
 CANCEL: Final = "cancel"  # caller to server: the caller does not wait for the answer
 BACK: Final = "back"  # server to caller: I have not executed it, and will not
 ANSWER: Final = "answer"  # server to caller: the result
+ITEM: Final = "item"  # server to caller: a part of the result
+END: Final = "end"  # server to caller: there are no further items
 FAILED: Final = "failed"  # server to caller: there is none
 BYE: Final = "bye"  # server to caller: I end; `held`: the requests that I may have executed in part
 _HELD_MAX: Final = 4096
@@ -31,6 +34,7 @@ class Letter(NamedTuple):
     text: str = ""  # why there is no result
     retry: bool = False  # the server states that a request may be executed again
     held: tuple[int, ...] = ()
+    room: int = 0  # in "go": for how many items the caller has room; 0: it takes one answer alone
 
     def message(self, content: Message | None = None) -> Message:
         """The message that carries it, with arrays or without."""
@@ -41,8 +45,8 @@ class Letter(NamedTuple):
 def read(metadata: bytes) -> Letter | None:
     """None: it is none. It comes from another process."""
     try:
-        kind, peer, number, due, text, retry, held = json.loads(metadata)
-        letter = Letter(str(kind), str(peer), int(number), float(due), str(text), bool(retry), tuple(map(int, held)))
+        kind, peer, number, due, text, retry, held, room = json.loads(metadata)
+        letter = Letter(str(kind), str(peer), int(number), float(due), str(text), bool(retry), tuple(map(int, held)), int(room))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return letter if len(letter.held) <= _HELD_MAX else None

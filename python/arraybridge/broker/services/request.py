@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Request is what a server of a service executes: a caller's tree, to be answered once. A Batch is several of them."""
+"""A Request is what a server of a service executes: a caller's tree, to be answered once."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from arraybridge import autograph
 from arraybridge.broker.message import Message
+from arraybridge.broker.sequences.streaming import Streaming
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.letters import Letter
 from arraybridge.errors import InvalidRequest
@@ -17,8 +18,8 @@ Key = tuple[str, int]  # the caller, and the request's number there
 Answer = Callable[["Request", str, str, Message | None], bool]  # sends a letter of this kind; False: no caller waits
 
 
-class Request:
-    """Made by `Service.requests`. It is answered once, by `reply` or `fail`, before the loop asks for the next one.
+class Request(Streaming):
+    """Made by `Service.requests`. It is answered once, by `reply`, `fail` or a sequence of `stream`, before the loop asks for the next one.
 
     Attributes:
         value: the array, or tree, of the caller, as `Channel.receive` returns it: read-only in NumPy.
@@ -40,14 +41,15 @@ class Request:
     """
 
     def __init__(self, letter: Letter, sender: tuple[int, str], answer: Answer) -> None:
+        super().__init__(letter.room)
         self.process_id, self.client = sender
         self.value: Any = None
+        self.called_ns = 0  # of CLOCK_BOOTTIME
         self._answer_by = answer
         self._key: Key = letter.peer, letter.number
         self._due = letter.due
         self._begun = False
         self._answered = False
-        self._cancelled = False
 
     def __repr__(self) -> str:
         state = "answered" if self._answered else "cancelled" if self.cancelled else "open"
@@ -78,10 +80,6 @@ class Request:
     def begin(self, value: Any) -> None:
         """The server gets it from now on. For the service."""
         self.value, self._begun = value, True
-
-    def cancel(self) -> None:
-        """No caller waits any more. For the service."""
-        self._cancelled = True
 
     def left(self) -> float | None:
         """Seconds until the caller's time is over; None: no limit."""
@@ -115,64 +113,18 @@ class Request:
         return self._answer(letters.FAILED, why[:_WHY_MAX], None)
 
     def _check_open(self) -> None:
-        if self._answered:
+        if self._answered and not self._refused:
             raise InvalidRequest("this request was answered: each is answered once")
 
     def _answer(self, kind: str, text: str, content: Message | None) -> bool:
+        if self._refused:
+            return False
         reached = self._answer_by(self, kind, text, content)
-        self._answered = True
+        self._answered = kind != letters.ITEM
         return reached
 
 
 _WHY_MAX = 4096  # characters
-
-
-class Batch(Sequence[Request]):
-    """Several requests, of a service with `batch=`: a sequence of Request."""
-
-    def __init__(self, requests: list[Request], stack: Callable[[list[Any]], Any]) -> None:
-        self._requests = requests
-        self._stack = stack
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._requests[index]
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def __repr__(self) -> str:
-        return f"<Batch of {len(self)} requests>"
-
-    @property
-    def values(self) -> list[Any]:
-        """The value of each request."""
-        return [request.value for request in self._requests]
-
-    def stack(self) -> Any:
-        """The values as one array with a new first dimension, of length `len(batch)`: a copy. Of trees, the tree of such arrays.
-
-        Raises:
-            InvalidRequest: the shapes or dtypes differ, or the trees do; `Batch.values` has each.
-        """
-        return self._stack(self.values)
-
-    def reply(self, results: Any) -> None:
-        """Answers each request with its result: `results[n]` of a sequence, or of the first dimension of an array.
-
-        Raises:
-            InvalidRequest: the number of results is another one. Errors of `Request.reply`.
-        """
-        if len(results) != len(self):
-            raise InvalidRequest(f"reply takes one result for each of the {len(self)} requests, not {len(results)}")
-        for request, result in zip(self._requests, results, strict=True):
-            if not request.answered:
-                request.reply(result)
-
-    def fail(self, why: str) -> None:
-        """`Request.fail` of each that is not answered."""
-        for request in self._requests:
-            if not request.answered:
-                request.fail(why)
 
 
 autograph.mark_module(__name__)

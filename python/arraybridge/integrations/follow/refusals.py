@@ -55,9 +55,9 @@ def check_bundle(bundle: Bundle) -> None:
     """Raises:
     InvalidRequest: its arrays do not lie in host memory, or it has none.
     """
-    if bundle.share.device != devices.HOST:
-        where = devices.named(bundle.share.device)
-        raise InvalidRequest(f"bundle {bundle.share.name!r} lies on {where}, and follow= needs one in host memory: {_ONCE}")
+    if bundle.device != devices.HOST:
+        where = devices.named(bundle.device)
+        raise InvalidRequest(f"bundle {bundle.share.name!r} is read on {where}, and follow= needs one in host memory: {_ONCE}")
 
 
 def _tensors(module: Any) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares in host memory as arrays of a GPU, arrays of this process that lie in shares as such, and arrays of a GPU that lie in
-host memory, all without a copy.
+"""Shares in host memory, and arrays that lie in them, as arrays of a GPU, and the reverse, without a copy.
 
 A GPU that has one memory with the host (GB10, Grace, Jetson) reads a share where it lies; one on PCIe does so if the
 caller asks, because each read then crosses the bus.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from arraybridge import _core
+from arraybridge import _core, autograph
 from arraybridge.arrays import devices
 from arraybridge.broker.one_memory import check
 
@@ -25,7 +25,6 @@ class OnDevice:
 
         Where GPU and host have one memory (GB10, Grace, Jetson), the arrays of a bundle in host memory are those of the GPU,
         without a copy. They must not be written: `attach` takes access="shared". Elsewhere each call copies them to the GPU.
-        Views (`bundle["w"]`) stay what they are.
 
         Args:
             device, mapped: as in `Broker.get`. None: where the bundle lies.
@@ -35,9 +34,8 @@ class OnDevice:
 
         Example:
             >>> share = broker.bundle("net", {"w": np.ones(3)}).fill().publish()
-            >>> net = broker.open("net").on("cpu")    # "cuda:0": on a GPU
-            >>> net.device, net.torch()["w"].shape
-            ((1, 0), torch.Size([3]))
+            >>> broker.open("net").on("cpu").torch()["w"].shape    # "cuda:0": on a GPU
+            torch.Size([3])
         """
         check(mapped, devices.wished(device, _core.gpus(), "bundle", "any"), None)
         made = object.__new__(type(self))  # a copy would open the share again
@@ -48,3 +46,6 @@ class OnDevice:
     def device(self) -> devices.Device:
         """Where frameworks that have arrays there get the arrays: the device of `on`, else that of the share."""
         return devices.wished(self._wishes["device"], _core.gpus(), "bundle", "any") or self._share.device
+
+
+autograph.mark_module(__name__)

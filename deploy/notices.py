@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collects the notices of other projects' code in our binaries, and an SBOM (CycloneDX) of the same list.
 
-``notices.py BUILD OUTPUT MAP...`` reads what the linker and the compiler of a finished build have read:
+``notices.py BUILD OUTPUT MAP... [--root ROOT]`` reads what the linker and the compiler of a finished build have read:
 
 - each MAP, the linker's map of the program that it is named after: object files, and archives of which it took a member;
 - BUILD/build.ninja: the object files in our own archives;
 - BUILD/.ninja_deps: the headers in each object file.
 
 A file of another project belongs to a Debian package (``dpkg -S``) or to a Python distribution (its RECORD). Both have
-their copyright and licence files beside them. OUTPUT receives THIRD_PARTY_NOTICES and arraybridge.cdx.json.
+their copyright and licence files beside them. ROOT has the libraries of another machine, with records of dpkg (deploy/aarch64/root). OUTPUT receives THIRD_PARTY_NOTICES and arraybridge.cdx.json.
 
 A file without a known origin is named in THIRD_PARTY_NOTICES and on stderr. With ``--strict`` it is an error, and nothing
 is written. Only a build on Debian can pass that.
@@ -36,6 +36,7 @@ from urllib.parse import quote
 COMMON_LICENSES = Path("/usr/share/common-licenses")
 # Every program is compiled with the headers of the system's interface, and contains nothing of the system by that.
 INTERFACE_PACKAGES = {"libc6-dev", "linux-libc-dev"}
+HERE = Path("/")  # the root of this machine's own packages
 RULE = "=" * 100
 
 
@@ -64,8 +65,8 @@ class Component:
 class Build:
     """What one build tree knows of its programs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+    def __init__(self, folder: Path, root: Path = HERE) -> None:
+        self.folder, self.root = folder.resolve(), root.resolve()
         cache = (self.folder / "CMakeCache.txt").read_text()
         self.source = Path(_value(cache, "CMAKE_HOME_DIRECTORY")).resolve()
         self._objects_in = dict(self._own_archives())
@@ -78,6 +79,8 @@ class Build:
                 yield match[1], match[2].split()
 
     def is_ours(self, path: Path) -> bool:
+        if self.root != HERE and path.is_relative_to(self.root):
+            return False  # also where the root lies in our tree
         return path.is_relative_to(self.folder) or (path.is_relative_to(self.source) and "site-packages" not in path.parts)
 
     def files_of(self, linker_map: Path) -> tuple[set[Path], set[Path]]:
@@ -132,8 +135,12 @@ def headers_by_object(log: bytes) -> dict[str, list[str]]:
     return found
 
 
-def debian_packages(paths: Iterable[Path]) -> dict[Path, str]:
-    """The installed Debian package of each path; none where there is no dpkg."""
+def dpkg_query(root: Path, *words: str) -> list[str]:
+    return ["dpkg-query", f"--admindir={root}/var/lib/dpkg", *words]
+
+
+def debian_packages(paths: Iterable[Path], root: Path) -> dict[Path, str]:
+    """The Debian package of each path, by the records of a root; none where there is no dpkg."""
     if shutil.which("dpkg") is None:
         return {}
     found: dict[Path, str] = {}
@@ -141,17 +148,17 @@ def debian_packages(paths: Iterable[Path]) -> dict[Path, str]:
     asked |= {name.removeprefix("/usr"): path for name, path in asked.items() if name.startswith("/usr/lib")}
     names = sorted(asked)
     for start in range(0, len(names), 2000):
-        told = subprocess.run(["dpkg", "-S", *names[start : start + 2000]], capture_output=True, text=True).stdout
+        told = subprocess.run(dpkg_query(root, "-S", *names[start : start + 2000]), capture_output=True, text=True).stdout
         for packages, name in re.findall(r"^(?!diversion )([^/]+): (/.*)$", told, re.MULTILINE):
             if name in asked:
                 found[asked[name]] = packages.split(",")[0].strip()
     return found
 
 
-def debian_component(package: str) -> Component:
-    query = ["dpkg-query", "-W", "-f=${source:Package} ${source:Version}\n", package]
+def debian_component(package: str, root: Path) -> Component:
+    query = dpkg_query(root, "-W", "-f=${source:Package} ${source:Version}\n", package)
     name, version = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split()
-    notice = Path("/usr/share/doc") / package.split(":")[0] / "copyright"
+    notice = root / "usr/share/doc" / package.split(":")[0] / "copyright"
     system = dict(re.findall(r'^(ID|VERSION_ID)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
     purl = f"pkg:deb/{system.get('ID', 'debian')}/{quote(name)}@{quote(version)}?arch=source"
     if "VERSION_ID" in system:
@@ -194,7 +201,10 @@ def collect(build: Build, maps: Iterable[Path]) -> tuple[list[Component], list[s
             binary[path].add(linker_map.stem)
         for path in of_program[1]:
             headers[path].add(linker_map.stem)
-    packages = debian_packages([*binary, *headers])
+    found_in = {path: build.root if path.is_relative_to(build.root) else HERE for path in [*binary, *headers]}
+    packages: dict[Path, str] = {}
+    for place in set(found_in.values()):
+        packages |= debian_packages([path for path, where in found_in.items() if where == place], place)
     distributions = python_distributions([path for path in [*binary, *headers] if path not in packages])
     components: dict[str, Component] = {}
     unknown: set[str] = set()
@@ -207,7 +217,7 @@ def collect(build: Build, maps: Iterable[Path]) -> tuple[list[Component], list[s
             unknown.add(path.name if path in binary else f"{path.parent.name}/{path.name}")
             continue
         if origin not in components:
-            components[origin] = debian_component(package) if package else python_component(distributions[path])
+            components[origin] = debian_component(package, found_in[path]) if package else python_component(distributions[path])
         components[origin].programs |= users
         if path in binary:
             components[origin].archives.add(path.name)
@@ -280,9 +290,10 @@ def main() -> int:
     parser.add_argument("build", type=Path, metavar="BUILD")
     parser.add_argument("output", type=Path, metavar="OUTPUT")
     parser.add_argument("maps", type=Path, nargs="+", metavar="MAP")
+    parser.add_argument("--root", type=Path, default=HERE, help="of another machine's libraries, with dpkg's records of them")
     parser.add_argument("--strict", action="store_true", help="fail if a file has no notice")
     options = parser.parse_args()
-    build = Build(options.build)
+    build = Build(options.build, options.root)
     components, unknown = collect(build, options.maps)
     for name in unknown:
         print(f"notices: {name}: no notice was found", file=sys.stderr)

@@ -7,6 +7,11 @@ if(NOT CMAKE_GENERATOR STREQUAL "Ninja" OR ARRAYBRIDGE_SANITIZE)
   return()
 endif()
 
+set(ab_notices_root "") # with the records of the packages of another machine
+if(CMAKE_SYSROOT)
+  set(ab_notices_root --root=${CMAKE_SYSROOT})
+endif()
+
 # ab_notices(<folder> <targets>...): writes both files into the folder when the targets are linked.
 function(ab_notices folder)
   set(maps "")
@@ -29,6 +34,7 @@ function(ab_notices folder)
   file(MAKE_DIRECTORY ${folder})
   add_custom_command(OUTPUT ${folder}/THIRD_PARTY_NOTICES ${folder}/THIRD_PARTY_NOTICES.gz ${folder}/arraybridge.cdx.json
     COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/deploy/notices.py ${CMAKE_BINARY_DIR} ${folder} ${maps}
+      ${ab_notices_root}
     COMMAND gzip -9nkf ${folder}/THIRD_PARTY_NOTICES
     DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/deploy/notices.py COMMENT "Collecting notices" VERBATIM)
 endfunction()

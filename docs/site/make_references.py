@@ -128,7 +128,8 @@ def doxygen(root: Path, folder: Path) -> None:
     settings = {
         "PROJECT_NAME": "arraybridge",
         "OUTPUT_DIRECTORY": folder,
-        "INPUT": root / "client/include/arraybridge",
+        "INPUT": f'"{root / "client/include/arraybridge"}" "{root / "proto/boundary/one_memory/host_reach.h"}"',
+        "RECURSIVE": "YES",
         "GENERATE_HTML": "NO",
         "GENERATE_LATEX": "NO",
         "GENERATE_XML": "YES",
@@ -144,7 +145,7 @@ def doxygen(root: Path, folder: Path) -> None:
         "TYPEDEF_HIDES_STRUCT": "YES",
         "MACRO_EXPANSION": "YES",
         "EXPAND_ONLY_PREDEF": "YES",
-        "PREDEFINED": "AB_API=",
+        "PREDEFINED": '"AB_API=" "AB_GUARDED_BY(mutex)="',
         "STRIP_FROM_PATH": root / "client/include",
         "INPUT_FILTER": f'"{sys.executable} {root / "docs/site/doxygen_filter.py"}"',
     }

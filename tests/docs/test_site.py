@@ -44,8 +44,14 @@ def test_every_function_and_struct_of_c_is_there(names: set[str]) -> None:
     assert len(declared) >= 30 and {f"c:{name}" for name in declared} - names == set()
 
 
+def test_every_public_header_is_on_a_page() -> None:
+    shown = {file for page in ("c", "cpp") for file in re.findall(r"doxygenfile:: (\S+)", (ROOT / f"docs/reference/{page}.md").read_text())}
+    assert {header.name for header in (ROOT / "client/include/arraybridge").rglob("*.h")} - shown == set()
+
+
 def test_the_classes_of_cpp_are_there(names: set[str]) -> None:
     methods = {"Broker::Put", "Broker::Acquire", "Channel::Send", "Bundle", "Watch", "View", "ArraySpec"}
+    methods |= {"GpuViewOf", "HostReach", "BornHeap", "KeptArrays"}
     assert {f"cpp:arraybridge::{name}" for name in methods} - names == set()
 
 

@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "build" / "wheel"
+WORK = ROOT / "build" / ("given-wheel" if sys.argv[1:] else "wheel")  # both may be checked at the same time
 DAEMON_NEEDS = {"libc.so.6", "libm.so.6", "libgcc_s.so.1"}
 EXTENSION_NEEDS = DAEMON_NEEDS | {"libstdc++.so.6"}
 LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CEILINGS = "tests/house/ceilings.toml"
 # Names of ceilings that were raised for a reason, each with the subject of the commit that did it.
 BORN = ("client/born/", "client/include/arraybridge/born/", "python/bindings/born/", "python/arraybridge/broker/born/")
+IN_PLACE = ("python/arraybridge/tables/", "python/arraybridge/broker/one_memory/")  # bundles, columns, conversions
+EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
 RAISED = {
     (f"{what} {folder}", f"Merge branch '{branch}'")
@@ -25,6 +27,15 @@ RAISED = {
         # bundles on GPUs are followed; Checkpoints of several ranks
         "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
+        "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
+    }.items()
+    for folder in folders
+} | {
+    (f"{what} {folder}", subject)
+    for what in ("lines of", "class names in")
+    for subject, folders in {
+        "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
+        "Exchanged allocators see what was stored before their addresses": EXCHANGED,
     }.items()
     for folder in folders
 }

@@ -100,6 +100,30 @@ def test_the_files_of_the_other_machine_stay(repository: Path) -> None:
     assert checked.endswith(f"/dist/a_{machine}.whl\n") and "another" not in checked
 
 
+@pytest.mark.skipif(os.uname().machine == "aarch64", reason="aarch64 makes its own files")
+def test_another_machine_gets_what_the_cross_compiler_makes(repository: Path) -> None:
+    programs = {
+        "deploy/wheel": 'echo "$1 $2" >"$3/a_aarch64.whl"',
+        "deploy/aarch64/root": "echo libraries",
+        ".venv/bin/python": 'echo "$*"',
+    }
+    for name, text in programs.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(f"#!/bin/sh\n{text}\n")
+        (repository / name).chmod(0o755)
+    (repository / "dist/own_x86_64.whl").touch()
+    made = release(repository, "--machine", "aarch64", "--only", "wheel|image")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "SKIPPED: an image for aarch64 is made on aarch64" in made.stdout and "\nskipped: image\n" in made.stdout
+    assert (repository / "dist/a_aarch64.whl").read_text() == "--machine aarch64\n" and (repository / "dist/own_x86_64.whl").exists()
+    assert "tests/aarch64/test_wheel.py" in (repository / "build/logs/check-wheel.log").read_text()
+
+
+def test_a_machine_without_a_cross_compiler_is_refused(repository: Path) -> None:
+    refused = release(repository, "--machine", "riscv64", "--only", "wheel")
+    assert refused.returncode == 64 and "files for riscv64 are made on riscv64 alone" in refused.stderr
+
+
 def test_unknown_words_are_answered_with_the_usage(repository: Path) -> None:
     assert release(repository, "--only", "nothing").returncode == 64
     unknown = release(repository, "--all")

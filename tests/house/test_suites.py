@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW = ["long", "tsan", "asan", "fuzz", "aarch64", "tidy"]
+SLOW = ["long", "tsan", "asan", "fuzz", "tidy"]
 LANES = 3 if int(subprocess.run(["nproc"], capture_output=True, check=True).stdout) > 1 else 1
 
 

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/boundary/shared_word.h"
+
 namespace arraybridge {
 namespace {
 
@@ -43,8 +45,10 @@ BornHeap* HeapOf(const void* data) {
   return nullptr;
 }
 
+// The caller has read our function's address without an order: what was stored before it is seen from here on.
 template <size_t kNumber>
 AllocatingLibrary& Library() {
+  ThreadFence(std::memory_order_acquire);
   return *g_libraries[kNumber].load(std::memory_order_acquire);
 }
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from arraybridge import _core, autograph, counts, exports
 from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
-from arraybridge.broker import discovery, references
+from arraybridge.broker import discovery, one_memory, references
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, fast
 from arraybridge.broker.patterns.pipelines import Pipelines, PutWishes
@@ -458,7 +458,7 @@ class Broker(Pipelines):
         if type(array).__name__ == "PyCapsule":
             raise UnsupportedArray("PyCapsule", str(framework), "detect", _ONLY_ONCE)
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast, via=via)
-        return wanted.planned(source_of(array, wanted.caps.name, wanted.private).description)
+        return wanted.planned(one_memory.shown(source_of(array, wanted.caps.name, wanted.private), wanted).description)
 
     def empty(
         self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None, pinned: bool = False

@@ -16,6 +16,7 @@ from arraybridge.broker import notes
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, gpus_for
 from arraybridge.broker.gpu_bytes import GpuBytes
+from arraybridge.broker.one_memory.on_device import OnDevice
 from arraybridge.broker.placing import device_of, fill, packed_parts, source_of_share
 from arraybridge.broker.progress import Progress
 from arraybridge.broker.publication import check_name, lifetime_of
@@ -56,11 +57,11 @@ class BundleSpec(NamedTuple):
     tie: str | None = None
 
 
-def _opened(broker: Broker, share: Share) -> Bundle:
-    return broker.open(share)
+def _opened(broker: Broker, share: Share, wishes: Mapping[str, Any]) -> Bundle:
+    return broker.open(share).on(**wishes)
 
 
-class Bundle(Mapping[str, _core.View]):
+class Bundle(OnDevice, Mapping[str, _core.View]):
     """A bundle that was opened: a Mapping of names to Views, which are made when they are asked for. Thread-safe.
 
     It holds one lease; it and every array that was made of it keep the bytes.
@@ -120,7 +121,7 @@ class Bundle(Mapping[str, _core.View]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles a reference of this generation, which the other process opens."""
-        return _opened, (self._broker, self._share)
+        return _opened, (self._broker, self._share, self._wishes)
 
     def __repr__(self) -> str:
         return f"<Bundle {self._share.name!r}, generation {self._share.generation}: {len(self)} arrays>"
@@ -141,14 +142,14 @@ class Bundle(Mapping[str, _core.View]):
         """All arrays, or those whose names begin with `prefix`, as arrays of a framework, without a copy.
 
         As in Broker.get: NumPy, JAX and TensorFlow read the broker's memory; torch gets a copy-on-write mapping of its
-        own for each call, so that its writes reach nobody, unless access="shared" promises that there are none. Arrays
-        that are tied to one another are one array. Of a bundle on a GPU the arrays of torch, CuPy, JAX and TensorFlow
-        lie there, and must not be written, as those of Broker.get; NumPy gets copies.
+        own for each call, so that its writes reach nobody, unless access="shared" promises that there are none. Tied
+        arrays are one. Of a bundle on a GPU those of torch, CuPy, JAX and TensorFlow lie there: do not write; NumPy's are copies.
 
         Raises:
             UnsupportedDtype: the framework lacks a dtype. InvalidRequest: the manifest is malformed.
         """
-        wanted = Wanted.of(framework, access)
+        Wanted.of(framework, access)  # refuses libraries of tables
+        wanted = Wanted.of_share(framework, access, **self._wishes)
         core = self._core
         if wanted.private:
             with _mapped():
@@ -160,9 +161,7 @@ class Bundle(Mapping[str, _core.View]):
             last = next((at for at in range(first, last) if not names[at].startswith(prefix)), last)
         with _mapped():
             found = core.arrays(first, last - first)
-        owners: dict[int, _core.View] = {}
-        for _, _, tie, view in found:
-            owners.setdefault(tie, view)
+        owners = {tie: view for _, _, tie, view in reversed(found)}
         made = self._delivery.each_shown(list(map(_held, owners.values())), self._kind, wanted)
         by_owner = dict(zip(owners, made, strict=True))
         packed = getattr(wanted.target, "packed", None)
@@ -212,7 +211,7 @@ class Bundle(Mapping[str, _core.View]):
         """
         wait = math.inf if timeout is None else timeout
         try:
-            return self._broker.open(self._share.name, wait=wait, newer_than=self._share)
+            return self._broker.open(self._share.name, wait=wait, newer_than=self._share).on(**self._wishes)
         except ShareNotFound as error:  # without a wait
             raise BrokerTimeout(error.message) from error
 

@@ -101,7 +101,8 @@ class Wanted(NamedTuple):
         plain = copy is None and device is None and not allow_downcast and via is None
         note = notes.cut(f"{caps.name} place: {planner.COPY_REQUESTED}" if copy else f"{caps.name} hand_over")
         types_checked = records.checked(types)
-        return cls(target, caps, copy, device, allow_downcast, caps.private and not copy, plain, note, types_checked, "", column, via)
+        private = caps.private and not copy and (device is None or (isinstance(device, str) and device == "cpu"))
+        return cls(target, caps, copy, device, allow_downcast, private, plain, note, types_checked, "", column, via)
 
     @classmethod
     def of_share(cls, framework: str, access: Access = "safe", mapped: bool | None = None, **wishes: Any) -> Wanted:
@@ -248,7 +249,7 @@ class Delivery:
         uploads = Uploads()
 
         def made(leaf: Any) -> Any:
-            source = source_of(leaf, wanted.caps.name, wanted.private)
+            source = one_memory.shown(source_of(leaf, wanted.caps.name, wanted.private), wanted)
             chosen = wanted.planned(source.description)
             plans.append(chosen)
             if chosen.route == "identity":
@@ -353,7 +354,7 @@ class Delivery:
         def column_shown(view: _core.View) -> Any:
             return self.each_shown([view], kind, wanted)[0]
 
-        return results.shown(description, views, wanted, column_shown)
+        return results.shown(description, views, wanted, column_shown, lambda view: self._one_shown(view, kind, wanted))
 
     def _one_shown(self, view: _core.View, kind: str, wanted: Wanted) -> tuple[Any, Plan, _core.PlanCount | None]:
         """One array of a share in this form, its plan, and how to count it cheaply, if that is known."""

@@ -67,7 +67,7 @@ def attach(
         module: a torch.nn.Module; it may be attached again, to another generation.
         prefix: of the names in the bundle.
         access: "safe": the module may be trained; its writes reach nobody. "shared": for inference; parameters require
-            no grad, all processes read the same memory, and a write ends the process. A bundle on a GPU needs "shared".
+            no grad, all processes read the same memory, and a write ends the process. A bundle that is read on a GPU needs it.
         follow: True: the module gets each newer generation of the bundle's name, under the same tensors, between two calls.
             "by hand": where the program calls the Follower. Both imply "shared". False: it keeps this generation.
 
@@ -95,8 +95,8 @@ def check_access(bundle: Bundle, access: Access) -> None:
     """Raises:
     InvalidRequest: a model over these weights could not be trained, and access is "safe".
     """
-    if access == "safe" and bundle.share.device[0] == devices.CUDA:
-        where = f"bundle {bundle.share.name!r} lies on {devices.named(bundle.share.device)}, where no memory is copy-on-write"
+    if access == "safe" and bundle.device[0] == devices.CUDA:
+        where = f"bundle {bundle.share.name!r} is read on {devices.named(bundle.device)}, where no memory is copy-on-write"
         raise InvalidRequest(f'{where}: pass access="shared" for inference, or copy with module.load_state_dict(bundle.state_dict())')
 
 

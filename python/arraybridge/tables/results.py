@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from arraybridge import _core
@@ -54,8 +54,11 @@ def table_of(found: Any) -> Table:
     raise UnsupportedArray("share", "arrow", "hand_over", "a tree is not a table: use share.to(framework), and pass its parts")
 
 
-def shown(description: Description, views: list[View], wishes: Wishes, show: Show) -> tuple[Any, Plan]:
-    """The table, or its one column, as the options say, and its plan. `show`: makes an array of a column.
+def shown(
+    description: Description, views: list[View], wishes: Wishes, show: Show, one: Callable[[View], tuple[Any, Plan, object]]
+) -> tuple[Any, Plan]:
+    """The table, or its one column, as the options say, and its plan. `show`: makes an array of a column, and reports its plan.
+    `one`: makes it, and returns the plan.
 
     Raises:
         InvalidRequest: the description does not fit the bytes; no such column; a copy that the library cannot write.
@@ -66,13 +69,25 @@ def shown(description: Description, views: list[View], wishes: Wishes, show: Sho
     if wishes.column is not None:
         table = table.column(wishes.column)
     if wishes.library in _NO_LIBRARY:
-        one = table.kind != "table" and not wishes.library
-        return (table.array() if one else table), _plan(name, table, (), wishes)
+        whole = table.kind == "table" or wishes.library
+        return (table, _plan(name, table, (), wishes)) if whole else _array(table, one)
     made_of, copied = made(wishes.library, table)
     plan = _plan(name, table, copied, wishes)
     if plan.copies and wishes.copy is False:
         raise ZeroCopyUnavailable("share", name, "hand_over", "; ".join(plan.reasons), plan)
     return (_private(made_of, name) if wishes.copy else made_of), plan
+
+
+def _array(table: Table, one: Callable[[View], tuple[Any, Plan, object]]) -> tuple[Any, Plan]:
+    """The one column as an array, and the plan of the array."""
+    plans: list[Plan] = []
+
+    def show(view: View) -> Any:
+        made, chosen, _ = one(view)
+        plans.append(chosen)
+        return made
+
+    return table.showing(show).array(), plans[0]
 
 
 def _plan(name: str, table: Table, copied: Sequence[Copied], wishes: Wishes) -> Plan:

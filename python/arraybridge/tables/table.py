@@ -163,6 +163,10 @@ class Table:
         parts = self._parts if self._kind == "column" else self._parts.column(place)
         return Table(parts, self._views, self._framework, self._show, "column")
 
+    def showing(self, show: Show) -> Table:
+        """The same table, whose arrays are made so."""
+        return Table(self._parts, self._views, self._framework, show, self._kind)
+
     def array(self) -> Any:
         """The one column of a table that is a column or a series, as an array of the framework."""
         if len(self.columns) != 1:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "proto/boundary/mutex.h"
+#include "proto/boundary/shared_word.h"
 
 namespace arraybridge::python {
 
@@ -32,7 +33,11 @@ struct State {
 // Made once, with the GIL, and never destroyed: arrays may be freed while the process ends.
 std::atomic<State*> g_state{nullptr};
 
-State& TheState() { return *g_state.load(std::memory_order_acquire); }
+// NumPy has read our function's address without an order: what was stored before it is seen from here on.
+State& TheState() {
+  ThreadFence(std::memory_order_acquire);
+  return *g_state.load(std::memory_order_acquire);
+}
 
 std::shared_ptr<NumpyScope> Active(State& state, uint64_t bytes) {
   if (bytes < state.min_bytes.load(std::memory_order_relaxed)) return nullptr;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares in host memory as arrays of a GPU, and arrays of a GPU that lie in host memory, both without a copy.
+"""Shares in host memory, and arrays that lie in them, as arrays of a GPU, and the reverse, without a copy.
 
 A GPU that has one memory with the host (GB10, Grace, Jetson) reads a share where it lies; one on PCIe does so if the
 caller asks, because each read then crosses the bus.
@@ -16,6 +16,7 @@ from arraybridge.conversion.source import Source, described
 from arraybridge.errors import DeviceUnavailable, InvalidRequest, raised_by
 from arraybridge.planner import Caps, Description, Plan
 
+_BASES_MAX: Final = 8  # of an array of NumPy that is a part of a part
 ONE_MEMORY: Final = "one_memory: {gpu} reads the share in the host's memory, which is its own, too"
 MAPPED: Final = "mapped: {gpu} reads the share in the host's memory over its bus (asked for)"
 
@@ -29,10 +30,18 @@ class InPlace(NamedTuple):
 
 
 class _Reads(Protocol):
-    """The part of a Wanted that `planned` needs."""
+    """The part of a Wanted that `planned` and `shown` need."""
 
     @property
     def in_place(self) -> InPlace | None: ...
+    @property
+    def device(self) -> object: ...
+    @property
+    def copy(self) -> bool | None: ...
+    @property
+    def via(self) -> str | None: ...
+    @property
+    def caps(self) -> Caps: ...
     def planned(self, described: Description, /) -> Plan: ...
 
 
@@ -46,7 +55,7 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
     Raises:
         InvalidRequest: the arguments contradict each other. DeviceUnavailable: the driver or the framework cannot do it.
     """
-    _check(mapped, where, copy)
+    check(mapped, where, copy)
     if where is None or where[0] != devices.CUDA or copy or mapped is False or devices.CUDA not in caps.devices:
         return None  # the plan refuses a framework without arrays on this device
     reach, why = _core.host_reach(where[1])
@@ -57,7 +66,7 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
     return InPlace(where[1], mapped is True, note.format(gpu=devices.named(where))) if note else None
 
 
-def _check(mapped: object, where: devices.Device | None, copy: bool | None) -> None:
+def check(mapped: object, where: devices.Device | None, copy: bool | None) -> None:
     """Raises:
     InvalidRequest: the arguments contradict each other, or `mapped` is no wish.
     """
@@ -90,6 +99,41 @@ def planned(view: _core.View, kind: str, reads: _Reads, target: str) -> tuple[_c
     chosen = reads.planned(replace(found, notes=(*found.notes, there.note)))
     # An array that needs a copy all the same is copied from the host.
     return (shown, chosen) if chosen.zero_copy else (view, reads.planned(described(view, "share", kind)))
+
+
+def shown(source: Source, reads: _Reads) -> Source:
+    """The array of the wished GPU that a read-only array of this process is, because it lies in a share and host and GPU have one
+    memory; other arrays, and those that need a copy all the same, as they are.
+    """
+    found = source.description
+    share = _share_of(source.array) if reads.device is not None and reads.via is None and _is_readable(found) else None
+    if share is None:
+        return source
+    where = devices.wished(reads.device, _core.gpus(), found.framework, source.target, reads.caps.own)
+    there = wished(None, where, reads.copy, reads.caps)
+    if there is None:
+        return source
+    try:
+        view = _core.on_gpu(source.view().protected(origin=share).plain(), there.gpu)
+    except _core.StatusError:
+        return source  # a mapping of its own, or no registration: it is copied
+    mapped = described(view, "share", "mapped")
+    mapped = replace(mapped, notes=(*mapped.notes, there.note))
+    return Source(view, adapters.protocols(), mapped, source.target) if reads.planned(mapped).zero_copy else source
+
+
+def _is_readable(found: Description) -> bool:
+    """Whether it is host memory that nothing in this process writes or rearranges."""
+    return found.device == devices.HOST and found.read_only and found.refusal is None and not found.obstacles and found.fill is None
+
+
+def _share_of(array: object) -> _core.View | None:
+    """The View of a share that an array of NumPy reads, or that it is itself."""
+    for _ in range(_BASES_MAX):
+        if array is None or isinstance(array, _core.View):
+            return array
+        array = getattr(array, "obj" if isinstance(array, memoryview) else "base", None)
+    return None
 
 
 def on_host(source: Source) -> Source:

@@ -90,6 +90,7 @@ class Follower:
 
     def __init__(self, module: Any, bundle: Bundle, prefix: str, at_calls: bool) -> None:
         refusals.check_module(module)
+        refusals.check_bundle(bundle)
         self._bundle = bundle
         self._windowed = Windowed(getattr(module, "_orig_mod", module), prefix, bundle)  # torch.compile has wrapped it
         self._source: tuple[Broker, Share] = bundle._broker, bundle.share  # of the newest generation that was seen

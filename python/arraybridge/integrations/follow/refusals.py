@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
+from arraybridge.arrays import devices
+from arraybridge.broker.bundle import Bundle
 from arraybridge.errors import InvalidRequest
 
 ONCE: Final = "attach each generation without follow="
@@ -47,6 +49,15 @@ def check_freezing() -> None:
             "torch._inductor.config.freezing is set, so compiled code keeps copies of weights that no swap reaches: set it to False,"
             f" or {ONCE} and compile again"
         )
+
+
+def check_bundle(bundle: Bundle) -> None:
+    """Raises:
+    InvalidRequest: its arrays are read on another device than that of its memory.
+    """
+    if bundle.device != bundle.share.device:
+        read, lies = devices.named(bundle.device), devices.named(bundle.share.device)
+        raise InvalidRequest(f"bundle {bundle.share.name!r} lies on {lies} and is read on {read}: follow= takes it where it lies; {ONCE}")
 
 
 def _tensors(module: Any) -> Iterator[tuple[str, Any]]:

@@ -13,8 +13,8 @@ from test_arraybridge import MACHINES, Do, client, served
 
 HERE = Path(__file__).resolve().parent
 COMMANDS = (
-    "bundle_commands", "cell_commands", "cupy_commands", "numba_commands", "one_memory_commands", "recipe_commands",
-    "upload_commands", "via_commands",
+    "bundle_commands", "bundle_in_place_commands", "cell_commands", "cupy_commands", "numba_commands", "one_memory_commands",
+    "recipe_commands", "upload_commands", "via_commands",
 )  # fmt: skip
 XLA_COMMANDS = (*COMMANDS, "matrix_commands", "tensorflow_commands")
 

@@ -28,7 +28,7 @@
 // does not know any more where that was. So it looks at the heap alone; the stamps tell of blocks that are given twice.
 extern "C" __attribute__((visibility("default"))) const char*
 __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier): its name
-  return "race:BornMapping::MapPrivate\nrace:BornMapping::Join\nrace:IsOwn\nrace:Write\nrace:StampOf\n";
+  return "race:BornMapping::MapPrivate\nrace:BornMapping::Join\nrace:IsOwn\nrace:Write\nrace:StampOf\nrace:CopyBytes\n";
 }
 
 namespace arraybridge {

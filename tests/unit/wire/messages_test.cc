@@ -109,7 +109,7 @@ using AllMessages = ::testing::Types<
     BOTH(ShareInfo), BOTH(SessionInfo), BOTH(LeaseInfo), BOTH(NamespaceInfo), BOTH(ChannelInfo), BOTH(ChannelEndInfo),
     BOTH(ListResponse), BOTH(GetStatsRequest), BOTH(GetStatsResponse), BOTH(Event), BOTH(WatchRequest),
     BOTH(WatchResponse), BOTH(InspectRequest), BOTH(Visit), BOTH(Offer), BOTH(InspectResponse), BOTH(ClaimRequest),
-    BOTH(ClaimResponse), BOTH(Error)>;
+    BOTH(ClaimResponse), BOTH(TierRequest), BOTH(TieredShare), BOTH(TierResponse), BOTH(Error)>;
 template <class... Each>
 constexpr int Count(::testing::Types<Each...>*) {
   return sizeof...(Each);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/mover/mover.h"
 
+#include <algorithm>
+#include <functional>
 #include <set>
 
-#include "daemon/mover/share_file.h"
 #include "proto/boundary/failpoint.h"
 
 namespace arraybridge::daemon {
@@ -54,20 +55,58 @@ Mover::Found Mover::Begin() {
     }
   }
   std::erase_if(there, [&](const std::string& name) { return used.contains(name); });
-  RemoveUnused(there, &found);
+  SortOut(there, &found);
   return found;
 }
 
-void Mover::RemoveUnused(const std::vector<std::string>& names, Found* found) const {
+// Of several files of one name the newest share has it.
+void Mover::SortOut(const std::vector<std::string>& names, Found* found) {
+  const bool is_first = tiers_.is_first();
+  std::vector<std::pair<uint64_t, std::string>> durable;  // by generation
   for (const std::string& name : names) {
-    const bool is_own = TierDirectory::IsOwnName(name) && OpenShare(*directory_, name).ok();
-    if (is_own || TierDirectory::IsPartName(name)) {
+    const auto opened = TierDirectory::IsOwnName(name)
+                            ? OpenShare(*directory_, name)
+                            : Result<OpenedFile>(FailedPrecondition("it has another program's name"));
+    if (opened.ok() && opened->label.durable && is_first) {
+      durable.emplace_back(opened->label.generation, name);
+    } else if (opened.ok() || TierDirectory::IsPartName(name)) {
       directory_->Remove(name);
       ++found->removed;
     } else {
       found->strange.push_back(name);
     }
   }
+  std::ranges::sort(durable, std::greater());
+  ImportAll(durable, found);
+}
+
+void Mover::ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found) {
+  for (const auto& [generation, name] : durable) {
+    const auto opened = OpenShare(*directory_, name);
+    const Status imported = opened.ok() ? Import(*opened, name) : opened.status();
+    if (imported.ok()) {
+      ++found->imported;
+    } else if (imported.code() == Code::kAlreadyExists) {
+      directory_->Remove(name);
+    } else {
+      found->strange.push_back(name);
+    }
+  }
+}
+
+Status Mover::Import(const OpenedFile& opened, const std::string& name) {
+  const label::Label& its = opened.label;
+  auto facts = std::make_shared<ShareFacts>();
+  facts->ns = its.ns;
+  facts->name = its.name;
+  facts->generation = its.generation;
+  facts->description = its.description;
+  auto file = directory_->Adopt(name, its.maker_uid, its.size);
+  file->Keep();
+  const Status imported = tiers_.Import({std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note)},
+                                        Stored{name, true, file});
+  if (!imported.ok()) file->Forget();  // the caller decides
+  return imported;
 }
 
 Result<Stored> Mover::Written(const Tiers::Looked& looked, bool durable) {

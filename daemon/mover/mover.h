@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/broker/verbs/tiers/tiers.h"
+#include "daemon/mover/share_file.h"
 #include "daemon/mover/tier_directory.h"
 #include "proto/boundary/result.h"
 
@@ -27,6 +28,7 @@ class Mover {
     std::vector<std::string> lost;     // shares whose file is gone or damaged
     std::vector<std::string> strange;  // files that the broker has not written: left alone
     uint64_t removed = 0;              // files that no share has any more
+    uint64_t imported = 0;             // durable shares of an earlier broker
   };
   // Takes up the files that the previous daemon left. REQUIRES: called before any other method, and before clients are
   // served.
@@ -42,8 +44,10 @@ class Mover {
   Status Verify(const SharePlace& place);
 
  private:
-  // Files that no share has.
-  void RemoveUnused(const std::vector<std::string>& names, Found* found) const;
+  // Files that no share has: imports durable ones of an earlier broker.
+  void SortOut(const std::vector<std::string>& names, Found* found);
+  void ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found);
+  Status Import(const OpenedFile& opened, const std::string& name);
   // Writes the bytes to a new file.
   Result<Stored> Written(const Tiers::Looked& looked, bool durable);
   // The status of an access to the file of a share whose bytes are nowhere else, which is lost if the file is damaged.

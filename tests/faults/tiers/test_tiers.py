@@ -17,6 +17,7 @@ CTL = BUILD / "client/ctl/arraybridgectl"
 SEED = int(os.environ.get("ARRAYBRIDGE_SEED", random.randrange(1 << 30)))
 KILLS = int(os.environ.get("ARRAYBRIDGE_LIVES", "1000" if os.environ.get("ARRAYBRIDGE_LONG") else "20"))  # of the storm
 SIZE = 1 << 20
+GRACE = ("--orphan-grace", "2s")  # of the sessions of commands that end with the daemon
 
 # The steps of a move, each a failpoint, and how often one round passes them at most.
 OUT = ["tier_file_made", "tier_file_written", "tier_file_named", "tier_retired", "tier_place_recorded"]
@@ -48,7 +49,7 @@ def test_a_kill_between_any_two_steps_loses_nothing(tmp_path: Path, point: str, 
     """Fault 10, of moves: the share's bytes, the ledger, and the files."""
     once, directory = tmp_path / "once", tmp_path / "files"
     armed = with_files(directory, ARRAYBRIDGE_FAILPOINT=f"{point}:kill_once={passing}:{once}")
-    with daemon_in(tmp_path / "broker", keeper=True, environment=armed) as daemon:
+    with daemon_in(tmp_path / "broker", *GRACE, keeper=True, environment=armed) as daemon:
         ledger = Ledger(daemon)
         writer, reader = daemon.client(), daemon.client()
         writer.ask(f"put a {SIZE} 5")
@@ -74,7 +75,7 @@ def test_a_kill_between_any_two_steps_loses_nothing(tmp_path: Path, point: str, 
 
 def test_bytes_on_disk_survive_a_kill(tmp_path: Path) -> None:
     directory = tmp_path / "files"
-    with daemon_in(tmp_path / "broker", keeper=True, environment=with_files(directory)) as daemon:
+    with daemon_in(tmp_path / "broker", *GRACE, keeper=True, environment=with_files(directory)) as daemon:
         writer, reader = daemon.client(), daemon.client()
         for name in range(5):
             writer.ask(f"put s{name} {SIZE} {name}")
@@ -96,7 +97,7 @@ def test_a_storm_of_kills_while_bytes_move(tmp_path: Path) -> None:
     print(f"seed {SEED}, {KILLS} kills")
     chance = random.Random(SEED)
     directory = tmp_path / "files"
-    with daemon_in(tmp_path / "broker", keeper=True, environment=with_files(directory)) as daemon:
+    with daemon_in(tmp_path / "broker", *GRACE, keeper=True, environment=with_files(directory)) as daemon:
         ledger = Ledger(daemon)
         writer, reader = daemon.client(), daemon.client()
         for name in range(4):

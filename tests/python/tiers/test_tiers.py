@@ -296,6 +296,41 @@ def test_three_times_the_capacity_by_itself(tmp_path: Path) -> None:
     tier.stop()
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_durable_names_come_back_after_the_broker(tmp_path: Path, end: str) -> None:
+    tier = Tier(tmp_path)
+    first = tier.broker.put(pattern(1), "a", metadata=b"mine").keep()
+    assert first.residency == "host"
+    away = tier.broker.put({"x": pattern(2), "y": pattern(3)}, "tree").keep().demote()
+    tier.broker.put(pattern(4), "gone").demote()
+    replaced = tier.broker.put(pattern(5), "b").keep()
+    kept = tier.broker.put(pattern(6), "b", replace=True).keep()
+    eventually(lambda: len(tier.names()) == 4)
+    if end == "stop":
+        tier.stop()
+    else:
+        tier.broker.close()
+        tier.daemon.kill()
+        tier.daemon.wait()
+    tier.start()
+    assert [row[:2] for row in tier.broker.stored()] == [("b", kept.generation), ("tree", away.generation), ("a", first.generation)]
+    got = tier.broker.get("a", info=True)
+    assert (got.array == pattern(1)).all()
+    assert (got.share.generation, got.share.metadata) == (first.generation, b"mine")
+    assert (tier.broker.get("b") == pattern(6)).all() and replaced.generation < kept.generation
+    tree = tier.broker.get("tree")
+    assert (tree["x"] == pattern(2)).all() and (tree["y"] == pattern(3)).all()
+    with pytest.raises(ShareNotFound):
+        tier.broker.get("gone")
+    del got, tree
+    newer = tier.broker.put(pattern(7), "a", replace=True)
+    assert newer.generation > kept.generation, "generations go on"
+    tier.broker.withdraw("b")
+    tier.broker.withdraw("tree")
+    eventually(lambda: tier.names() == [])
+    tier.stop()
+
+
 def test_a_stop_in_order_leaves_no_file(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     tier.broker.put(pattern(1), "a").demote()

@@ -256,6 +256,52 @@ void Tiers::Own(const SharePlace& place, std::shared_ptr<const void> owner) {
   if (share != nullptr && share->stored != nullptr) share->stored->owner = std::move(owner);
 }
 
+bool Tiers::is_first() const {
+  Broker::State& state = *broker_.state_;
+  const MutexLock lock(state.mutex);
+  return !state.journal.keeps() || state.journal.word(record::kLives) <= 1;
+}
+
+Status Tiers::Import(const ShareLabel& label, Stored stored) {
+  Broker::State& state = *broker_.state_;
+  auto facts = std::make_shared<ShareFacts>();
+  facts->ns = label.facts->ns;
+  facts->name = label.facts->name;
+  facts->generation = label.facts->generation;
+  facts->description = label.facts->description;
+  const uint64_t name_bytes_max = state.config.limits.name_bytes_max;
+  AB_RETURN_IF_ERROR(CheckName("the namespace's name", facts->ns, name_bytes_max));
+  AB_RETURN_IF_ERROR(CheckName("the share's name", facts->name, name_bytes_max));
+  auto share = std::make_unique<Share>();
+  share->size = label.size;
+  share->maker_uid = label.maker_uid;
+  share->maker_client = std::make_shared<const std::string>();
+  share->born = Clock::now();
+  share->note = label.note;
+  share->stored = std::make_unique<Stored>(std::move(stored));
+  const auto generation = RandomBytes<uint64_t>();
+  const MutexLock lock(state.mutex);
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(facts->description.size() + share->note.size() + facts->name.size()));
+  AB_ASSIGN_OR_RETURN(Namespace* const ns, state.namespaces.FindOrMake({label.owner, facts->ns}, label.maker_uid));
+  if (ns->FindByName(facts->name) != nullptr) return AlreadyExists("a newer share has this name");
+  facts->id = state.shares.NextId();
+  state.shares.generations.SkipTo(facts->generation);
+  auto made = MakeDiskArena(state.arenas.NextId(), generation, *ns, label.size);
+  made->maker_uid = label.maker_uid;
+  share->facts = std::move(facts);
+  share->ns = ns;
+  share->arena = made.get();
+  made->Carve(0, share.get());
+  state.journal.Put(*made);
+  state.journal.Put(*share);
+  state.arenas.Restore(nullptr, std::move(made));
+  Account& account = *state.accounts.Of(label.maker_uid);
+  ++account.shares;
+  account.description_bytes += DescriptionBytes(*share);
+  ns->Add(std::move(share));
+  return Ok();
+}
+
 Status Tiers::Restore(Broker::State& state, const record::Arena& its, uint32_t record) {
   AB_ASSIGN_OR_RETURN(const auto ns, state.namespaces.FindOrMake({its.ns_uid, its.ns}, its.maker_uid));
   auto arena = MakeDiskArena(ArenaId{its.id}, its.generation, *ns, its.size);

@@ -102,6 +102,12 @@ class Tiers {
   // Gives the file of a share that an earlier daemon left to its owner.
   void Own(const SharePlace& place, std::shared_ptr<const void> owner);
 
+  // True: this daemon continues no other one, so shares of an earlier broker are in its files alone.
+  bool is_first() const;
+  // A durable file that an earlier broker left: the share has its name and its generation again. ALREADY_EXISTS:
+  // another share has the name. Errors as of Publish.
+  Status Import(const ShareLabel& label, Stored stored);
+
   // For recovery: the bytes of the arena's share are in a file.
   static Status Restore(Broker::State& state, const record::Arena& its, uint32_t record);
 

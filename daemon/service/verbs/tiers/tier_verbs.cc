@@ -62,6 +62,7 @@ void TierVerbs::Begin() {
         "the directory of [tiers] has a file that this broker has not written, or that is damaged: '{}' is left alone",
         name);
   }
+  if (found.imported > 0) log::Info("found {} durable shares of an earlier broker", found.imported);
   if (found.removed > 0) log::Info("removed {} files of shares that are gone", found.removed);
 }
 

@@ -69,6 +69,19 @@ class Tiered(Held):
         asked(self._broker._connection, Action.MOVE_OUT, self.name, self.generation, timeout)
         return self
 
+    def keep(self, *, timeout: float | None = None) -> Self:
+        """Writes its bytes to a file beside the memory, and returns the share when the disk has them. A broker that is started
+        later with the same directory has the name again, also after the host was restarted.
+
+        Args:
+            timeout: seconds to wait for the disk; None: an hour.
+
+        Raises:
+            BrokerError: as of `demote`. ShareNotFound: it has ended.
+        """
+        asked(self._broker._connection, Action.KEEP, self.name, self.generation, timeout)
+        return self
+
     def prefetch(self, *, timeout: float | None = None) -> Self:
         """Reads its bytes from the file back into memory, and returns the share: the next `get` does not wait.
 

@@ -158,7 +158,8 @@ TYPED_TEST(WireTest, OfChangedBytesNoMoreIsAcceptedAndThatIsReadAlike) {
 TEST(WireMessagesTest, EveryMessageIsCompared) {
   const FileDescriptor& broker = *v1::PublishRequest::descriptor()->file();
   const FileDescriptor& array = *v1::Share::descriptor()->file();
-  EXPECT_EQ(kMessages, broker.message_type_count() + array.message_type_count());
+  const FileDescriptor& tiers = *v1::TierRequest::descriptor()->file();
+  EXPECT_EQ(kMessages, broker.message_type_count() + array.message_type_count() + tiers.message_type_count());
 }
 
 }  // namespace

@@ -14,8 +14,7 @@ namespace {
 // Both are local devices, so the id is sufficient.
 bool Same(const Device& one, const Device& other) { return one.type == other.type && one.id == other.id; }
 
-// The first arena of a session is small, because an arena is given back as a whole. Each further arena doubles the
-// size.
+// The first arena of a session is small, because an arena is given back as a whole. Each further one doubles it.
 constexpr uint64_t kFirstArena = 2ull << 20;
 constexpr uint64_t kLargestArena = 64ull << 20;
 

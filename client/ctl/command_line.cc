@@ -100,6 +100,7 @@ CommandLine::CommandLine()
   DeclareTokens();
   DeclareShares();
   DeclareChannels();
+  DeclareTiers();
   DeclareFiles();
   DeclareServices();
   DeclareRecording();

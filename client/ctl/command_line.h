@@ -55,6 +55,7 @@ class CommandLine {
   void DeclareTop();
   void DeclareShares();
   void DeclareChannels();
+  void DeclareTiers();
   void DeclareFiles();
   void DeclareServices();
   void DeclareRecording();

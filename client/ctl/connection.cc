@@ -127,6 +127,10 @@ Result<v1::WithdrawResponse> Connection::Withdraw(const v1::WithdrawRequest& req
   return Ask(&v1::Broker::Stub::Withdraw, request);
 }
 
+Result<v1::TierResponse> Connection::Tier(const v1::TierRequest& request) {
+  return Ask(&v1::Broker::Stub::Tier, request);
+}
+
 Status Connection::Watch(const v1::WatchRequest& request, const std::function<Result<bool>()>& opened,
                          const std::function<bool(const v1::Event&)>& take) {
   if (const auto info = GetServerInfo(); !info.ok()) return info.status();  // within the deadline

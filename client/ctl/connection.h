@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Connection is one gRPC channel to a broker's public socket. The socket is connected before gRPC gets it, so that
-// errors distinguish a broker that does not run from one that refuses this user. The first verb that needs a session
-// opens it.
+// errors distinguish a broker that does not run from one that refuses this user. The first verb opens the session.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -42,6 +41,7 @@ class Connection {
   Result<v1::GetStatsResponse> GetStats();
   Result<v1::InspectResponse> Inspect(const v1::InspectRequest& request);
   Result<v1::WithdrawResponse> Withdraw(const v1::WithdrawRequest& request);
+  Result<v1::TierResponse> Tier(const v1::TierRequest& request);
   // Passes events to `take` until it returns false, or until the broker ends the stream, which is an error. `opened` is
   // called when the stream is open, before the first event, and says whether to continue. The deadline of the
   // connection covers the opening of the stream only. REQUIRES: no call has opened a session.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arraybridgectl sends requests to a running broker through its public socket or its administration socket. It never
-// starts a broker.
+// arraybridgectl sends requests to a running broker through its public or administration socket. It starts none.
 #include <malloc.h>
 
 #include <algorithm>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A TempFile is a file without a name (O_TMPFILE) that gets its name in one step when it is complete. Until then the
-// name refers to the previous file, if any. A TempFile that is not finished leaves nothing behind, however the command
-// ends.
+// name refers to the previous file, if any. A TempFile that is not finished leaves nothing behind.
 //
-// On file systems without unnamed files it has a temporary name beside its final one. There a SIGKILL leaves the file
-// behind.
+// On file systems without unnamed files it has a temporary name beside its final one, and a SIGKILL leaves it.
 #pragma once
 
 #include <sys/types.h>

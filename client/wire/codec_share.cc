@@ -75,7 +75,7 @@ Device DeviceOf(const std::optional<wire::Device>& device) {
 }
 
 Result<Handle> HandleOf(const wire::Handle& raw) {
-  if (raw.kind < wire::HandleKind::kMemfd || raw.kind > wire::HandleKind::kCudaIpc) {
+  if (raw.kind < wire::HandleKind::kUnspecified || raw.kind > wire::HandleKind::kCudaIpc) {
     return Malformed("kind of handle");
   }
   if (raw.offset > raw.arena_size || raw.size > raw.arena_size - raw.offset) return Malformed("range");

@@ -30,6 +30,7 @@
 namespace arraybridge::daemon {
 
 struct OpenQueue;
+class Tiers;
 
 // Thread-safe. The one mutex is never held while a backend populates, copies, seals permanently or destroys.
 class Broker {
@@ -302,6 +303,7 @@ class Broker {
   Snapshot TakeSnapshot() const;
 
  private:
+  friend class Tiers;  // its verbs on shares in files
   struct State;
   class ChannelRecovery;
   class Recovery;

@@ -13,6 +13,7 @@
 
 #include "daemon/access.h"
 #include "daemon/config/reloadable.h"
+#include "daemon/config/tiers/tier_terms.h"
 #include "proto/boundary/handle.h"
 
 namespace arraybridge::daemon {
@@ -134,6 +135,7 @@ struct Config {
   // on the thread that changes them.
   NamespacePolicies namespaces;
   uint64_t own_arena_bytes_min = 16ull << 20;
+  TierTerms tiers;
 
   std::string http_listen;                   // HOST:PORT; empty: off
   std::vector<std::string> http_hosts;       // accepted in a request's Host, in addition to localhost and addresses

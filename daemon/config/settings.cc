@@ -12,6 +12,7 @@
 #include "daemon/config/devices.h"
 #include "daemon/config/limits.h"
 #include "daemon/config/listen.h"
+#include "daemon/config/tiers/tier_settings.h"
 #include "daemon/config/value.h"
 #include "daemon/config/words.h"
 
@@ -223,7 +224,7 @@ std::vector<Setting> OtherSettings() {
 const std::vector<Setting>& Settings() {
   static const std::vector<Setting> settings = [] {
     std::vector<Setting> all = ServerSettings();
-    for (auto part : {MemorySettings(), NamespaceSettings(), OtherSettings(), LimitSettings()}) {
+    for (auto part : {MemorySettings(), TierSettings(), NamespaceSettings(), OtherSettings(), LimitSettings()}) {
       std::ranges::move(part, std::back_inserter(all));
     }
     return all;

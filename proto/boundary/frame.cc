@@ -16,10 +16,10 @@ namespace arraybridge {
 
 std::string_view NameOf(Verb verb) {
   // In the order of their numbers.
-  constexpr std::array<std::string_view, 22> kNames{
+  constexpr std::array<std::string_view, 23> kNames{
       "unknown", "OpenSession", "GetServerInfo", "Allocate", "Mapped",    "Publish", "Acquire",     "Export",
       "Release", "Withdraw",    "List",          "GetStats", "Redeem",    "Browse",  "OpenChannel", "CloseChannel",
-      "Receive", "Ring",        "Watch",         "Inspect",  "Recovered", "Claim"};
+      "Receive", "Ring",        "Watch",         "Inspect",  "Recovered", "Claim",   "Tier"};
   static_assert(kNames.size() == static_cast<size_t>(Verb::kLast) + 1);
   return kNames[verb <= Verb::kLast ? static_cast<size_t>(verb) : 0];
 }

@@ -45,7 +45,8 @@ enum class Verb : uint16_t {
   // filled in its queue. Only for sessions whose client asked for it (`resumes`).
   kRecovered = 20,
   kClaim = 21,
-  kLast = kClaim,
+  kTier = 22,
+  kLast = kTier,
 };
 // The name in the service, in metrics and in logs; "unknown" for a number that is not a verb.
 std::string_view NameOf(Verb verb);

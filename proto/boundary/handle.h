@@ -34,7 +34,7 @@ constexpr std::string_view NameOf(HandleKind kind) {
     case HandleKind::kCudaIpc:
       return "cuda_ipc";
   }
-  return "unknown";
+  return kind == HandleKind{} ? "disk" : "unknown";
 }
 
 // The reason why a device is not shared by a kind of handle: the configuration excludes it; the device, driver or

@@ -17,6 +17,7 @@
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
 #include "python/bindings/tables/described_table.h"
+#include "python/bindings/tiers/tiers.h"
 #include "python/bindings/view.h"
 #include "python/bindings/windows/swap_window.h"
 
@@ -89,4 +90,5 @@ PYBIND11_MODULE(_core, module) {
   ab::AddDeviceBlocks(module);
   ab::AddOneMemory(module);
   ab::AddSwapWindow(module);
+  ab::AddTiers(module);
 }

@@ -82,6 +82,13 @@ def test_compute_once(variables: dict[str, str]) -> None:
     assert output.count("has 2000 spectra, the first begins with ") == 5
 
 
+def test_more_data_than_memory() -> None:
+    output = run("more-data-than-memory/run.py", variables=environment())
+    assert "the broker has 160 MiB of arrays in files, and 64 MiB of memory" in output
+    assert "another process found 10 arrays on disk; day/0 begins with 0" in output
+    assert [f"day/{day}: mean {day}.0, host" in output for day in range(10)] == [True] * 10
+
+
 def test_service(variables: dict[str, str]) -> None:
     needs("torch")
     output = run("service/run.py", variables=variables)

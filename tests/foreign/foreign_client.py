@@ -51,9 +51,9 @@ def generate_into(folder: Path) -> None:
 
     source = folder / "proto" / "foreign_v1"
     source.mkdir(parents=True)
-    for name in ("array.proto", "broker.proto", "admin.proto"):
+    for name in ("array.proto", "tiers.proto", "broker.proto", "admin.proto"):
         text = (ROOT / "proto/arraybridge/v1" / name).read_text()
-        (source / name).write_text(text.replace('import "arraybridge/v1/', 'import "foreign_v1/'))
+        (source / name).write_text(text.replace('"arraybridge/v1/', '"foreign_v1/'))
     shutil.copy(Path(__file__).with_name("error_details.proto"), source)
     arguments = ["protoc", f"-I{folder / 'proto'}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
     arguments += [f"--python_out={folder}", f"--grpc_python_out={folder}"]

@@ -20,7 +20,7 @@ import grpc
 from foreign_client import Address, Lifeline, Refused, Session
 from google.protobuf import json_format, message_factory
 
-VERBS = {"Claim": 21} | {name: number for number, name in enumerate(
+VERBS = {"Claim": 21, "Tier": 22} | {name: number for number, name in enumerate(
     ("OpenSession", "GetServerInfo", "Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List",
      "GetStats", "Redeem", "Browse", "OpenChannel", "CloseChannel", "Receive", "Doorbell", "Watch", "Inspect"), start=1)}  # fmt: skip
 

@@ -18,7 +18,7 @@ NOT_FOUND = 5
 
 
 @pytest.mark.parametrize(
-    "verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats", "Inspect", "Claim"]
+    "verb", ["Allocate", "Mapped", "Publish", "Acquire", "Export", "Release", "Withdraw", "List", "GetStats", "Inspect", "Claim", "Tier"]
 )
 def test_every_other_verb_needs_a_session(daemon: Daemon, generated: tuple[Any, Any], verb: str) -> None:
     messages, service = generated

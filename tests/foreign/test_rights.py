@@ -47,6 +47,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
     ("Acquire", {"shares": [{"id": 1}]}),
     ("Withdraw", {"shares": KEY}),
     ("Claim", {"name": "secret"}),
+    ("Tier", {"action": 1}),
     ("OpenChannel", {"name": "frames", "role": 1}),
     ("OpenChannel", {"name": "frames", "role": 2}),
     ("Watch", {}),

@@ -167,6 +167,8 @@ class Stranger {
         return Serve(Verb::kInspect, payload);
       case 21:
         return Serve(Verb::kClaim, payload);
+      case 22:
+        return Serve(Verb::kTier, payload);
       case 13: {
         const auto request = wire::Decode<wire::BrowseRequest>(payload);
         // The one queue of a session is for verb 17.
@@ -380,7 +382,7 @@ void ServeAll(Input input) {
       const auto what = input.Take<uint8_t>();
       const auto size = input.Take<uint16_t>();
       const Door door = (what & 0x40) != 0 ? Door::kGrpc : Door::kLifeline;
-      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 23, door, input.TakeBytes(size));
+      ((what & 0x80) != 0 ? other : one).Send((what & 0x3f) % 24, door, input.TakeBytes(size));
     }
   }
   verbs.WaitIdle(Clock::now() + std::chrono::seconds(10));

@@ -35,13 +35,19 @@ MAY_INCLUDE = {
     "daemon/config/": [
         "daemon/config/", "daemon/access.h", "daemon/memory/memory_budget.h", "proto/boundary/", "CLI/", "toml++/",
     ],
-    "daemon/config/config.h": ["daemon/access.h", "daemon/config/reloadable.h", "proto/boundary/"],
+    "daemon/config/config.h": [
+        "daemon/access.h", "daemon/config/reloadable.h", "daemon/config/tiers/tier_terms.h", "proto/boundary/",
+    ],
     "daemon/config/files/setting_file": ["daemon/config/files/setting_file.h", "proto/boundary/"],
     "daemon/memory/": ["daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
         "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/memory/descriptor_store.h",
-        "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+        "daemon/mover/", "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+    ],
+    "daemon/mover/": [
+        "daemon/mover/", "daemon/broker/", "daemon/config/config.h", "daemon/config/tiers/tier_terms.h",
+        "daemon/memory/memory_backend.h", "proto/",
     ],
     "daemon/keeper/": ["daemon/keeper/", "daemon/service/system/notify.h", "proto/boundary/"],
     "daemon/": ["daemon/", "proto/", "google/protobuf/"],

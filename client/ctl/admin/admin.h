@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of an operator, which go through the daemon's administration socket. The daemon decides who is allowed
-// to use them.
+// The commands of an operator, through the daemon's administration socket. The daemon decides who may use them.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of a Python: its frameworks, and the package that it imports. Python examines itself, because only it
-// can import them.
+// The findings of a Python: its frameworks, and the package that it imports. Python alone can import them.
 #include <sys/mman.h>
 
 #include <algorithm>

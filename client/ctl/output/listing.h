@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listing is the output of `ls`: the selected rows of the broker's answer in order and in columns, or their sums in
-// groups.
+// A listing is the output of `ls`: the selected rows of the broker's answer in columns, or their sums in groups.
 #pragma once
 
 #include <cstdint>

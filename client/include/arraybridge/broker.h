@@ -278,6 +278,7 @@ class Broker {
 
  private:
   friend class BornHeap;
+  friend class TierCalls;
   class Core;
   std::shared_ptr<Connection> connection();
   std::shared_ptr<Core> core_;

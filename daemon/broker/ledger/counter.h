@@ -15,6 +15,7 @@ class Counter {
 
   uint64_t Next() { return ++*at_; }
   uint64_t last() const { return *at_; }
+  void SkipTo(uint64_t number) { *at_ = *at_ < number ? number : *at_; }  // the next one is greater
   // Counts on from the value of this word, which outlives the counter.
   void ContinueIn(uint64_t& word) { at_ = &word; }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A LookBudget bounds the time that the broker spends on looks through the hazard pages of one user's namespaces. It is
-// a small part of all time, so that no content of these pages makes another user wait. If the budget is spent, the look
-// is made later.
+// a small part of all time: no content of these pages makes another user wait. Beyond it, the look is made later.
 #pragma once
 
 #include <algorithm>

@@ -39,6 +39,7 @@ class Arena {
   Handle Describe(uint64_t offset, uint64_t size) const;
   Handle Describe() const { return Describe(0, size_); }
   HandleKind kind() const { return kind_; }
+  bool is_on_disk() const { return kind_ == HandleKind{}; }  // the bytes of its share are in a file
   const Device& device() const { return device_; }
 
   // INVALID_ARGUMENT: the range is empty, not aligned, or not inside the arena.

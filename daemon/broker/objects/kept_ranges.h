@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // KeptRanges are the ranges of a direct channel that forwards of its entries use (tables/forwards.h). A forward may use
-// a range although the receiver has returned it, or has gone. Meanwhile the control block tells the sender not to use
-// the range again.
+// a range although the receiver has returned it, or has gone: the control block tells the sender not to use it.
 #pragma once
 
 #include <cstdint>

@@ -57,8 +57,7 @@ void NamespaceHazards::Add(Session& session, std::shared_ptr<HazardPage> page, u
   pages_.push_back({&session, std::move(page), words, {}, {}, record});
 }
 
-// The last page takes the place of the dropped one, but a page that was not looked at yet must not take the place of
-// one that was.
+// The last page takes the place of the dropped one, but an unseen page must not take the place of a seen one.
 NamespaceHazards::Page NamespaceHazards::Drop(const Session& session) {
   auto at = std::ranges::find(pages_, &session, &Page::session);
   AB_CHECK(at != pages_.end());

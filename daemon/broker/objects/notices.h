@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Notice tells the ends of one role that an end of the other role has ended. Notices are part of the channel's order:
 // a receiver gets the shares that were sent before a notice, then the notice, then the shares that were sent after it.
-// A request says which notice its caller has seen, so that every end gets every notice once, and a repeated request
-// gets the same answer.
+// A request says which notice its caller has seen: every end gets every notice once, and a repeated request the same.
 #pragma once
 
 #include <chrono>

@@ -11,6 +11,7 @@
 #include "daemon/broker/ledger/ids.h"
 #include "daemon/broker/ledger/snapshot.h"
 #include "daemon/broker/objects/history.h"
+#include "daemon/broker/objects/tiers/stored.h"
 #include "daemon/memory/shared_pages/catalogue.h"
 #include "proto/boundary/fence.h"
 
@@ -62,6 +63,7 @@ struct Share {
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
   bool retired = false;                 // its catalogue entry is retired
   std::unique_ptr<History> history;     // null: never read by a call
+  std::unique_ptr<Stored> stored;       // its file; null: it never had one
   // Set when the maker of an unnamed share is gone. After that time the share is withdrawn as soon as it has no lease.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
   uint64_t request = 0;  // the maker's request that published it; 0: unknown

@@ -16,6 +16,7 @@
 #include "daemon/broker/recovery/channel_recovery.h"
 #include "daemon/broker/recovery/reading.h"
 #include "daemon/broker/verbs/state.h"
+#include "daemon/broker/verbs/tiers/tiers.h"
 
 namespace arraybridge::daemon {
 

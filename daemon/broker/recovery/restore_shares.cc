@@ -69,6 +69,7 @@ Status Broker::Recovery::RestoreShare(const record::Share& its, Journal::Place p
   facts->unnamed = its.unnamed;
   auto share = std::make_unique<Share>();
   share->note = its.note;
+  share->stored = StoredAs(its.file, its.durable);
   if (client_ == nullptr || *client_ != its.maker_client)
     client_ = std::make_shared<const std::string>(its.maker_client);
   share->maker_client = client_;
@@ -123,8 +124,7 @@ Status Broker::Recovery::RestoreShare(const record::Share& its, Journal::Place p
   return Ok();
 }
 
-// A catalogue that cannot be taken over is closed for its clients as soon as the store drops it: they ask for the new
-// one by a call.
+// A catalogue that cannot be taken over is closed as soon as the store drops it: clients ask for the new one.
 void Broker::Recovery::Catalogues() {
   for (const Records::Entry& entry : Of(record::kCatalogue)) {
     const auto its = entry.Read<record::Page>();

@@ -57,7 +57,6 @@ class Arenas {
   // True if the session opens the handle again although it reported "unmapped": the client may have sent the report
   // before it read of a lease whose handle needs no descriptor.
   static bool WillMapAgain(const Session& session, Arena& arena);
-  // Sessions that may have the arena mapped, if its block cannot track them.
   void AddHolder(const Arena& arena, const Session& session, Access access);
   void DropHolder(ArenaId arena, SessionId session, Access access);
   const std::unordered_map<ArenaId, Holders>& holders() const { return holders_; }

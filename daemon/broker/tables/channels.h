@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels holds all channels by number, the channels without an end that wait for a receiver, and queues that were
-// dropped.
+// Channels holds all channels by number, those without an end that wait for a receiver, and dropped queues.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,7 @@ Result<Share*> Forwards::FindHeld(const Session& session, const ShareSource& sou
 }
 
 // The broker does not know which entries a receiver has taken and not returned; the receiver says which range has the
-// bit. If it says wrong, it pins a range of a sender that could be pinned by not returning it, too, and publishes bytes
-// that may change.
+// bit. If it says wrong, it pins a range, as it could by not returning it, and publishes bytes that may change.
 Result<Forwards::Origin> Forwards::FindReceived(const Session& session, const PublishCall& call,
                                                 const Arena& arena) const {
   const auto direct = direct_channels_.FindReceived(session.id, call.source->direct_channel);

@@ -72,7 +72,7 @@ void Hazards::DropPages(Namespace& ns) {
 // reader's session as soon as the share is withdrawn.
 void Hazards::Insert(Share& share) const {
   NamespaceHazards& hazards = share.ns->hazards;
-  if (hazards.catalogue == nullptr || share.entry.has_value()) return;
+  if (hazards.catalogue == nullptr || share.entry.has_value() || share.arena->is_on_disk()) return;
   if (share.size <= PinnedBytesMax(share.arena->device())) hazards.Insert(share);
 }
 
@@ -131,8 +131,7 @@ Namespace* Hazards::Next() {
   return nullptr;
 }
 
-// The namespace after the last one, so that no namespace waits for one whose rounds never end. Null: the budget is
-// spent.
+// The namespace after the last one, so that none waits for one whose rounds never end. Null: the budget is spent.
 Namespace* Hazards::NextOf(uint32_t uid) {
   Namespace*& last = accounts_.Of(uid)->looked_at;
   const auto begin = to_look_at_.lower_bound({uid, nullptr});

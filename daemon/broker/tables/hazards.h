@@ -2,8 +2,7 @@
 // Hazards decides when no session reads a share without calls any more. It knows the hazard pages of all namespaces,
 // which of them it looks through next, and the cost of looks for each user.
 //
-// A NamespaceHazards (namespace_hazards.h) is the part of one namespace. Looks take turns between users, and between
-// the namespaces of one user.
+// A NamespaceHazards (namespace_hazards.h) is the part of one namespace. Looks take turns between users and namespaces.
 #pragma once
 
 #include <cstdint>

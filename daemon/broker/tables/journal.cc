@@ -83,7 +83,9 @@ record::Share RecordOf(const Share& share) {
                     .description = share.facts->description,
                     .note = share.note,
                     .queued = share.queued > 0,
-                    .bit = share.kept_bit};
+                    .bit = share.kept_bit,
+                    .file = FileOf(share.stored),
+                    .durable = IsDurable(share.stored)};
   if (const SentFacts* const sent = share.facts->sent.get(); sent != nullptr) {
     its.channel = Number(share.channel);
     its.sending = Number(share.sent_by);

@@ -57,6 +57,8 @@ class Shares {
   void TakeNameOf(Share& share) { TakeName(share); }
   // The bytes of the share will never be complete: withdraws it.
   void Lose(Share& share, const Session* maker);
+  // Its bytes are at the start of `to`. REQUIRES: CheckMovable, and no session holds it.
+  void Move(Share& share, Arena& to);
   // Gives its bytes back if nothing refers to them. The share may be destroyed, and its arena may be dying.
   void Settle(Share& share);
 

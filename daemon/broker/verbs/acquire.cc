@@ -2,6 +2,7 @@
 // The Broker's verbs that lease shares, release leases and withdraw names.
 #include <utility>
 
+#include "daemon/broker/tables/tiers/disk_arena.h"
 #include "daemon/broker/verbs/state.h"
 #include "proto/boundary/failpoint.h"
 
@@ -55,6 +56,7 @@ Result<AcquiredShares> Broker::Acquire(SessionId session, std::string_view ns, s
       bytes += facts.description.size() + facts.ns.size() + facts.name.size();
       if (bytes > bytes_max) return AnswerTooLarge(bytes, shares.size(), keys.size(), bytes_max);
       const Arena& arena = *shares.back()->arena;
+      if (arena.is_on_disk()) return IsAway(*shares.back());
       if (!found->peer.MayOpen(arena.kind(), arena.device())) {
         return found->peer.CannotOpen(Concat("share '", shares.back()->facts->name, "'"), arena.kind(), arena.device());
       }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channelz lists every gRPC connection of the process, whichever server has it. It is a service for administrators; no
-// public door offers it.
+// Channelz lists every gRPC connection of the process, whichever server has it. It is for administrators alone.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

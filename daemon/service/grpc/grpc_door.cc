@@ -72,8 +72,7 @@ std::optional<Verb> VerbOf(std::string_view name) {
   return std::nullopt;
 }
 
-// The service of the .proto file. gRPC passes the bytes of messages, as generated code makes it do for methods that are
-// marked raw.
+// The service of the .proto file. gRPC passes the bytes of messages, as it does for methods that are marked raw.
 class Service final : public grpc::Service {
  public:
   Service(Broker& broker, Verbs& verbs, GrpcDoorConnections& connections, SessionStreams& streams)

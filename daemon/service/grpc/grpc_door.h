@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GrpcDoor is the public gRPC door: every verb except Redeem, health and reflection, for clients in any language.
-// gRPC does not listen: the listener passes each accepted connection in. An answer that would carry a descriptor
-// carries a Ticket instead.
+// gRPC does not listen: the listener passes accepted connections in. An answer carries a Ticket, not a descriptor.
 #pragma once
 
 #include <chrono>

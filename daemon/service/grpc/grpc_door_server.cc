@@ -26,7 +26,7 @@ std::unique_ptr<grpc::Server> StartServer(const Config& config, grpc::Service& s
   // As packaged, abseil checks the order of gRPC's locks: every lock accesses one table for all threads.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
-  // Without a maximum of bytes: above it, gRPC closes connections of all users. GrpcMeter charges the bytes to their
+  // Without a maximum of bytes: above it, gRPC closes connections of all users. GrpcMeter charges bytes to their
   // own.
   grpc::ResourceQuota quota("arraybridged");
   quota.SetMaxThreads(kThreadsMax);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes gRPC's own log lines into the daemon's log, with a limit per second, because any client can cause most of
-// them.
+// Writes gRPC's own log lines into the daemon's log, with a limit per second, because clients can cause most.
 #pragma once
 
 namespace arraybridge::daemon {

@@ -22,8 +22,7 @@ DescriptorsInFlight::DescriptorsInFlight(const Limits& limits, int epoll)
       most_of_user_(limits.descriptors_in_flight_per_uid),
       epoll_(epoll) {}
 
-// The kernel reports the number of unread bytes, which bounds the number of unread frames and hence of unread
-// descriptors.
+// The kernel reports the number of unread bytes, which bounds that of unread frames and hence of descriptors.
 void DescriptorsInFlight::Recount(int socket, Count* count) {
   int bytes = 0;
   if (count->unread == 0 || ::ioctl(socket, SIOCOUTQ, &bytes) != 0) return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DescriptorsInFlight counts the descriptors that were sent to one user's clients and not read yet. The kernel counts
-// unread descriptors against the daemon, and above its limit lets the daemon send none to any client, so each user has
-// a limit.
+// unread descriptors against the daemon, and above its limit lets it send none to any client: each user has a limit.
 #pragma once
 
 #include <cstdint>

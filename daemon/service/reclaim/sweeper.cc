@@ -53,8 +53,7 @@ void Sweeper::PostAt(Clock::time_point when) {
   });
 }
 
-// A cooperative client reports that it has cleared such a slot; the periodic check is for clients that do not, or
-// cannot.
+// A cooperative client reports that it has cleared such a slot; the periodic check is for other clients.
 void Sweeper::WatchHazards() {
   if (broker_.hazards_waiting()) LookAfter(kLookMin);
 }

@@ -30,8 +30,7 @@ constexpr size_t kTriesAtOnce = 8;
 constexpr size_t kNamesAtOnce = 64;
 // The pause after such a batch of retries on the deadlines' thread, as a multiple of the batch's duration.
 constexpr int kPausePart = 3;
-// A missing name can be published while its waiter is being enlisted. The waiter is then tried again at once, this many
-// times.
+// A missing name can be published while its waiter is being enlisted: it is then tried again at once, so many times.
 constexpr int kMovesAtOnce = 4;
 
 // The memory of a waiting request in addition to its own bytes: its entry, its closures and its places in the tables;
@@ -369,8 +368,7 @@ void WaitingLine::NamePublished(uint32_t owner, std::string_view ns, std::string
   if (others) timers_.Post([this, key = std::move(key), last] { TryNext(key, last); });
 }
 
-// Tries one batch and plans the next one, so that due deadlines, and threads that need the locks of a try, come in
-// between.
+// Tries one batch and plans the next one: due deadlines, and threads that need the locks of a try, come between.
 void WaitingLine::TryNext(const std::string& name_key, uint64_t after) {
   Batch batch;
   {

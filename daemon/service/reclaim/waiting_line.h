@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the WaitingLine the requests of both doors wait: for memory, first come first served within a namespace; for a
-// name; or for their turn in a queue. Every wait has a deadline and an answer. The WaitingLine does not know verbs: a
-// Waiter brings its own retry.
+// name; or for their turn in a queue. Every wait has a deadline and an answer. A Waiter brings its own retry.
 #pragma once
 
 #include <array>

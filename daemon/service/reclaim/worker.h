@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Worker is one thread for work that its callers must not wait for: tasks in the order of their posting, and tasks at
-// a certain time. Work that may populate, copy or destroy memory runs on one worker; work that must be punctual runs on
-// another.
+// a certain time. Work that may populate, copy or destroy memory runs on one worker, punctual work on another.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An accepted socket that a library closes without notice: a door remembers its identity, and for HTTP the address of
-// its peer.
+// An accepted socket that a library closes without notice: a door remembers its identity, and for HTTP the peer's.
 #pragma once
 
 #include <array>

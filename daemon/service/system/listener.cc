@@ -49,8 +49,7 @@ constexpr rlim_t kDescriptorsKept = 256;  // reserved for arenas and answers, if
 
 std::string Why() { return std::strerror(errno); }
 
-// The directory of an embedded broker must be private: a process that could replace the socket could impersonate the
-// broker.
+// The directory of an embedded broker must be private: a process could else replace the socket, and impersonate it.
 Status PrepareDirectory(const std::string& directory, bool embedded) {
   if (::mkdir(directory.c_str(), embedded ? 0700 : 0755) == 0) return Ok();
   if (errno != EEXIST) return FailedPrecondition("cannot create the directory '", directory, "': ", Why());
@@ -349,8 +348,7 @@ void Listener::AcceptFrom(DoorSocket& door) {
   ::poll(&wake, 1, kNoDescriptorPauseMs);
 }
 
-// Closes the spare descriptor to accept the connection, sends the reason for the refusal, and opens the spare
-// descriptor again.
+// Closes the spare descriptor to accept the connection, sends the reason for the refusal, and opens a spare one.
 bool Listener::RefuseOverflow(DoorSocket& door) {
   spare_.reset();
   UniqueFd socket(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ClientLog writes what an operator looks for after a failure: a process that died, an allocation that a quota refused,
-// and a channel on which a process waits. Clients can cause these lines at will, so each kind is limited
-// (log.rate_limit_per_s).
+// and a channel on which a process waits. Clients can cause them, so each kind has a limit (log.rate_limit_per_s).
 #pragma once
 
 #include <array>

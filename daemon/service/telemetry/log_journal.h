@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Journal writes to systemd's journal in its native protocol: one datagram per line, with fields that journalctl can
-// search.
+// A Journal writes to systemd's journal in its native protocol: one datagram per line, with fields for journalctl.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ServiceCounts are the counts of the doors and the verbs: traffic, refusals, and sessions that were cut. `log` tells
-// operators about clients.
+// ServiceCounts are the counts of doors and verbs: traffic, refusals, cut sessions. `log` tells operators of clients.
 #pragma once
 
 #include <atomic>

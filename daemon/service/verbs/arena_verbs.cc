@@ -19,8 +19,7 @@
 namespace arraybridge::daemon {
 namespace {
 
-// The size to which clients' arenas grow. Populating so much takes tens of milliseconds; larger requests have their own
-// lane.
+// The size to which clients' arenas grow. Populating so much takes tens of milliseconds; larger ones have a lane.
 constexpr uint64_t kShortBytesMax = 64ull << 20;
 
 // The interval of progress messages while memory is populated: shorter than any sensible timeout.
@@ -67,6 +66,7 @@ class ArenaVerbs::Pending {
     if (arena.ok()) return DeliveryOf(Granted(*std::move(arena)));
     if (!MayBeRoom(arena.status())) return DeliveryOf(arena.status());
     refusal_ = arena.status();
+    if (timeout_ms_ > 0) verbs_.tiers_.MakeRoom(caller_, ns_, size_, refusal_);
     if (timeout_ms_ > 0 && IsMachines(refusal_)) verbs_.reclaimer_.ServeMemoryLater(LaneOf(size_));
     return nullptr;
   }

@@ -8,6 +8,7 @@
 
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
+#include "daemon/service/verbs/tiers/tier_verbs.h"
 #include "daemon/service/verbs/verb_parts.h"
 #include "proto/wire/messages.h"
 
@@ -17,8 +18,8 @@ namespace arraybridge::daemon {
 class ArenaVerbs : VerbParts {
  public:
   // All arguments outlive it. `allocated` runs after each allocation and must not block.
-  ArenaVerbs(const VerbParts& parts, ChannelVerbs& channels, std::function<void()> allocated)
-      : VerbParts(parts), channels_(channels), allocated_(std::move(allocated)) {}
+  ArenaVerbs(const VerbParts& parts, ChannelVerbs& channels, TierVerbs& tiers, std::function<void()> allocated)
+      : VerbParts(parts), channels_(channels), tiers_(tiers), allocated_(std::move(allocated)) {}
 
   // `bytes`: those of the request.
   Served Allocate(const Caller& caller, const wire::AllocateRequest& request, std::string_view bytes,
@@ -37,6 +38,7 @@ class ArenaVerbs : VerbParts {
   Result<std::vector<UniqueFd>> ExportPages(const Caller& caller, const wire::BrowseRequest& request);
 
   ChannelVerbs& channels_;
+  TierVerbs& tiers_;
   const std::function<void()> allocated_;
 };
 

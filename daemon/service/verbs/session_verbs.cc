@@ -118,8 +118,7 @@ void SessionVerbs::CountClosed(SessionId session, const Peer& peer, int signal) 
   if (signal != 0) counts_.log.SessionDied(session, peer, signal);
 }
 
-// The order matters: a request that begins to wait after the session's waiters were dropped must find that the session
-// has ended.
+// The order matters: a request that begins to wait after the waiters were dropped must find that the session ended.
 void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   CountEnd(session, cause);
   for (const auto& direct : broker_.DirectChannelsOf(session)) channels_.EndDirectChannel(direct);
@@ -128,6 +127,7 @@ void SessionVerbs::EndSession(SessionId session, EndCause cause) {
   reclaimer_.sweeper().WatchHazards();
   line_.DropSession(session);
   publishes_.DropSession(session);
+  tiers_.DropSession(session);
   for (const ChannelId channel : channels) ServeChannel(line_, broker_, channel);
   for (const auto& claim : claims) line_.NamePublished(claim->owner, claim->ns, claim->name);
   reclaimer_.sweeper().Soon();

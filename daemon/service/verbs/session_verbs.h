@@ -10,7 +10,7 @@
 #include "arraybridge/v1/broker.pb.h"
 #include "daemon/service/verbs/channel_verbs.h"
 #include "daemon/service/verbs/list_verbs.h"
-#include "daemon/service/verbs/publish_verbs.h"
+#include "daemon/service/verbs/tiers/tier_verbs.h"
 #include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 
@@ -20,8 +20,9 @@ namespace arraybridge::daemon {
 class SessionVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  SessionVerbs(const VerbParts& parts, PublishVerbs& publishes, ChannelVerbs& channels, const ListVerbs& lists)
-      : VerbParts(parts), publishes_(publishes), channels_(channels), lists_(lists) {}
+  SessionVerbs(const VerbParts& parts, PublishVerbs& publishes, TierVerbs& tiers, ChannelVerbs& channels,
+               const ListVerbs& lists)
+      : VerbParts(parts), publishes_(publishes), tiers_(tiers), channels_(channels), lists_(lists) {}
 
   // FAILED_PRECONDITION: the protocol ranges do not overlap; the message names both.
   Result<v1::OpenSessionResponse> OpenSession(const wire::OpenSessionRequest& request, Peer peer);
@@ -66,6 +67,7 @@ class SessionVerbs : VerbParts {
   Result<v1::OpenSessionResponse> AnswerOf(const Result<OpenedSession>& opened) const;
 
   PublishVerbs& publishes_;
+  TierVerbs& tiers_;
   ChannelVerbs& channels_;
   const ListVerbs& lists_;
   std::atomic<uint64_t> unexplained_{0};  // ended sessions whose process is looked at once more

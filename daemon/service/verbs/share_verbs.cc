@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kFencePending = "FENCE_PENDING";
 constexpr std::string_view kNotThere = "SHARE_NOT_FOUND";
 constexpr std::string_view kClaimed = "NAME_CLAIMED";
+constexpr std::string_view kAway = "SHARE_AWAY";
 constexpr uint64_t kLongest = 1ull << 40;  // milliseconds
 
 // The wait of an Acquire for bytes that are being made.
@@ -33,7 +34,7 @@ uint64_t FenceTimeoutOf(const wire::AcquireRequest& request, uint64_t timeout_ms
 bool MayCome(const Status& refusal, uint64_t timeout_ms) {
   if (refusal.code() != Code::kNotFound) return false;
   const bool comes = refusal.reason() == kNotThere || refusal.reason() == kClaimed;
-  return refusal.reason() == kFencePending || (comes && timeout_ms > 0);
+  return refusal.reason() == kFencePending || refusal.reason() == kAway || (comes && timeout_ms > 0);
 }
 
 // The name of the missing share. The request may have named it by its id.
@@ -44,12 +45,10 @@ std::string_view MissingIn(const Status& refusal) {
   return {};
 }
 
-// The answer to a request that timed out names the missing share and its maker. `waited`: as Admission::TimedOut says
-// it.
+// The answer to a request that timed out names the missing share and its maker. `waited`: of Admission::TimedOut.
 Status InVain(const std::string& waited, const Status& missing) {
-  const bool pending = missing.reason() == kFencePending;
-  Status vain =
-      DeadlineExceeded(waited, missing.message()).Because(std::string(pending ? kFencePending : "NAME_DID_NOT_COME"));
+  const bool pending = missing.reason() == kFencePending || missing.reason() == kAway;
+  Status vain = DeadlineExceeded(waited, missing.message()).Because(pending ? missing.reason() : "NAME_DID_NOT_COME");
   for (const auto& [key, value] : missing.metadata()) vain = std::move(vain).With(key, value);
   return vain;
 }
@@ -63,7 +62,7 @@ Served ShareVerbs::Acquire(const Caller& caller, const wire::AcquireRequest& req
   if (missing && publishes_.ServeQueued(caller.session, request.namespace_)) granted = AcquireNow(caller, request);
   const uint64_t said = caller.TimeoutOf(request.timeout_ms);
   if (granted.ok() || !MayCome(granted.status(), said)) return {std::move(granted)};
-  const bool is_pending = granted.status().reason() == kFencePending;
+  const bool is_pending = granted.status().reason() == kFencePending || granted.status().reason() == kAway;
   const auto attempt = [this, caller](std::string_view again) {
     return AcquireNow(caller, *wire::Decode<wire::AcquireRequest>(again));
   };
@@ -83,7 +82,7 @@ Result<Answer> ShareVerbs::AcquireNow(const Caller& caller, const wire::AcquireR
                                   request.note, AnswerBytesMax(config_.limits), caller.request);
   if (!acquired.ok()) {
     reclaimer_.Reclaim();  // the leases of a request whose descriptor failed were released
-    return acquired.status();
+    return tiers_.Fetch(caller.session, request.namespace_, acquired.status());
   }
   return handover_.Leased(caller, *std::move(acquired));
 }

@@ -11,7 +11,7 @@
 
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/channel_verbs.h"
-#include "daemon/service/verbs/publish_verbs.h"
+#include "daemon/service/verbs/tiers/tier_verbs.h"
 #include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
@@ -22,8 +22,8 @@ namespace arraybridge::daemon {
 class ShareVerbs : VerbParts {
  public:
   // All arguments outlive it.
-  ShareVerbs(const VerbParts& parts, PublishVerbs& publishes, ChannelVerbs& channels)
-      : VerbParts(parts), publishes_(publishes), channels_(channels) {}
+  ShareVerbs(const VerbParts& parts, PublishVerbs& publishes, ChannelVerbs& channels, TierVerbs& tiers)
+      : VerbParts(parts), publishes_(publishes), channels_(channels), tiers_(tiers) {}
 
   // `bytes`: those of the request.
   Served Acquire(const Caller& caller, const wire::AcquireRequest& request, std::string_view bytes, const Later& later);
@@ -55,6 +55,7 @@ class ShareVerbs : VerbParts {
 
   PublishVerbs& publishes_;
   ChannelVerbs& channels_;
+  TierVerbs& tiers_;
 };
 
 }  // namespace arraybridge::daemon

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// VerbParts are the parts of the service that the verbs of all nouns use. The classes of verbs derive from it,
-// privately.
+// VerbParts are the parts of the service that the verbs of all nouns use. Classes of verbs derive from it privately.
 #pragma once
 
 #include "daemon/broker/broker.h"

@@ -43,12 +43,13 @@ Verbs::Verbs(const Config& config, Broker& broker, std::function<void()> allocat
       handover_(config, broker, line_, reclaimer_),
       parts_{config, broker, here_, admission_, line_, reclaimer_, handover_, counts_, cuts_},
       publishes(parts_),
-      shares(parts_, publishes, channels),
+      tiers(parts_, publishes),
+      shares(parts_, publishes, channels, tiers),
       channels(parts_),
-      arenas(parts_, channels, std::move(allocated)),
+      arenas(parts_, channels, tiers, std::move(allocated)),
       lists(parts_, std::move(no_gpu), std::move(life), publishes),
       watches(parts_),
-      sessions(parts_, publishes, channels, lists) {}
+      sessions(parts_, publishes, tiers, channels, lists) {}
 
 Result<Served> Verbs::Serve(const Caller& caller, Verb verb, std::string_view bytes, const Later& later) {
   switch (verb) {
@@ -88,6 +89,8 @@ Result<Served> Verbs::Serve(const Caller& caller, Verb verb, std::string_view by
       return Now(caller, bytes, lists, &ListVerbs::Inspect);
     case Verb::kClaim:
       return Waiting(caller, bytes, later, shares, &ShareVerbs::Claim);
+    case Verb::kTier:
+      return Waiting(caller, bytes, later, tiers, &TierVerbs::Tier);
     case Verb::kOpenSession:
     case Verb::kDoorbell:
     case Verb::kRecovered:
@@ -114,6 +117,7 @@ void Verbs::TakeBack(const Caller& caller, Verb verb, std::string_view answer) {
 // The two threads for memory post tasks to each other, and the thread for seals posts to the slow one.
 Verbs::~Verbs() {
   watches.Stop();
+  tiers.Stop();
   reclaimer_.StopLarge();
   publishes.Stop();
   reclaimer_.StopSlow();
@@ -124,6 +128,7 @@ void Verbs::Drain() {
   admission_.Drain();
   line_.ExpireAll();
   publishes.ExpireAll();
+  tiers.ExpireAll();
 }
 
 void Verbs::WaitIdle(Clock::time_point deadline) {

@@ -13,6 +13,7 @@
 #include "daemon/service/verbs/publish_verbs.h"
 #include "daemon/service/verbs/session_verbs.h"
 #include "daemon/service/verbs/share_verbs.h"
+#include "daemon/service/verbs/tiers/tier_verbs.h"
 #include "daemon/service/verbs/verb_parts.h"
 #include "daemon/service/verbs/watch_verbs.h"
 #include "proto/boundary/frame.h"
@@ -67,6 +68,7 @@ class Verbs {
 
  public:
   PublishVerbs publishes;
+  TierVerbs tiers;
   ShareVerbs shares;
   ChannelVerbs channels;
   ArenaVerbs arenas;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WatchVerbs: Watch. A watcher asks for the events that have come, and waits if there are none. It never gets more than
-// it asked for, and other answers never wait behind its own. At the gRPC door the stream asks again each time the
-// client has read the last message.
+// it asked for, and other answers never wait behind its own. A stream of gRPC asks when the client has read a message.
 #pragma once
 
 #include <optional>

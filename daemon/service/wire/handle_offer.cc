@@ -38,8 +38,7 @@ struct Since {
 };
 constexpr Since kSince[] = {{HandleKind::kCudaVmm, 10020, "10.2"}, {HandleKind::kCudaIpc, 4010, "4.1"}};
 
-// The reason why the client's driver is too old for `kind`. Empty if it is new enough, or if `version` is 0: the client
-// did not state it.
+// The reason why the client's driver is too old for `kind`. Empty: it is new enough, or `version` is 0, not stated.
 std::string WhyTooOld(uint32_t version, HandleKind kind) {
   for (const Since& since : kSince) {
     if (since.kind != kind || version == 0 || version >= since.version) continue;

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of large copies: a caller's function is called with (bytes done, total bytes) before, during and after a
-copy.
+"""Progress of large copies: a caller's function is called with (bytes done, total bytes) around and during a copy.
 
 Copies on the host are made in pieces of PIECE bytes for that; a copy by a framework or a driver is one piece. An
 exception of the function ends the copy and reaches the caller; the placement is dropped.

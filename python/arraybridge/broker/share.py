@@ -17,7 +17,7 @@ from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.patterns.metadata import decoded
-from arraybridge.conversion.source import Held
+from arraybridge.broker.tiers.tiered import Tiered
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
 from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
 from arraybridge.notebook.facts import table_of
@@ -87,7 +87,7 @@ def record_from(fields: tuple[Any, ...]) -> Record:
     return Record(*fields)
 
 
-class Share(Held):
+class Share(Tiered):
     """A published, immutable, named array or tree of arrays, of one generation of its name.
 
     Consumers of DLPack, such as `torch.from_dlpack(share)`, get a copy-on-write mapping of its one array.

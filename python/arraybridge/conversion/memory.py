@@ -96,8 +96,7 @@ def convert_memory(
     allow_downcast: bool = False,
     via: Way | None = None,
 ) -> Any:
-    """The array as one of `target_type`: the same shape, dtype and bits, on the requested device. The source is
-    unchanged.
+    """The array as one of `target_type`: the same shape, dtype and bits, on the requested device.
 
     Arrays of foreign byte order (big-endian) are converted to the machine's own by one copy: the values stay. Only a
     NumPy array that is returned itself, without copy=True, keeps its byte order.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tree is arrays and plain values nested in containers, in one share. Its structure is stored as JSON, never as
-pickle.
+"""A tree is arrays and plain values nested in containers, in one share. Its structure is stored as JSON.
 
 Grammar of a node: an integer is the index of an array, each at most once; {"d": [[key, node], ...]} a dict in its order;
 {"l": [node, ...]} a list; {"t": [node, ...]} a tuple; {"record": [class, [[field, node], ...]]} a dataclass or namedtuple;

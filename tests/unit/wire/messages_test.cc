@@ -109,7 +109,7 @@ using AllMessages = ::testing::Types<
     BOTH(ShareInfo), BOTH(SessionInfo), BOTH(LeaseInfo), BOTH(NamespaceInfo), BOTH(ChannelInfo), BOTH(ChannelEndInfo),
     BOTH(ListResponse), BOTH(GetStatsRequest), BOTH(GetStatsResponse), BOTH(Event), BOTH(WatchRequest),
     BOTH(WatchResponse), BOTH(InspectRequest), BOTH(Visit), BOTH(Offer), BOTH(InspectResponse), BOTH(ClaimRequest),
-    BOTH(ClaimResponse), BOTH(Error)>;
+    BOTH(ClaimResponse), BOTH(TierRequest), BOTH(TieredShare), BOTH(TierResponse), BOTH(Error)>;
 template <class... Each>
 constexpr int Count(::testing::Types<Each...>*) {
   return sizeof...(Each);
@@ -158,7 +158,8 @@ TYPED_TEST(WireTest, OfChangedBytesNoMoreIsAcceptedAndThatIsReadAlike) {
 TEST(WireMessagesTest, EveryMessageIsCompared) {
   const FileDescriptor& broker = *v1::PublishRequest::descriptor()->file();
   const FileDescriptor& array = *v1::Share::descriptor()->file();
-  EXPECT_EQ(kMessages, broker.message_type_count() + array.message_type_count());
+  const FileDescriptor& tiers = *v1::TierRequest::descriptor()->file();
+  EXPECT_EQ(kMessages, broker.message_type_count() + array.message_type_count() + tiers.message_type_count());
 }
 
 }  // namespace

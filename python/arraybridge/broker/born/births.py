@@ -13,7 +13,7 @@ from arraybridge.adapters import born as adapters
 from arraybridge.arrays import devices
 from arraybridge.broker.born.block import Born
 from arraybridge.broker.born.frameworks import Frameworks, Scope
-from arraybridge.broker.session import Session
+from arraybridge.broker.tiers.tiering import Tiering
 from arraybridge.errors import FrameworkNotAvailable, InvalidRequest
 from arraybridge.integrations.allocators.scope import NO_HOOK, Allocator, Wish
 from arraybridge.integrations.allocators.torch_hook import TorchPool
@@ -26,7 +26,7 @@ _RESERVE_MIN: Final = 1 << 20
 _SIZES_MAX: Final = 1 << 46  # of an address space
 
 
-class Births(Session):
+class Births(Tiering):
     """A Session whose arrays can be born in broker memory."""
 
     _heap: tuple[weakref.ref[_core.Core], int, int, Any] | None = None

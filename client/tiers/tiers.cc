@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arraybridge/tiers/tiers.h>
+
+#include "client/lifeline/lifeline.h"
+#include "client/session/connection.h"
+#include "proto/wire/messages.h"
+
+namespace arraybridge {
+
+Result<TierAnswer> TierCalls::Ask(Broker& broker, TierAction action, const ShareRef& share,
+                                  std::chrono::milliseconds timeout) {
+  const wire::TierRequest request{.namespace_ = broker.options().ns,
+                                  .name = share.name,
+                                  .action = static_cast<wire::TierRequest::Action>(action),
+                                  .generation = share.generation};
+  AB_ASSIGN_OR_RETURN(const auto answered,
+                      broker.connection()->Call(Verb::kTier, wire::Encode(request), DeadlineAfter(timeout)));
+  AB_ASSIGN_OR_RETURN(const auto message, codec::Read<wire::TierResponse>(answered.first.payload));
+  TierAnswer answer{.shares = {},
+                    .disk_bytes = message.disk_bytes,
+                    .disk_bytes_max = message.disk_bytes_max,
+                    .off = std::string(message.off)};
+  for (const wire::TieredShare& each : message.shares) {
+    answer.shares.push_back(
+        {std::string(each.name), each.generation, each.bytes, each.in_memory, each.durable, each.lost});
+  }
+  return answer;
+}
+
+}  // namespace arraybridge

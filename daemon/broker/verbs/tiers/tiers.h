@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiers are the broker's verbs on shares whose bytes move between memory and a file. A move has two halves, and its
+// slow part between them, without the lock: Look and MoveOut, Reserve and MoveIn. The second half refuses if the share
+// has changed meanwhile.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "daemon/broker/ledger/charge.h"
+#include "daemon/broker/ledger/records.h"
+#include "daemon/broker/objects/namespace.h"
+#include "daemon/broker/objects/tiers/stored.h"
+#include "daemon/memory/descriptor_store.h"
+#include "daemon/memory/memory_backend.h"
+#include "proto/boundary/result.h"
+
+namespace arraybridge::daemon {
+
+class Arena;
+
+// A share, whoever asks.
+struct SharePlace {
+  uint32_t owner = 0;  // of the namespace
+  std::string ns;
+  ShareId share{};
+  friend auto operator<=>(const SharePlace&, const SharePlace&) = default;
+};
+
+// The facts about a share that its file states beside the bytes.
+struct ShareLabel {
+  std::shared_ptr<const ShareFacts> facts;
+  uint32_t owner = 0;
+  uint32_t maker_uid = 0;
+  uint64_t size = 0;
+  std::string note;
+};
+
+// A named share and where its bytes are.
+struct TieredRow {
+  SharePlace place;
+  ShareLabel label;
+  Stored stored;
+  bool in_memory = false;
+};
+
+// Thread-safe.
+class Tiers {
+ public:
+  explicit Tiers(Broker& broker) : broker_(broker) {}
+
+  // As Acquire and Withdraw find it. NOT_FOUND; PERMISSION_DENIED.
+  Result<SharePlace> Find(SessionId session, std::string_view ns, const ShareKey& key, Right right) const;
+
+  // The share, and if its bytes are in memory, the memory. NOT_FOUND: it has been withdrawn.
+  struct Looked {
+    TieredRow row;
+    std::shared_ptr<MemoryBlock> block;  // null: the bytes are in a file alone
+    uint64_t offset = 0;
+    Status movable;  // for MoveOut
+  };
+  Result<Looked> Look(const SharePlace& place) const;
+  // The file has the bytes: frees the memory. FAILED_PRECONDITION: a process reads the share, or uses its bytes.
+  Status MoveOut(const SharePlace& place, Stored file);
+  // The file has the bytes, which stay in memory, too.
+  Status Keep(const SharePlace& place, Stored file);
+
+  // Shares that can be moved out now, until they have so many bytes: the ones that no call has read for the longest
+  // time first. `of`: only of this namespace; null: of all.
+  std::vector<SharePlace> Victims(uint64_t bytes, const NamespaceKey* of) const;
+
+  // Memory for bytes that come back, charged as that of the share's maker.
+  class Reserved {
+   public:
+    Reserved();
+    Reserved(Reserved&&) noexcept;
+    Reserved& operator=(Reserved&&) = delete;
+    ~Reserved();
+    const std::shared_ptr<MemoryBlock>& block() const;
+
+   private:
+    friend class Tiers;
+    std::unique_ptr<Arena> arena_;
+  };
+  // RESOURCE_EXHAUSTED as Allocate, also while there may be room later. Slow (populates).
+  Result<Reserved> Reserve(const SharePlace& place);
+  // The memory has the bytes, and no process can write it: sessions get leases from now on. Returns the file, which the
+  // share no longer has unless it is durable.
+  Result<Stored> MoveIn(const SharePlace& place, Reserved reserved);
+  // The file is damaged and was set aside. A share whose bytes are not in memory is lost, and keeps its name until it
+  // is withdrawn or replaced.
+  void Lose(const SharePlace& place);
+
+  // The shares with a file, of a namespace; of all namespaces.
+  Result<std::vector<TieredRow>> List(SessionId session, std::string_view ns) const;
+  std::vector<TieredRow> All() const;
+  // Gives the file of a share that an earlier daemon left to its owner.
+  void Own(const SharePlace& place, std::shared_ptr<const void> owner);
+
+  // True: this daemon continues no other one, so shares of an earlier broker are in its files alone.
+  bool is_first() const;
+  // A durable file that an earlier broker left: the share has its name and its generation again. ALREADY_EXISTS:
+  // another share has the name. Errors as of Publish.
+  Status Import(const ShareLabel& label, Stored stored);
+
+  // For recovery: the bytes of the arena's share are in a file.
+  static Status Restore(Broker::State& state, const record::Arena& its, uint32_t record);
+
+ private:
+  Broker& broker_;
+};
+
+}  // namespace arraybridge::daemon

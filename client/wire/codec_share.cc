@@ -118,7 +118,7 @@ Result<DescribedShare> DecodeShare(std::string_view message) {
   auto described = DecodeDescription(message);
   if (!described.ok()) return described;
   if (!FenceIsSound(*described)) return Malformed("fence");
-  if (described->handle.arena_size == 0) return Malformed("share without a handle");
+  if (described->handle.arena_size == 0 || described->handle.kind == HandleKind{}) return Malformed("handle");
   return described;
 }
 

@@ -201,7 +201,7 @@ def test_no_room_for_a_result_is_a_warning_and_the_result(tmp_path: Path) -> Non
     from processes import start_daemon, stop_daemon
 
     daemon = start_daemon(str(tmp_path), "--log-level", "error", "--host-capacity", "64MiB", "--cache", "0")
-    with Broker(tmp_path, start="never", timeout_s=0.2) as broker:
+    with Broker(tmp_path, start="never", timeout_s=1) as broker:
 
         @arraybridge.cache(broker=broker)
         def function(number, size):

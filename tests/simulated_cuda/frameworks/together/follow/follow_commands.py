@@ -28,6 +28,11 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         torch.nn.init.constant_(module.weight, value)
         return publish(module, name, broker=broker, replace=True, device="cuda:0")
 
+    def withdrawn(name: str) -> str:
+        """Other tests of the machine need the memory."""
+        broker.withdraw(name)
+        return "right"
+
     def prepared(follower: Any) -> None:
         until = time.monotonic() + 30
         while not follower.stats().ready:
@@ -39,15 +44,15 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
 
     def follow_swaps() -> str:
         """The same tensors at the same addresses, the bytes of each generation, and other arrays of it unchanged."""
-        first = published("swaps", LARGE, 1)
+        first = published("follow-swaps", LARGE, 1)
         module = module_of(LARGE)
-        follower = attach(module, broker.open("swaps"), follow=True)
+        follower = attach(module, broker.open("follow-swaps"), follow=True)
         weight, address = module.weight, module.weight.data_ptr()
-        held = broker.open("swaps").torch()["weight"]
+        held = broker.open("follow-swaps").torch()["weight"]
         assert values(module) == {1.0} and weight.is_cuda and held.data_ptr() != address
         before = current()
         for version in range(2, 8):
-            share = published("swaps", LARGE, version)
+            share = published("follow-swaps", LARGE, version)
             prepared(follower)
             assert values(module) == {float(version - 1)}, "nothing swaps between two calls"
             assert follower.swap() and follower.generation == share.generation > first.generation
@@ -57,15 +62,15 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         assert (stats.swaps, stats.copied, stats.replaced, stats.refused, stats.error) == (6, 0, 0, 0, ""), stats
         follower.close()
         assert values(module) == {7.0} and current() == before
-        return "right"
+        return withdrawn("follow-swaps")
 
     def swap_waits_for_queued_work() -> str:
         """A copy of the old weights that is queued reads them, although the swap comes before it has run."""
         torch = package("torch").torch
-        published("queued", LARGE, 1)
+        published("follow-queued", LARGE, 1)
         module = module_of(LARGE)
-        follower = attach(module, broker.open("queued"), follow="by hand")
-        published("queued", LARGE, 2)
+        follower = attach(module, broker.open("follow-queued"), follow="by hand")
+        published("follow-queued", LARGE, 2)
         prepared(follower)
         target = package("torch").made(np.zeros((LARGE, LARGE), "f4"), 0)
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -75,72 +80,71 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             assert (calls("copies_done"), calls("kernels_done")) != done, "the swap waited"
         assert set(target.cpu().numpy().ravel().tolist()) == {1.0} and values(module) == {2.0}
         follower.close()
-        return "right"
+        return withdrawn("follow-queued")
 
     def small_bundles_get_new_tensors() -> str:
         """They lie beside others in an arena, each at another place, where no window can show them."""
-        published("small", 8, 1)
+        published("follow-small", 8, 1)
         module = module_of(8)
-        follower = attach(module, broker.open("small"), follow="by hand")
+        follower = attach(module, broker.open("follow-small"), follow="by hand")
         for version in (2, 3):
-            published("small", 8, version)
+            published("follow-small", 8, version)
             prepared(follower)
             assert follower.swap() and values(module) == {float(version)}
         stats = follower.stats()
         assert (stats.swaps, stats.copied, stats.refused) == (2, 0, 0), stats
         follower.close()
-        return "right"
+        return withdrawn("follow-small")
 
     def another_device_gets_new_tensors() -> str:
         torch = package("torch").torch
-        published("moves", LARGE, 1)
+        published("follow-moves", LARGE, 1)
         module = module_of(LARGE)
-        follower = attach(module, broker.open("moves"), follow="by hand")
+        follower = attach(module, broker.open("follow-moves"), follow="by hand")
         host = module_of(LARGE, "cpu")
         torch.nn.init.constant_(host.weight, 2)
-        publish(host, "moves", broker=broker, replace=True, device="cpu")
+        publish(host, "follow-moves", broker=broker, replace=True, device="cpu")
         prepared(follower)
         assert follower.swap() and values(module) == {2.0} and not module.weight.is_cuda
-        published("moves", LARGE, 3)
+        published("follow-moves", LARGE, 3)
         prepared(follower)
         assert follower.swap() and values(module) == {3.0} and module.weight.is_cuda
         assert follower.stats().replaced == 2
         follower.close()
-        return "right"
+        return withdrawn("follow-moves")
 
     def memory_comes_back() -> str:
         """Forty generations: the broker has memory for a few of them at a time."""
-        published("bounded", LARGE, 0)
+        published("follow-bounded", LARGE, 0)
         module = module_of(LARGE)
-        follower = attach(module, broker.open("bounded"), follow="by hand")
+        follower = attach(module, broker.open("follow-bounded"), follow="by hand")
         for version in range(1, 41):
-            published("bounded", LARGE, version)
+            published("follow-bounded", LARGE, version)
             prepared(follower)
             assert follower.swap()
         assert values(module) == {40.0}
         assert broker.stats()["client_arena_bytes"] < 20 * LARGE * LARGE * 4, "of forty that were written"
         follower.close()
-        return "right"
+        return withdrawn("follow-bounded")
 
     def handles_of_another_kind_are_refused() -> str:
-        published("ipc", LARGE, 1)
+        published("follow-ipc", LARGE, 1)
         refused(
-            lambda: attach(module_of(LARGE), broker.open("ipc"), follow=True), arraybridge.InvalidRequest, "cudaIpcMemHandle", "follow="
+            lambda: attach(module_of(LARGE), broker.open("follow-ipc"), follow=True), arraybridge.InvalidRequest, "cudaIpcMemHandle", "follow="
         )
-        return "right"
+        return withdrawn("follow-ipc")
 
     def a_dropped_follower_lets_go() -> str:
-        published("dropped", LARGE, 1)
+        published("follow-dropped", LARGE, 1)
         module = module_of(LARGE)
-        follower = attach(module, broker.open("dropped"), follow=True)
+        follower = attach(module, broker.open("follow-dropped"), follow=True)
         weight = module.weight.detach()
         del module, follower
         assert set(weight.cpu().numpy().ravel().tolist()) == {1.0}, "a tensor keeps the window"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             del weight
-        broker.withdraw("dropped")
-        return "right"
+        return withdrawn("follow-dropped")
 
     return {
         each.__name__: each

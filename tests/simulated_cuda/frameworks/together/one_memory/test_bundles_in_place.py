@@ -37,27 +37,27 @@ def test_over_a_bus_they_are_mapped_by_wish_alone(with_a_bus: Machine, framework
 
 
 def test_a_driver_that_refuses_a_registration(machine: Machine) -> None:
-    machine.writer("place_put refused")
+    machine.writer("place_put place-refused")
     with seeing(machine, ";fail=cuMemHostRegister:*:2") as reader:
-        assert reader("place_read torch refused") == "h2d 3 not_mapped one_memory 0"  # the array without elements needs no registration
+        assert reader("place_read torch place-refused") == "h2d 3 not_mapped one_memory 0"  # the array without elements needs no registration
 
 
 def test_the_arrays_keep_a_bundle_that_was_withdrawn(machine: Machine) -> None:
-    machine.writer("place_put outlived")
-    assert machine.reader("place_outlives outlived") == "True 0 registered"
+    machine.writer("place_put place-outlived")
+    assert machine.reader("place_outlives place-outlived") == "True 0 registered"
 
 
 def test_wishes_that_cannot_be(machine: Machine) -> None:
-    machine.writer("place_put wishes")
-    assert machine.reader("place_errors wishes") == "refused"
+    machine.writer("place_put place-wishes")
+    assert machine.reader("place_errors place-wishes") == "refused"
 
 
 def test_a_module_has_the_hosts_weights(machine: Machine) -> None:
-    assert machine.reader("place_module linear") == "right"
+    assert machine.reader("place_module place-linear") == "right"
 
 
 def test_many_arrays_have_one_registration(machine: Machine) -> None:
-    assert machine.reader("place_many many 3000") == "1 True 0 registered"
+    assert machine.reader("place_many place-many 3000") == "1 True 0 registered"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -234,7 +234,7 @@ def test_a_late_failure_of_a_put_leaves_nothing_or_is_reported(
             os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED)  # until then it may still answer
 
     contrary = Contrary(tmp_path / "contrary", daemon, *generated, before)
-    timeout = "1s" if stops else "30s"
+    timeout = "4s" if stops else "30s"
     words = [CTL, "-H", tmp_path / "contrary", "--timeout", timeout, "put", file, *hold]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S)
     daemon.process.send_signal(signal.SIGCONT)

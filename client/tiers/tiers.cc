@@ -9,21 +9,25 @@ namespace arraybridge {
 
 Result<TierAnswer> TierCalls::Ask(Broker& broker, TierAction action, const ShareRef& share,
                                   std::chrono::milliseconds timeout) {
-  const wire::TierRequest request{.namespace_ = broker.options().ns,
-                                  .name = share.name,
-                                  .action = static_cast<wire::TierRequest::Action>(action),
-                                  .generation = share.generation};
-  AB_ASSIGN_OR_RETURN(const auto answered,
-                      broker.connection()->Call(Verb::kTier, wire::Encode(request), DeadlineAfter(timeout)));
-  AB_ASSIGN_OR_RETURN(const auto message, codec::Read<wire::TierResponse>(answered.first.payload));
-  TierAnswer answer{.shares = {},
-                    .disk_bytes = message.disk_bytes,
-                    .disk_bytes_max = message.disk_bytes_max,
-                    .off = std::string(message.off)};
-  for (const wire::TieredShare& each : message.shares) {
-    answer.shares.push_back(
-        {std::string(each.name), each.generation, each.bytes, each.in_memory, each.durable, each.lost});
-  }
+  wire::TierRequest request{.namespace_ = broker.options().ns,
+                            .name = share.name,
+                            .action = static_cast<wire::TierRequest::Action>(action),
+                            .generation = share.generation};
+  TierAnswer answer;
+  do {
+    AB_ASSIGN_OR_RETURN(const auto answered,
+                        broker.connection()->Call(Verb::kTier, wire::Encode(request), DeadlineAfter(timeout)));
+    AB_ASSIGN_OR_RETURN(const auto message, codec::Read<wire::TierResponse>(answered.first.payload));
+    answer.disk_bytes = message.disk_bytes;
+    answer.disk_bytes_max = message.disk_bytes_max;
+    answer.off = message.off;
+    for (const wire::TieredShare& each : message.shares) {
+      answer.shares.push_back(
+          {std::string(each.name), each.generation, each.bytes, each.in_memory, each.durable, each.lost});
+    }
+    if (message.next != 0 && message.next <= request.after) return Internal("the broker repeats a part of its list");
+    request.after = message.next;
+  } while (request.after != 0);
   return answer;
 }
 

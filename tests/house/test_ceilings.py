@@ -13,6 +13,10 @@ CEILINGS = "tests/house/ceilings.toml"
 # Names of ceilings that were raised for a reason, each with the subject of the commit that did it.
 BORN = ("client/born/", "client/include/arraybridge/born/", "python/bindings/born/", "python/arraybridge/broker/born/")
 IN_PLACE = ("python/arraybridge/tables/", "python/arraybridge/broker/one_memory/")  # bundles, columns, conversions
+TIERS = (
+    "proto/arraybridge/v1/tiers.proto", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/", "client/ctl/tiers/",
+    "python/arraybridge/broker/tiers/",
+)  # fmt: skip
 EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
 RAISED = {
@@ -36,6 +40,7 @@ RAISED = {
     for subject, folders in {
         "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
+        "One user's wish for memory moves no share of another": TIERS,
     }.items()
     for folder in folders
 }

@@ -3,6 +3,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "client/ctl/output/print.h"
 #include "client/ctl/output/table.h"
@@ -20,6 +21,22 @@ Result<v1::TierResponse> Ask(Connection& connection, const Options& options, con
   request.set_generation(share.generation);
   request.set_action(action);
   return connection.Tier(request);
+}
+
+// All parts of the list.
+Result<v1::TierResponse> List(Connection& connection, const Options& options) {
+  v1::TierResponse all;
+  v1::TierRequest request;
+  request.set_namespace_(options.ns);
+  request.set_action(v1::TierRequest::LIST);
+  do {
+    AB_ASSIGN_OR_RETURN(auto part, connection.Tier(request));
+    request.set_after(part.next());
+    all.mutable_shares()->MergeFrom(part.shares());
+    part.mutable_shares()->Swap(all.mutable_shares());
+    all = std::move(part);
+  } while (request.after() != 0);
+  return all;
 }
 
 std::string ResidencyOf(const v1::TieredShare& share) {
@@ -46,8 +63,8 @@ Table RowsOf(const v1::TierResponse& answer, const Options& options) {
 
 }  // namespace
 
-Status TierLs(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
-  AB_ASSIGN_OR_RETURN(const auto answer, Ask(connection, options, share, v1::TierRequest::LIST));
+Status TierLs(Connection& connection, const Options& options, const ShareArgument&, std::ostream& out) {
+  AB_ASSIGN_OR_RETURN(const auto answer, List(connection, options));
   if (IsJson(options)) return PrintJson(answer, options, out);
   RowsOf(answer, options).Print(out, options.header);
   if (options.output == Output::kCsv) return Ok();
@@ -58,7 +75,6 @@ Status TierLs(Connection& connection, const Options& options, const ShareArgumen
   out << "files: " << HumanSize(answer.disk_bytes(), options.unit) << " of "
       << HumanSize(answer.disk_bytes_max(), options.unit) << '\n';
   if (!answer.off().empty()) out << "off: " << answer.off() << '\n';
-  if (answer.cut()) out << "more shares have files than fit into an answer\n";
   return Ok();
 }
 
@@ -76,7 +92,7 @@ Status TierKeep(Connection& connection, const Options& options, const ShareArgum
 
 Status TierVerify(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
   if (!share.name.empty()) return Done(connection, options, share, v1::TierRequest::VERIFY, "right", out);
-  AB_ASSIGN_OR_RETURN(const auto listed, Ask(connection, options, share, v1::TierRequest::LIST));
+  AB_ASSIGN_OR_RETURN(const auto listed, List(connection, options));
   Status worst;
   uint64_t right = 0;
   for (const v1::TieredShare& each : listed.shares()) {

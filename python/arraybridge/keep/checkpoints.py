@@ -156,7 +156,7 @@ class Checkpoints:
             raise ShareNotFound(f"there is no checkpoint {step}: not in memory, nor in {self._files.path(step)}; steps: {have}") from None
 
     def rewind(self, step: int) -> None:
-        """Removes every state after this step, in memory and on the disk, so that the series goes on from it.
+        """Removes every state after this step (-1: all), in memory and on the disk, so that the series goes on from it.
 
         Raises:
             InvalidRequest: another process saves this series. OSError: a file cannot be removed, or an earlier state not be written.
@@ -169,7 +169,7 @@ class Checkpoints:
             ...     saved.latest().step
             2
         """
-        check_step(step)
+        check_step(0 if step == -1 else step)
         self._begin()
         if max([self._saved, *self.steps(memory=True)]) <= step:
             return

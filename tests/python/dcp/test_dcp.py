@@ -85,6 +85,8 @@ def load(reader, step: object = None) -> list[float]:
 def test_a_process_without_a_group_saves_and_loads(storage) -> None:
     writer, reader = storage
     assert reader.latest() is None
+    save(writer, 0, 3)
+    assert reader.latest() == 0
     save(writer, 7, 7)
     assert reader.latest() == 7 and load(reader) == load(reader, "7") == [7.0] * 5
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -294,6 +295,48 @@ def test_three_times_the_capacity_by_itself(tmp_path: Path) -> None:
     assert (held == pattern(3, 2 << 20)).all(), "what is read stays"
     del held
     tier.stop()
+
+
+def test_files_are_listed_among_many_shares_without_one(tier: Tier) -> None:
+    for number in range(2500):  # more than one request looks at
+        tier.broker.put(np.full(4, number), f"s{number}", wait=False)
+    tier.broker.flush()
+    away = [tier.broker.get(f"s{number}", info=True).share for number in (0, 1023, 1024, 1025, 2499)]
+    for share in away:
+        share.demote()
+    assert sorted(row.name for row in tier.broker.stored()) == sorted(share.name for share in away)
+    assert [share.residency for share in away] == ["disk"] * 5
+
+
+OTHER_USER = """
+import os, sys
+import numpy as np
+from arraybridge import Broker, BrokerError
+os.setgid(65534), os.setuid(65534)
+with Broker(sys.argv[1], start="never", timeout_s=2) as broker:
+    refused = 0
+    for number in range(6):
+        try:
+            broker.put(np.full(2 << 20, number, "uint32"), f"s{number}")
+        except BrokerError as error:
+            refused += 1
+    print(refused, sum(not row.in_memory for row in broker.stored()))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_one_users_wish_for_memory_moves_no_share_of_another() -> None:
+    with tempfile.TemporaryDirectory(prefix="ab-") as folder:
+        tier = Tier(Path(folder), flags=("--host-capacity", "48MiB"))
+        for place in (tier.folder, tier.folder / "broker"):
+            place.chmod(0o755)
+        for door in (tier.folder / "broker").glob("*.sock"):
+            door.chmod(0o666)
+        mine = [tier.broker.put(pattern(number, 2 << 20), f"s{number}") for number in range(3)]
+        refused, away = map(int, run_client(OTHER_USER, str(tier.folder / "broker")).split())
+        assert away >= 1 or refused >= 1, "the memory was too small for the other's arrays"
+        assert [share.residency for share in mine] == ["host"] * 3
+        tier.stop()
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -35,9 +35,9 @@ struct TierAnswer {
 
 class TierCalls {
  public:
-  // `share`: its name, and its generation unless any will do; ignored by kList. FAILED_PRECONDITION: SHARE_IN_USE,
-  // NOT_MOVABLE, NO_TIER, NO_FILE. RESOURCE_EXHAUSTED: DISK_FULL; no memory. UNAVAILABLE: TIER_OFF, DISK_FAILED.
-  // DATA_LOSS: the file is damaged. NOT_FOUND.
+  // `share`: its name, and its generation unless any will do; kList: without a name, all. FAILED_PRECONDITION:
+  // SHARE_IN_USE, NOT_MOVABLE, NO_TIER, NO_FILE. RESOURCE_EXHAUSTED: DISK_FULL; no memory. UNAVAILABLE: TIER_OFF,
+  // DISK_FAILED. DATA_LOSS: the file is damaged. NOT_FOUND.
   static Result<TierAnswer> Ask(Broker& broker, TierAction action, const ShareRef& share,
                                 std::chrono::milliseconds timeout);
 };

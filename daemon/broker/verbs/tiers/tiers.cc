@@ -35,9 +35,7 @@ Status CheckIdle(const Share& share) {
       .Because("SHARE_IN_USE");
 }
 
-// A share that can be moved, and when a call has read it, or it was published; reads without a call leave no trace.
-using Candidate = std::pair<Clock::time_point, const Share*>;
-
+// Reads without a call leave no trace.
 Clock::time_point LastRead(const Share& share) {
   if (share.history == nullptr || share.history->readers().empty()) return share.born;
   const std::chrono::nanoseconds last(share.history->readers().back().last_ns);
@@ -45,12 +43,15 @@ Clock::time_point LastRead(const Share& share) {
   return std::max(share.born, Clock::now() - std::chrono::duration_cast<Clock::duration>(ago));
 }
 
-void AddCandidates(const Namespace& ns, std::vector<Candidate>* all) {
-  for (const auto& [id, share] : ns.shares()) {
-    const bool stays = share->withdrawn || share->arena->is_on_disk() || !CheckMovable(*share).ok();
-    if (!stays) all->emplace_back(LastRead(*share), share.get());
-  }
+// `of`: a namespace, or without a name all those of its owner.
+bool IsIn(const Namespace& ns, const NamespaceKey& of) {
+  return ns.uid() == of.uid && (of.name.empty() || ns.name() == of.name);
 }
+
+bool MayMove(const Share& share) { return !share.withdrawn && !share.arena->is_on_disk() && CheckMovable(share).ok(); }
+
+// How many shares one call looks at under the lock.
+constexpr int kSharesMax = 1024;
 
 // Its bytes are, or were, in a file.
 bool HasFile(const Share& share) { return share.stored != nullptr || share.arena->is_on_disk(); }
@@ -97,23 +98,26 @@ Result<Tiers::Looked> Tiers::Look(const SharePlace& place) const {
   return looked;
 }
 
-std::vector<SharePlace> Tiers::Victims(uint64_t bytes, const NamespaceKey* of) const {
+std::vector<Tiers::Candidate> Tiers::Candidates(const NamespaceKey& of, std::optional<SharePlace>* after) const {
   const Broker::State& state = *broker_.state_;
-  std::vector<Candidate> all;
-  std::vector<SharePlace> victims;
+  std::vector<Candidate> found;
+  const std::optional<SharePlace> from = std::exchange(*after, std::nullopt);
+  int visits = 0;
   const MutexLock lock(state.mutex);
-  for (const auto& [key, ns] : state.namespaces.all()) {
-    if (of == nullptr || key == *of) AddCandidates(*ns, &all);
+  const auto& all = state.namespaces.all();
+  for (auto at = all.lower_bound(from ? NamespaceKey{from->owner, from->ns} : of); at != all.end(); ++at) {
+    const Namespace& ns = *at->second;
+    if (!IsIn(ns, of)) break;
+    const bool goes_on = from && ns.name() == from->ns;
+    const auto first = goes_on ? ns.shares().upper_bound(from->share) : ns.shares().begin();
+    for (auto next = first; next != ns.shares().end(); ++next) {
+      if (visits++ == kSharesMax) return found;
+      *after = SharePlace{ns.uid(), ns.name(), next->first};
+      if (MayMove(*next->second)) found.push_back({LastRead(*next->second), next->second->size, **after});
+    }
   }
-  std::ranges::sort(all);
-  uint64_t found = 0;
-  for (const auto& [time, share] : all) {
-    if (found >= bytes) break;
-    if (!share->ns->hazards.IsKnownUnheld(*share)) continue;
-    found += share->size;
-    victims.push_back({share->ns->uid(), share->ns->name(), share->facts->id});
-  }
-  return victims;
+  after->reset();
+  return found;
 }
 
 // A reader without a call sees that the catalogue's record is retired, or has written a word that is seen here.
@@ -223,18 +227,23 @@ void Tiers::Lose(const SharePlace& place) {
   state.journal.Put(*share);
 }
 
-Result<std::vector<TieredRow>> Tiers::List(SessionId session, std::string_view ns) const {
+Result<Tiers::Listed> Tiers::List(SessionId session, std::string_view ns, uint64_t after) const {
   const Broker::State& state = *broker_.state_;
-  std::vector<TieredRow> rows;
+  Listed listed;
   const MutexLock lock(state.mutex);
   AB_ASSIGN_OR_RETURN(const Session* const found, state.sessions.Get(session));
   AB_ASSIGN_OR_RETURN(const auto place, state.rights.KeyOf(found->peer, ns, Right::kRead));
   const Namespace* const of = state.namespaces.Find(place);
-  if (of == nullptr) return rows;
-  for (const auto& [id, share] : of->shares()) {
-    if (HasFile(*share) && !share->withdrawn) rows.push_back(RowOf(*share));
+  if (of == nullptr) return listed;
+  int visits = 0;
+  for (auto at = of->shares().upper_bound(ShareId{after}); at != of->shares().end(); ++at) {
+    const Share& share = *at->second;
+    if (HasFile(share) && !share.withdrawn) listed.rows.push_back(RowOf(share));
+    if (++visits < kSharesMax) continue;
+    listed.next = Number(at->first);
+    break;
   }
-  return rows;
+  return listed;
 }
 
 std::vector<TieredRow> Tiers::All() const {

@@ -4,9 +4,11 @@
 // has changed meanwhile.
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,9 +72,16 @@ class Tiers {
   // The file has the bytes, which stay in memory, too.
   Status Keep(const SharePlace& place, Stored file);
 
-  // Shares that can be moved out now, until they have so many bytes: the ones that no call has read for the longest
-  // time first. `of`: only of this namespace; null: of all.
-  std::vector<SharePlace> Victims(uint64_t bytes, const NamespaceKey* of) const;
+  // A share that may be moved out now, and when it was published, or a call has read it.
+  struct Candidate {
+    std::chrono::steady_clock::time_point read;
+    uint64_t bytes = 0;
+    SharePlace place;
+  };
+  // They are of the namespaces of one owner, so that nobody's wish for memory costs another user time; of one
+  // namespace, unless its name is empty. Looks at a bounded number of shares after `after`, and sets it to the last
+  // one; nothing: that was all.
+  std::vector<Candidate> Candidates(const NamespaceKey& of, std::optional<SharePlace>* after) const;
 
   // Memory for bytes that come back, charged as that of the share's maker.
   class Reserved {
@@ -96,8 +105,13 @@ class Tiers {
   // is withdrawn or replaced.
   void Lose(const SharePlace& place);
 
-  // The shares with a file, of a namespace; of all namespaces.
-  Result<std::vector<TieredRow>> List(SessionId session, std::string_view ns) const;
+  // Shares of a namespace that have a file. Looks at a bounded number of shares whose ids are greater than `after`.
+  struct Listed {
+    std::vector<TieredRow> rows;
+    uint64_t next = 0;  // the greatest id that it has looked at; 0: that was all
+  };
+  Result<Listed> List(SessionId session, std::string_view ns, uint64_t after) const;
+  // Of all namespaces. Slow: only while no client is served.
   std::vector<TieredRow> All() const;
   // Gives the file of a share that an earlier daemon left to its owner.
   void Own(const SharePlace& place, std::shared_ptr<const void> owner);

@@ -2,7 +2,9 @@
 #include "daemon/service/verbs/tiers/tier_verbs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,8 +117,19 @@ void TierVerbs::Serve() {
   });
 }
 
+// A part of the rows of a namespace, or the row of one share.
+Result<Tiers::Listed> TierVerbs::Listed(const Caller& caller, const wire::TierRequest& request) const {
+  if (request.name.empty()) return tiers_.List(caller.session, request.namespace_, request.after);
+  const ShareKey key{.name = request.name, .generation = request.generation};
+  AB_ASSIGN_OR_RETURN(const auto place, tiers_.Find(caller.session, request.namespace_, key, Right::kRead));
+  AB_ASSIGN_OR_RETURN(auto looked, tiers_.Look(place));
+  Tiers::Listed listed;
+  const bool has_file = !looked.row.in_memory || !looked.row.stored.file.empty();
+  if (has_file) listed.rows.push_back(std::move(looked.row));
+  return listed;
+}
+
 Result<Answer> TierVerbs::List(const Caller& caller, const wire::TierRequest& request) const {
-  AB_ASSIGN_OR_RETURN(const auto rows, tiers_.List(caller.session, request.namespace_));
   wire::TierResponse response;
   std::string off;
   if (mover_ != nullptr) {
@@ -125,12 +138,16 @@ Result<Answer> TierVerbs::List(const Caller& caller, const wire::TierRequest& re
     response.disk_bytes_max = mover_->directory().bytes_max();
   }
   response.off = off;
+  AB_ASSIGN_OR_RETURN(const auto listed, Listed(caller, request));
+  response.next = listed.next;
   uint64_t bytes = off.size() + kRowBytes;
-  for (const TieredRow& row : rows) {
-    bytes += row.label.facts->name.size() + kRowBytes;
-    response.cut = bytes > AnswerBytesMax(config_.limits);
-    if (response.cut) break;
-    response.shares.push_back(RowOf(row));
+  for (size_t i = 0; i < listed.rows.size(); ++i) {
+    bytes += listed.rows[i].label.facts->name.size() + kRowBytes;
+    if (i > 0 && bytes > AnswerBytesMax(config_.limits)) {
+      response.next = Number(listed.rows[i - 1].place.share);
+      break;
+    }
+    response.shares.push_back(RowOf(listed.rows[i]));
   }
   return AnswerOf(response);
 }
@@ -218,8 +235,24 @@ void TierVerbs::WantRoom(uint32_t owner, std::string_view ns, uint64_t bytes, co
   if (refusal.reason() != "DEVICE_FULL" && refusal.reason() != "QUOTA_EXCEEDED") return;
   const bool of_namespace = refusal.reason() == "QUOTA_EXCEEDED";
   const MutexLock lock(mutex_);
-  uint64_t& wanted = room_[{of_namespace ? owner : 0, of_namespace ? std::string(ns) : std::string()}];
+  uint64_t& wanted = room_[{owner, of_namespace ? std::string(ns) : std::string()}];
   wanted = std::max(wanted, bytes);
+}
+
+uint64_t TierVerbs::MoveOut(const NamespaceKey& of, uint64_t bytes) {
+  std::vector<Tiers::Candidate> all;
+  std::optional<SharePlace> after;
+  do {
+    auto some = tiers_.Candidates(of, &after);
+    all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  } while (after);
+  std::ranges::sort(all, {}, &Tiers::Candidate::read);
+  uint64_t moved = 0;
+  for (const Tiers::Candidate& each : all) {
+    if (moved >= bytes) break;
+    if (mover_->MoveOut(each.place).ok()) moved += each.bytes;
+  }
+  return moved;
 }
 
 // The memory is the makers' again, or the device's when those give it back. A request that is refused once more asks
@@ -231,12 +264,7 @@ void TierVerbs::ServeRoom() {
     room.swap(room_);
   }
   uint64_t moved = 0;
-  for (const auto& [of, bytes] : room) {
-    const NamespaceKey key{of.first, of.second};
-    for (const SharePlace& place : tiers_.Victims(bytes, of.second.empty() ? nullptr : &key)) {
-      moved += mover_->MoveOut(place).ok() ? 1 : 0;
-    }
-  }
+  for (const auto& [of, bytes] : room) moved += MoveOut({of.first, of.second}, bytes);
   if (moved == 0) return;
   reclaimer_.Reclaim();
   reclaimer_.ServeMemorySoon(Lane::kShort);

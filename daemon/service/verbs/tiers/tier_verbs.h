@@ -48,10 +48,14 @@ class TierVerbs : VerbParts {
  private:
   void Begin();
   Status CheckTier(const Caller& caller, const wire::TierRequest& request) const;
+  Result<Tiers::Listed> Listed(const Caller& caller, const wire::TierRequest& request) const;
   Result<Answer> List(const Caller& caller, const wire::TierRequest& request) const;
   Result<Answer> Move(const SharePlace& place, wire::TierRequest::Action action);
   // Reads what acquires wait for.
   void ServeFetches() AB_EXCLUDES(mutex_);
+  // Moves shares out until they have so many bytes, the ones that no call has read for the longest time first. Returns
+  // the bytes.
+  uint64_t MoveOut(const NamespaceKey& of, uint64_t bytes);
   // Moves shares out for the requests that were refused.
   void ServeRoom() AB_EXCLUDES(mutex_);
   void WantRoom(uint32_t owner, std::string_view ns, uint64_t bytes, const Status& refusal) AB_EXCLUDES(mutex_);
@@ -70,7 +74,8 @@ class TierVerbs : VerbParts {
   WaitingLine moves_;             // one request per user in turn
   mutable Mutex mutex_;
   std::map<SharePlace, Fetching> fetches_ AB_GUARDED_BY(mutex_);
-  // The bytes that are wanted, by the namespace whose quota is full; without a name: the device is.
+  // The bytes that are wanted, by the namespace whose quota is full; without a name: by the owner of shares on a device
+  // that is full.
   std::map<std::pair<uint32_t, std::string>, uint64_t> room_ AB_GUARDED_BY(mutex_);
   std::atomic<bool> posted_{false};
   Worker worker_;  // last: its tasks use all of the above

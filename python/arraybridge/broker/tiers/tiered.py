@@ -41,7 +41,11 @@ class Tiered(Held):
 
     @property
     def residency(self) -> Residency:
-        """Where its bytes are now: "host" memory, the memory of a "device", a file on "disk"; "lost": its file was damaged."""
+        """Where its bytes are now: "host" memory, the memory of a "device", a file on "disk"; "lost": its file was damaged.
+
+        Raises:
+            ShareNotFound: it has ended.
+        """
         found = self.stored
         if found is None or found.in_memory:
             return "host" if self.device == HOST else "device"
@@ -49,9 +53,12 @@ class Tiered(Held):
 
     @property
     def stored(self) -> Stored | None:
-        """The broker's facts about its file; None: it has none."""
-        rows = asked(self._broker._connection, Action.LIST)
-        return next((each for each in rows if (each.name, each.generation) == (self.name, self.generation)), None)
+        """The broker's facts about its file; None: it has none.
+
+        Raises:
+            ShareNotFound: it has ended.
+        """
+        return next(iter(asked(self._broker._connection, Action.LIST, self.name, self.generation)), None)
 
     def demote(self, to: Literal["disk"] = "disk", *, timeout: float | None = None) -> Self:
         """Moves its bytes from memory to a file, and returns the share. The name stays; the next `get` reads them back.

@@ -130,7 +130,10 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     def handles_of_another_kind_are_refused() -> str:
         published("follow-ipc", LARGE, 1)
         refused(
-            lambda: attach(module_of(LARGE), broker.open("follow-ipc"), follow=True), arraybridge.InvalidRequest, "cudaIpcMemHandle", "follow="
+            lambda: attach(module_of(LARGE), broker.open("follow-ipc"), follow=True),
+            arraybridge.InvalidRequest,
+            "cudaIpcMemHandle",
+            "follow=",
         )
         return withdrawn("follow-ipc")
 

@@ -39,7 +39,9 @@ def test_over_a_bus_they_are_mapped_by_wish_alone(with_a_bus: Machine, framework
 def test_a_driver_that_refuses_a_registration(machine: Machine) -> None:
     machine.writer("place_put place-refused")
     with seeing(machine, ";fail=cuMemHostRegister:*:2") as reader:
-        assert reader("place_read torch place-refused") == "h2d 3 not_mapped one_memory 0"  # the array without elements needs no registration
+        assert (
+            reader("place_read torch place-refused") == "h2d 3 not_mapped one_memory 0"
+        )  # the array without elements needs no registration
 
 
 def test_the_arrays_keep_a_bundle_that_was_withdrawn(machine: Machine) -> None:

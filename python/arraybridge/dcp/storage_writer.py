@@ -76,7 +76,7 @@ class BrokerStorageWriter(_dcp.StorageWriter):  # type: ignore[misc]
         Raises:
             InvalidRequest: a complete step is as late.
         """
-        latest = self._series.latest()
+        latest = self._series.latest() if self._step <= max(self._series.of_metadata.steps(memory=True), default=-1) else None
         if latest is not None and latest >= self._step:
             text = f"step {self._step} is not later than {latest}, the latest that is complete: go back with rewind({self._step - 1})"
             raise InvalidRequest(text)

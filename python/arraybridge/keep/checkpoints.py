@@ -124,10 +124,10 @@ class Checkpoints:
             OSError: the files cannot be read. Errors of `get` and of `put`.
         """
         while True:
-            in_memory, on_disk = self._in_memory(), self._files.steps()
-            if not in_memory and not on_disk:
+            steps = self.steps(memory=True)
+            if not steps:
                 return None
-            step = max(*in_memory, *on_disk, -1)
+            step = steps[-1]
             try:
                 return Checkpoint(step, self._state(step, framework, wishes))
             except (FileNotFoundError, ShareNotFound):

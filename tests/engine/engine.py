@@ -55,8 +55,8 @@ class Engine:
         """The words that run a restricted container."""
         return [*self.words, *map(str, ("run", *self.run_flags, *RESTRICTED, *flags, image, *words))]
 
-    def image(self) -> str:
-        """arraybridged, of deploy/container/Containerfile: of the archive $ARRAYBRIDGE_IMAGE, else built."""
+    def image(self, *flags: str) -> str:
+        """arraybridged, of deploy/container/Containerfile: of the archive $ARRAYBRIDGE_IMAGE, else by deploy/image with these flags."""
         tag = f"arraybridged:{VERSION}"
         if "ARRAYBRIDGE_IMAGE" in os.environ:
             self.try_("rmi", "--force", tag)
@@ -65,10 +65,14 @@ class Engine:
         variables = dict(self.environment)
         if self.own:
             self.base_images()
+            if flags:
+                self.base_images_of_aarch64()
             cache = os.environ.get("CCACHE_DIR") or str(debian.CACHE / "ccache")
             variables["ENGINE_BUILD_FLAGS"] = f"--layers=false --network=none --volume={cache}:/root/.cache/ccache"
         with debian.locked(ROOT / "build/logs/build.lock"):
-            built = subprocess.run([*ALONE, ROOT / "deploy/image"], capture_output=True, text=True, env=variables, stdin=subprocess.DEVNULL)
+            built = subprocess.run(
+                [*ALONE, ROOT / "deploy/image", *flags], capture_output=True, text=True, env=variables, stdin=subprocess.DEVNULL
+            )
         assert built.returncode == 0, built.stdout + built.stderr
         return tag
 
@@ -82,20 +86,27 @@ class Engine:
             FULL, f"FROM {self.slim()}\nWORKDIR /source\n{copies}RUN {trust()}deploy/setup build && {ccache}\n{variables}", online=True
         )
 
+    def base_images_of_aarch64(self) -> None:
+        """In the full one, of this machine, is the cross compiler. The slim one has Debian's essential packages, not configured."""
+        steps = f"COPY deploy/aarch64 deploy/aarch64\nRUN {trust()}deploy/setup build aarch64 && deploy/aarch64/root\n"
+        self.build(FULL, f"FROM {FULL}\nWORKDIR /source\n{steps}", online=True)
+        essential = debian.root(["?essential"], "--variant=extract", "--architectures=arm64")
+        self.imported(SLIM, essential, "--os=linux", "--arch=arm64", "--variant=v8")
+
     def slim(self) -> str:
-        return self.imported(SLIM, ())
+        return self.imported(SLIM, debian.root(()))
 
     def python(self) -> str:
         """Debian's own Python, with the NumPy that the wheel needs."""
-        base = self.imported("localhost/debian-python", ("python3", "python3-pip", "python-is-python3", "libstdc++6"))
+        packages = ("python3", "python3-pip", "python-is-python3", "libstdc++6")
+        base = self.imported("localhost/debian-python", debian.root(packages))
         pip = "rm /usr/lib/python3*/EXTERNALLY-MANAGED && pip install --no-cache-dir 'numpy>=1.26.4'"
         return self.build(PYTHON, f"FROM {base}\nRUN {trust()}{pip}\n", online=True)
 
-    def imported(self, tag: str, packages: Sequence[str]) -> str:
-        root = debian.root(packages)
+    def imported(self, tag: str, root: Path, *flags: str) -> str:
         kept = f"localhost/debian-root:{root.name}"
         if self.try_("image", "exists", kept).returncode != 0:
-            words = [*self.words, "import", "-", kept]
+            words = [*self.words, "import", *flags, "-", kept]
             with subprocess.Popen(["tar", "-C", root, "--numeric-owner", "-c", "."], stdout=subprocess.PIPE) as tar:
                 done = subprocess.run(words, stdin=tar.stdout, capture_output=True, text=True, env=self.environment)
             assert tar.returncode == done.returncode == 0, done.stderr

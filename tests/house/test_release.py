@@ -104,6 +104,7 @@ def test_the_files_of_the_other_machine_stay(repository: Path) -> None:
 def test_another_machine_gets_what_the_cross_compiler_makes(repository: Path) -> None:
     programs = {
         "deploy/wheel": 'echo "$1 $2" >"$3/a_aarch64.whl"',
+        "deploy/image": 'echo "$1 $2" >"$3"',
         "deploy/aarch64/root": "echo libraries",
         ".venv/bin/python": 'echo "$*"',
     }
@@ -114,7 +115,8 @@ def test_another_machine_gets_what_the_cross_compiler_makes(repository: Path) ->
     (repository / "dist/own_x86_64.whl").touch()
     made = release(repository, "--machine", "aarch64", "--only", "wheel|image")
     assert made.returncode == 0, made.stdout + made.stderr
-    assert "SKIPPED: an image for aarch64 is made on aarch64" in made.stdout and "\nskipped: image\n" in made.stdout
+    assert (repository / f"dist/arraybridged-{VERSION}-arm64-image.tar").read_text() == "--machine aarch64\n"
+    assert "tests/engine/test_other_machine.py" in (repository / "build/logs/check-image.log").read_text()
     assert (repository / "dist/a_aarch64.whl").read_text() == "--machine aarch64\n" and (repository / "dist/own_x86_64.whl").exists()
     assert "tests/aarch64/test_wheel.py" in (repository / "build/logs/check-wheel.log").read_text()
 

@@ -27,10 +27,13 @@ def needs(*programs: str) -> None:
         pytest.skip(f"not installed: {', '.join(missing)}")
 
 
-def root(packages: Sequence[str]) -> Path:
-    """A minimal Debian 12 with these packages. Nothing may change it. Skips if it is not there and cannot be fetched."""
+def root(packages: Sequence[str], *flags: str) -> Path:
+    """A Debian 12, minimal if no flags say otherwise, with these packages. Nothing may change it.
+
+    Skips if it is not there and cannot be fetched.
+    """
     wanted = [f"--include={','.join(packages)}"] if packages else []
-    command = ["mmdebstrap", "--variant=minbase", *wanted, "bookworm"]
+    command = ["mmdebstrap", *(flags or ["--variant=minbase"]), *wanted, "bookworm"]
     kept = CACHE / "roots" / hashlib.sha256(" ".join([*command, *SOURCES]).encode()).hexdigest()[:12]
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():

@@ -106,7 +106,7 @@ def test_another_machine_gets_what_the_cross_compiler_makes(repository: Path) ->
         "deploy/wheel": 'echo "$1 $2" >"$3/a_aarch64.whl"',
         "deploy/image": 'echo "$1 $2" >"$3"',
         "deploy/aarch64/root": "echo libraries",
-        ".venv/bin/python": 'echo "$*"',
+        ".venv/bin/python": 'echo "1 passed: $*"',
     }
     for name, text in programs.items():
         (repository / name).parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,9 @@ weakened, and the models in which the bad outcome is then to be seen::
 
     atomic_store_explicit(head, 1, memory_order_release);  // Store(own_.head, now, ...) | relaxed: rc11 aarch64
 
-A step without code is a message, or of a part that is described elsewhere.
+The code stands in exactly one of the functions, once; ``Function: code`` says in which one if several have it. A function must show
+that a step comes after the one before it, in its own text or by what it calls; ``later: code`` is of a later call. A step without code
+is a message, or of a part that is described elsewhere.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ from pathlib import Path
 
 MODELS = ("rc11", "aarch64")
 STEP = re.compile(r"^(?P<indent>\s*)(?P<code>[^/]*;)\s*(?://\s*(?P<quote>.*?)(?:\s\|\s(?P<change>removed|relaxed): (?P<seen>[\w ]+))?)?$")
+PLACE = re.compile(r"(?P<later>later: )?(?:(?P<function>\w+): )?(?P<quote>.*)")
 ORDER = re.compile(r"memory_order_(\w+)|\bk(Relaxed|Acquire|Release)\b")
 
 
 @dataclass(frozen=True)
 class Step:
     line: int
+    thread: int
     code: str
     quote: str
+    function: str  # that has the quote; "": the only one that has it
+    later: bool  # it is of a later call than the step before it
     change: str  # "removed", "relaxed", or "": it is never weakened
     seen: frozenset[str]  # the models in which the weaker one shows the bad outcome
 
@@ -50,10 +56,15 @@ class Litmus:
 
     @property
     def steps(self) -> Iterator[Step]:
+        thread = 0
         for number, line in enumerate(self.text.splitlines()):
+            thread += bool(re.match(r"P\d", line))
             if (match := STEP.match(line)) and re.search(r"atomic_\w+\(", match["code"]):
                 seen = frozenset((match["seen"] or "").split())
-                yield Step(number, match["code"], match["quote"] or "", match["change"] or "", seen)
+                place = PLACE.fullmatch(match["quote"] or "")
+                assert place is not None
+                place_of = place["quote"], place["function"] or "", bool(place["later"])
+                yield Step(number, thread, match["code"], *place_of, match["change"] or "", seen)
 
     def program(self) -> str:
         """Without remarks."""

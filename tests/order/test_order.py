@@ -5,15 +5,15 @@ needed: herd7 finds no bad outcome in them, and finds it when a step is weaker.
 
 from __future__ import annotations
 
-import re
+import itertools
 from pathlib import Path
 
 import herd
 import pytest
 from aarch64 import translate
 from litmus import MODELS, Litmus, order_of
+from steps import Code
 
-ROOT = Path(__file__).resolve().parents[2]
 TESTS = [Litmus.read(path) for path in sorted(Path(__file__).parent.glob("litmus/*.litmus"))]
 each = pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 
@@ -48,17 +48,18 @@ def test_every_mutation_is_caught_by_a_model(test: Litmus) -> None:
 
 @each
 def test_the_functions_and_steps_are_those_of_the_code(test: Litmus) -> None:
-    assert test.functions
-    texts = {file: " ".join((ROOT / file).read_text().split()) for file in test.functions}
-    for file, names in test.functions.items():
-        for name in names:
-            of, _, function = name.rpartition("::")
-            assert re.search(rf"\b{function}\(", texts[file]), f"{file} has no {name}"
-            assert not of or re.search(rf"\b{of}\b", texts[file]), f"{file} has no {of}"
-    for step in test.steps:
-        if step.quote:
-            assert any(step.quote in text for text in texts.values()), f"the code does not say: {step.quote}"
-            assert order_of(step.quote) == order_of(step.code), step
+    code = Code(test)
+    assert test.functions and not code.missing
+    steps = [step for step in test.steps if step.quote]
+    for step in steps:
+        assert len(code.functions(step)) == 1, f"line {step.line + 1}, {step.quote}: {code.functions(step) or 'no function has it'}"
+        assert order_of(step.quote) == order_of(step.code), step
+    unshown = [
+        f"line {second.line + 1}: {code.functions(first)[0]}, then {code.functions(second)[0]}"
+        for first, second in itertools.pairwise(steps)
+        if first.thread == second.thread and not second.later and not code.shows(first, second)
+    ]
+    assert not unshown, "no function of `models:` shows this order"
 
 
 BUFFERED = """C buffered

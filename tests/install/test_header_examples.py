@@ -17,6 +17,7 @@ NEEDED = {
     "bundle.h": ("", "std::vector<arraybridge::BundleArray> arrays; std::string fingerprint, metadata; arraybridge::Broker broker({});"),
     "channel.h": ("void Use(const std::vector<arraybridge::View>&);\n", "arraybridge::View view; arraybridge::Broker broker({});"),
     "one_memory/one_memory.h": ("using namespace arraybridge;\n", "arraybridge::Broker broker({});"),
+    "select/select.h": ("void Use(std::optional<arraybridge::Result<arraybridge::Acquired>>);\n", "arraybridge::Broker broker({});"),
     "services/service.h": (
         "std::vector<arraybridge::View> Inverted(const std::vector<arraybridge::View>&);\nvoid Log(const arraybridge::Status&);\n"
         "void Use(const std::vector<arraybridge::View>&);\n",

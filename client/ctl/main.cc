@@ -10,6 +10,7 @@
 #include "client/ctl/admin/admin.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
+#include "client/ctl/services/service_commands.h"
 #include "proto/boundary/nearest.h"
 #include "proto/boundary/result.h"
 #include "proto/boundary/standard_descriptors.h"
@@ -51,12 +52,11 @@ ExitCode ExitCodeOf(const Status& status) {
   }
 }
 
-// The nearest of the names on the first page of the namespace's shares or channels, as a question; empty without one.
+// The nearest of the names on the first page of what the lister lists, as a question; empty without one.
 std::string Guess(const Options& options, const Chosen& chosen) {
   constexpr uint32_t kNamesMax = 1000;
-  if (chosen.named.empty()) return {};
   const auto connection = Connect(options);
-  if (!connection.ok()) return {};
+  if (chosen.named.empty() || !connection.ok()) return {};
   v1::ListRequest request;
   request.set_kind(chosen.lister == "ls" ? v1::ListRequest::SHARES : v1::ListRequest::CHANNELS);
   request.set_namespace_(options.ns.empty() ? "default" : options.ns);
@@ -65,7 +65,7 @@ std::string Guess(const Options& options, const Chosen& chosen) {
   if (!(*connection)->ListPage(request, &page).ok()) return {};
   std::vector<std::string> names;
   for (const auto& row : page.shares()) names.push_back(row.share().name());
-  for (const auto& row : page.channels()) names.push_back(row.name());
+  for (const auto& row : page.channels()) names.push_back(NameToShow(row.name(), chosen.lister));
   if (std::ranges::find(names, chosen.named) != names.end()) return {};  // its generation or its array is not there
   return Printable(DidYouMean(chosen.named, names, EditsOf(chosen.named)));
 }

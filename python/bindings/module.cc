@@ -14,6 +14,7 @@
 #include "python/bindings/ndarray.h"
 #include "python/bindings/one_memory/one_memory.h"
 #include "python/bindings/plan_note.h"
+#include "python/bindings/services/letters.h"
 #include "python/bindings/share_info.h"
 #include "python/bindings/shortcut.h"
 #include "python/bindings/tables/described_table.h"
@@ -83,12 +84,7 @@ PYBIND11_MODULE(_core, module) {
   // Created without the GIL, because it waits for a query in progress.
   pybind11::class_<arraybridge::CaptureScope>(module, "CaptureScope", pybind11::is_final())
       .def(pybind11::init<>(), pybind11::call_guard<pybind11::gil_scoped_release>());
-  ab::AddCore(module);
-  ab::AddBundle(module);
-  ab::AddDescribedTable(module);
-  ab::AddBorn(module);
-  ab::AddDeviceBlocks(module);
-  ab::AddOneMemory(module);
-  ab::AddSwapWindow(module);
-  ab::AddTiers(module);
+  for (auto* const add : {ab::AddCore, ab::AddBundle, ab::AddDescribedTable, ab::AddBorn, ab::AddDeviceBlocks,
+                          ab::AddOneMemory, ab::AddSwapWindow, ab::AddTiers, ab::AddLetters})
+    add(module);
 }

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 ICEORYX = Path(__file__).resolve().parents[2] / "build/peers/pypi/bin/python"
+DAEMON = Path(__file__).resolve().parents[2] / "build/dev/daemon/arraybridged"
 KIB, MIB = 1 << 10, 1 << 20
 PROCESSES, TASKS, BATCH, WIDTH = 8, 70, 32, 1024
 
@@ -258,6 +259,17 @@ def calls(full: bool) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def calls_in_cpp(full: bool) -> list[dict[str, Any]]:
+    from arraybridge import Broker
+
+    program = Path(os.environ.get("ARRAYBRIDGE_DAEMON", DAEMON)).parents[1] / "tests/bench/bench_service"
+    with Broker(start="private") as broker:
+        words = [str(program), "--address", str(broker.address), "--rounds", "45" if full else "9"]
+        measured = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    text = "a call of a service in another process, C++, 4 KiB; floor: a channel there and back"
+    return [row("call_4kib", text, "<= 2.2 x", measured["value"], measured["floor"])]
+
+
 def measured_iceoryx(count: int) -> tuple[str, float] | None:
     if not ICEORYX.exists():
         print("left out: iceoryx2 is not installed", file=sys.stderr)
@@ -336,7 +348,7 @@ def main(words: list[str]) -> None:
         print(json.dumps(ask(words[1], float(words[2]))))
     else:
         full = "full" in words
-        print(json.dumps([*calls(full), *many(full)], indent=2))
+        print(json.dumps([*calls(full), *calls_in_cpp(full), *many(full)], indent=2))
 
 
 if __name__ == "__main__":

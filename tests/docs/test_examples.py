@@ -209,11 +209,31 @@ def test_the_notebook_goes_on_in_another_kernel(variables: dict[str, str], monke
     assert "results: " in printed and "tensor([" in printed and '"output_type": "error"' not in printed
 
 
+def made_by_cmake(source: Path, prefix: Path, folder: Path) -> list[list[str]]:
+    return [["cmake", "-S", str(source), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={prefix}"], ["cmake", "--build", str(folder)]]
+
+
+def test_service_in_cpp(prefix: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    needs("torch")
+    for words in made_by_cmake(EXAMPLES / "service", prefix, tmp_path):
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    server = started("service/server.py", variables=variables)
+    try:
+        done = subprocess.run([str(tmp_path / "ask")], env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        answers = [f"an image of {light}: inverted {255 - light} by server {server.pid}" for light in (1, 2, 3)]
+        assert done.stdout.splitlines() == answers
+    finally:
+        server.kill()
+        server.communicate()
+
+
 @pytest.mark.parametrize("language", ["cpp", "c"])
 def test_cpp_and_c(language: str, prefix: Path, variables: dict[str, str], tmp_path: Path) -> None:
     source = EXAMPLES / language
     if language == "cpp":
-        make = [["cmake", "-S", str(source), "-B", str(tmp_path), f"-DCMAKE_PREFIX_PATH={prefix}"], ["cmake", "--build", str(tmp_path)]]
+        make = made_by_cmake(source, prefix, tmp_path)
     else:
         (pages,) = {str(path.parent) for path in prefix.glob("lib/**/arraybridge-c.pc")}
         flags = subprocess.run(

@@ -79,7 +79,7 @@ def test_errors_say_what_to_do(daemon: Daemon, session: Session) -> None:
     open_end(session, "RECEIVER", "service/detect/tickets")
     told = ctl("-H", daemon.directory, "service", "show", "detct")
     assert told.returncode == NOT_FOUND
-    assert "namespace 'default' has no service 'detct'; arraybridgectl service ls lists what there is" in told.stderr
+    assert "namespace 'default' has no service 'detct'; did you mean 'detect'? arraybridgectl service ls lists what there is" in told.stderr
     assert ctl("-H", daemon.directory, "service", "show").returncode == USAGE
     assert ctl("-H", daemon.directory, "service").returncode == USAGE
     for odd in ("service/tickets", "service//tickets", "service/x/ticket"):

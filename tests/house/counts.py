@@ -43,6 +43,7 @@ OWN: tuple[str, ...] = (
     "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", "python/arraybridge/broker/one_memory/",
     "proto/arraybridge/v1/tiers.proto", "daemon/config/tiers/", "daemon/mover/", "daemon/broker/objects/tiers/",
     "daemon/broker/tables/tiers/", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/",
+    "client/select/", "client/include/arraybridge/select/", "client/services/", "client/include/arraybridge/services/", "python/bindings/services/",
     "client/include/arraybridge/tiers/", "client/ctl/tiers/", "python/bindings/tiers/", "python/arraybridge/broker/tiers/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.

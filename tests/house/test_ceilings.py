@@ -19,6 +19,7 @@ TIERS = (
 )  # fmt: skip
 EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
+CPP_SERVICES = ("client/services/", "client/include/arraybridge/services/")
 RAISED = {
     (f"{what} {folder}", f"Merge branch '{branch}'")
     for what in ("lines of", "class names in")
@@ -41,6 +42,7 @@ RAISED = {
         "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
         "One user's wish for memory moves no share of another": TIERS,
+        "C++ calls and serves services": CPP_SERVICES,  # of the letters alone before
     }.items()
     for folder in folders
 }

@@ -219,14 +219,9 @@ std::vector<std::string> ServiceRow(const Service& service, const Table& table, 
                                   std::to_string(tickets.capacity()),
                                   tickets.queued() > 0 ? table.Age(tickets.oldest_ms()) : ""};
   const auto all = Together(service);
-  if (!all) {
-    row.insert(row.end(), 4, "");
-    return row;
-  }
-  row.push_back(std::to_string(all->requests));
-  row.push_back(RateText(PerSecond(*all)));
-  row.push_back(MicrosecondsText(all->p50_us, style));
-  row.push_back(MicrosecondsText(all->p99_us, style));
+  if (!all) return row.insert(row.end(), 4, ""), row;
+  row.insert(row.end(), {std::to_string(all->requests), RateText(PerSecond(*all)), MicrosecondsText(all->p50_us, style),
+                         MicrosecondsText(all->p99_us, style)});
   return row;
 }
 
@@ -234,10 +229,7 @@ std::vector<std::string> ServiceRow(const Service& service, const Table& table, 
 
 Status ListServices(Connection& connection, const Options& options, std::ostream& out) {
   AB_ASSIGN_OR_RETURN(const auto services, Services(connection, options));
-  if (IsJson(options)) {
-    PrintAsJson(services, options, out);
-    return Ok();
-  }
+  if (IsJson(options)) return PrintAsJson(services, options, out), Ok();
   const Style style = StyleOf(options);
   Table table(
       {"NAMESPACE", "SERVICE", "SERVERS", "CALLERS", "WAITING", "QUEUE", "OLDEST", "REQUESTS", "RATE", "P50", "P99"},
@@ -252,9 +244,8 @@ Status ShowService(Connection& connection, const Options& options, const std::st
   if (here.ns.empty()) here.ns = "default";
   AB_ASSIGN_OR_RETURN(const auto services, Services(connection, here));
   const auto found = std::ranges::find(services, name, &Service::name);
-  if (found == services.end()) {
+  if (found == services.end())
     return NotFound("namespace '", here.ns, "' has no service '", name, "'").Because("SERVICE_NOT_FOUND");
-  }
   const Style style = StyleOf(options);
   if (style.json()) {
     std::string text;
@@ -272,6 +263,10 @@ Status ShowService(Connection& connection, const Options& options, const std::st
   for (const v1::ChannelEndInfo& caller : found->callers) table.Add({"caller", EndText(caller)});
   table.Print(out, options.header);
   return Ok();
+}
+
+std::string NameToShow(const std::string& channel, std::string_view lister) {
+  return lister == "service ls" ? ServiceIn(channel, kTicketsPart).value_or(channel) : channel;
 }
 
 }  // namespace arraybridge::ctl

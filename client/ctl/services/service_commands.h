@@ -5,6 +5,7 @@
 
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 #include "client/ctl/commands.h"
 
@@ -15,5 +16,9 @@ Status ListServices(Connection& connection, const Options& options, std::ostream
 
 // Prints a service, each of its servers and each of its callers. NOT_FOUND: no server and no caller has it open.
 Status ShowService(Connection& connection, const Options& options, const std::string& name, std::ostream& out);
+
+// The name that a user may have meant: of the service that the channel belongs to, if `lister` lists services,
+// otherwise of the channel.
+std::string NameToShow(const std::string& channel, std::string_view lister);
 
 }  // namespace arraybridge::ctl

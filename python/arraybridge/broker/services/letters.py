@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import functools
-import json
 from typing import Final, NamedTuple
 
+from arraybridge import _core
 from arraybridge.broker.message import Message
 
 TICKET: Final = "ticket"  # caller to any server: a request waits
@@ -21,7 +21,7 @@ ITEM: Final = "item"  # server to caller: a part of the result
 END: Final = "end"  # server to caller: there are no further items
 FAILED: Final = "failed"  # server to caller: there is none
 BYE: Final = "bye"  # server to caller: I end; `held`: the requests that I may have executed in part
-_HELD_MAX: Final = 4096
+_NS: Final = 1_000_000_000
 
 
 class Letter(NamedTuple):
@@ -38,18 +38,18 @@ class Letter(NamedTuple):
 
     def message(self, content: Message | None = None) -> Message:
         """The message that carries it, with arrays or without."""
-        metadata = json.dumps(self, separators=(",", ":")).encode()
+        kind, peer, number, due, text, retry, held, room = self
+        metadata = _core.letter((kind, peer, number, round(due * _NS), text.encode(errors="replace"), retry, held, room))
         return (content or _empty())._replace(metadata=metadata)
 
 
 def read(metadata: bytes) -> Letter | None:
     """None: it is none. It comes from another process."""
-    try:
-        kind, peer, number, due, text, retry, held, room = json.loads(metadata)
-        letter = Letter(str(kind), str(peer), int(number), float(due), str(text), bool(retry), tuple(map(int, held)), int(room))
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    fields = _core.read_letter(metadata)
+    if fields is None:
         return None
-    return letter if len(letter.held) <= _HELD_MAX else None
+    kind, peer, number, due_ns, text, retry, held, room = fields
+    return Letter(kind, peer, number, due_ns / _NS, text, retry, held, room)
 
 
 @functools.cache

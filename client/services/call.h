@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Call is one request on its caller's side, from its ticket to its one outcome.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <arraybridge/services/service.h>
+
+#include "client/lifeline/lifeline.h"
+#include "client/services/letters.h"
+#include "client/services/mailbox.h"
+
+namespace arraybridge::services {
+
+// Its caller guards it by a lock, except what is constant.
+struct Call {
+  const uint64_t number;  // of the request in its caller
+  const std::vector<View> views;
+  const std::string structure;
+  const std::optional<std::chrono::milliseconds> timeout;
+  const std::optional<Deadline> due;
+  const bool waits;  // a thread waits for the outcome; otherwise the promise gets it
+
+  std::string server{};  // the server that has the request; empty: none
+  Sender server_process{};
+  bool retry = false;       // this server states that the request may be executed again
+  bool giving = false;      // a thread sends the request now
+  bool withdrawn = false;   // no caller waits for the outcome
+  bool ticket_due = false;  // its ticket was not sent yet, or may be lost
+  std::optional<Result<Acquired>> outcome{};
+  std::promise<Result<Acquired>> promise{};
+
+  ServiceLetter LetterOf(const char* kind, const std::string& caller) const;
+  // The time left of `most`, or of the call if that is less.
+  std::chrono::milliseconds Left(std::chrono::milliseconds most) const;
+  bool is_over() const { return due && std::chrono::steady_clock::now() >= *due; }
+
+  // The errors if the server has ended, if it has no result, or if the time is over.
+  Status Gone(std::string_view service) const;
+  static Status Failed(std::string_view service, std::string_view why);
+  Status TimedOut(std::string_view service) const;
+};
+
+}  // namespace arraybridge::services

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of letters, and the meaning of each.
+#pragma once
+
+namespace arraybridge::services {
+
+inline constexpr char kTicket[] = "ticket";  // caller to any server: a request waits
+inline constexpr char kAsk[] = "ask";        // server to caller: may I execute it?
+inline constexpr char kGo[] = "go";          // caller to server: execute it; here it is
+inline constexpr char kNo[] = "no";          // caller to server: it is over, or another server has it
+inline constexpr char kCancel[] = "cancel";  // caller to server: the caller does not wait for the answer
+inline constexpr char kBack[] = "back";      // server to caller: I have not executed it, and will not
+inline constexpr char kAnswer[] = "answer";  // server to caller: the result
+inline constexpr char kFailed[] = "failed";  // server to caller: there is no result
+inline constexpr char kBye[] = "bye";        // server to caller: I end; `held`
+
+}  // namespace arraybridge::services

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a ServiceCaller::Core that reads letters of servers. One thread at a time is in it.
+#include <algorithm>
+#include <utility>
+
+#include "client/services/caller.h"
+#include "client/services/letters.h"
+
+namespace arraybridge {
+
+using services::Content;
+using services::IsNotice;
+using services::Mailbox;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr milliseconds kPresenceLook{100};  // how often presence is looked at while a call has no server
+constexpr milliseconds kTicketDue{5};       // how often tickets are tried that found no room
+
+}  // namespace
+
+Status ServiceCaller::Core::ReadOne(std::optional<Deadline> until) {
+  milliseconds pause = tickets_due_ ? kTicketDue : suspicion_.IsOpen() ? services::Suspicion::kPause : kPresenceLook;
+  if (!gone_.empty()) pause = milliseconds(0);
+  if (until) {
+    const auto left = std::chrono::ceil<milliseconds>(*until - steady_clock::now());
+    pause = std::clamp(left, milliseconds(0), pause);
+  }
+  auto message = boxes_.answers.Next(mode_, pause);
+  if (message.ok()) {
+    Handle(*std::move(message));
+  } else if (message.status().reason() == "CHANNEL_EMPTY") {
+    // No answer is there: also none that a server that has ended sent before.
+    for (const std::string& id : std::exchange(gone_, {})) {
+      suspicion_.Confirm();
+      Parted(id, nullptr);
+    }
+  } else if (IsNotice(message.status())) {
+    suspicion_.Arise();
+  } else if (message.status().code() == Code::kCancelled) {
+    return message.status();
+  } else {
+    FailAll(message.status());
+    return Ok();
+  }
+  Examine();
+  SendTickets();
+  return Ok();
+}
+
+void ServiceCaller::Core::Handle(Acquired message) {
+  const auto letter = ServiceLetter::Of(message.share->metadata);
+  if (!letter) return;
+  if (letter->kind == services::kAsk) return Asked(*letter, *message.sent.sender);
+  if (letter->kind == services::kBye) return Parted(letter->peer, &letter->held);
+  const MutexLock lock(mutex_);
+  const auto found = calls_.find(letter->number);
+  if (found == calls_.end() || found->second->server != letter->peer) return;  // it is over, and the answer is freed
+  services::Call& call = *found->second;
+  if (letter->kind == services::kAnswer) return Finish(call, std::move(message));
+  if (letter->kind == services::kFailed) return Finish(call, services::Call::Failed(service_, letter->text));
+  if (letter->kind != services::kBack) return;
+  call.server.clear();
+  call.ticket_due = true;
+}
+
+void ServiceCaller::Core::Asked(const ServiceLetter& letter, const Sender& server) {
+  auto box = ServerOf(letter.peer);
+  if (!box) {
+    look_at_ = {};
+    return;
+  }
+  ACall call;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = calls_.find(letter.number);
+    if (found != calls_.end() && found->second->server.empty() && !found->second->is_over()) {
+      call = found->second;
+      call->server = letter.peer;
+      call->server_process = server;
+      call->retry = letter.retry;
+      call->ticket_due = false;
+      call->giving = true;
+    }
+  }
+  if (call) return Give(*call, *box);
+  box->TryPost({.kind = services::kNo, .peer = id_, .number = letter.number});
+}
+
+void ServiceCaller::Core::Give(services::Call& call, Mailbox& server) {
+  const Content content{call.views, call.structure};
+  const Status sent = server.Post(call.LetterOf(services::kGo, id_), call.Left(broker_.options().timeout), &content);
+  const MutexLock lock(mutex_);
+  call.giving = false;
+  changed_.NotifyAll();
+  if (sent.ok() || call.outcome) return;
+  if (IsNotice(sent)) {  // the server has not got it
+    call.server.clear();
+    call.ticket_due = true;
+    return;
+  }
+  Finish(call, sent);  // it cannot be sent to any server
+  server.TryPost({.kind = services::kNo, .peer = id_, .number = call.number});
+}
+
+std::optional<Mailbox> ServiceCaller::Core::ServerOf(const std::string& id) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = servers_.find(id); found != servers_.end()) return found->second;
+  }
+  auto opened = Mailbox::To(broker_, services::ChannelOf(service_, "requests", id));
+  if (!opened.ok() || !*opened) return std::nullopt;
+  const MutexLock lock(mutex_);
+  return servers_.insert_or_assign(id, **opened).first->second;
+}
+
+void ServiceCaller::Core::Parted(const std::string& id, const std::vector<uint64_t>* held) {
+  std::optional<Mailbox> server;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = servers_.find(id); found != servers_.end()) {
+      server = found->second;
+      servers_.erase(found);
+    }
+  }
+  if (server) server->Discard();
+  const auto calls = CallsThat([&](const services::Call& call) { return call.server == id; });
+  const MutexLock lock(mutex_);
+  for (const ACall& call : calls) {
+    if (call->outcome) continue;
+    const bool may_have_begun = held == nullptr || std::ranges::count(*held, call->number) != 0;
+    if (may_have_begun && !call->retry) {
+      Finish(*call, call->Gone(service_));
+      continue;
+    }
+    call->server.clear();
+    call->ticket_due = true;
+  }
+}
+
+void ServiceCaller::Core::Examine() {
+  if (!suspicion_.IsOpen()) return;
+  std::map<std::string, Mailbox> servers;
+  {
+    const MutexLock lock(mutex_);
+    servers = servers_;
+  }
+  for (auto& [id, server] : servers) {
+    if (server.OwnerIsGone()) gone_.insert(id);
+  }
+}
+
+bool ServiceCaller::Core::AServerHasEnded() {
+  const Deadline now = steady_clock::now();
+  if (now < look_at_) return false;
+  look_at_ = now + kPresenceLook;
+  bool has_ended = false;
+  while (IsNotice(boxes_.presence.Next(MapMode::kShared, milliseconds(0)).status())) has_ended = true;
+  return has_ended;
+}
+
+void ServiceCaller::Core::SendTickets() {
+  auto waiting = CallsThat([](const services::Call& call) { return call.server.empty(); });
+  if (waiting.empty()) return;
+  const bool a_server_has_ended = AServerHasEnded();
+  tickets_due_ = false;
+  for (const ACall& call : waiting) {
+    {
+      const MutexLock lock(mutex_);
+      call->ticket_due = call->ticket_due || a_server_has_ended;
+      if (!call->ticket_due || call->outcome || !call->server.empty()) continue;
+    }
+    const bool sent = boxes_.tickets.TryPost(call->LetterOf(services::kTicket, id_));
+    const MutexLock lock(mutex_);
+    call->ticket_due = !sent && call->server.empty();
+    tickets_due_ = tickets_due_ || call->ticket_due;
+  }
+}
+
+}  // namespace arraybridge

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services between C++ and Python: each side serves the other, and one answer or one error comes, whichever process ends."""
+
+import os
+import random
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import ROOT, environment
+
+import arraybridge
+from arraybridge import BrokerTimeout, RequestFailed, ServerGone
+
+PROGRAM = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev")) / "tests/integration/service_program"
+LONG = 600  # seconds that no test waits
+LONG_MS = 1000 * LONG
+KILLS = 200 if os.environ.get("ARRAYBRIDGE_LONG") else 20
+
+
+def request(number):
+    return {"n": number, "x": np.full(4, number)}
+
+
+def line(process):
+    return process.stdout.readline().rstrip("\n")
+
+
+def lines(process):
+    return process.communicate()[0].splitlines()
+
+
+def begun(record):
+    """The numbers of the requests that servers have begun, in order."""
+    return [int(row.split()[0]) for row in record.read_text().splitlines()] if record.exists() else []
+
+
+@pytest.fixture
+def program(address, broker):
+    """Starts the program in C++; it ends with the test."""
+    started = []
+
+    def start(role, *words):
+        command = [str(PROGRAM), str(address), broker.namespace, role, "double", *map(str, words)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def serve_cpp(program, record):
+    """Starts a server in C++, which is open when this returns."""
+
+    def start(kind="double"):
+        server = program("serve", kind, record)
+        assert line(server) == f"open {server.pid}"
+        return server
+
+    return start
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_a_server_in_cpp_answers_python(broker, serve_cpp, record, framework):
+    serve_cpp()
+    for number in range(3):
+        answer = broker.call("double", request(number), framework, timeout=60)
+        assert answer["n"] == number
+        assert arraybridge.detect_memory_type(answer["x"]) == framework
+        assert answer["x"].tolist() == [2 * number] * 4
+    futures = [broker.submit("double", request(number), timeout=LONG) for number in range(3, 100)]
+    assert [future.result(120)["n"] for future in futures] == list(range(3, 100))
+    assert sorted(begun(record)) == list(range(100))
+
+
+@pytest.mark.parametrize("role", ["call", "submit"])
+def test_a_server_in_python_answers_cpp(program, serve, record, role):
+    serve()
+    assert lines(program(role, 0, 99, LONG_MS)) == [f"answer {number} {8 * number}" for number in range(100)]
+    assert sorted(begun(record)) == list(range(100))
+
+
+@pytest.mark.parametrize("role", ["call", "submit"])
+def test_servers_of_both_languages_share_the_requests_of_both(broker, program, serve, serve_cpp, record, role):
+    serve()
+    serve_cpp()
+    caller = program(role, 0, 99, LONG_MS)
+    futures = [broker.submit("double", request(number), timeout=LONG) for number in range(100, 200)]
+    assert lines(caller) == [f"answer {number} {8 * number}" for number in range(100)]
+    assert [future.result(120)["n"] for future in futures] == list(range(100, 200))
+    assert sorted(begun(record)) == list(range(200))
+
+
+def test_a_server_in_cpp_says_why_there_is_no_result(broker, serve_cpp):
+    serve_cpp("fail")
+    with pytest.raises(RequestFailed, match="number 3 is not for me"):
+        broker.call("double", request(3), timeout=60)
+
+
+def test_a_request_that_a_server_in_cpp_drops_fails(broker, serve_cpp):
+    serve_cpp("silent")
+    with pytest.raises(RequestFailed, match="went on without an answer"):
+        broker.call("double", request(3), timeout=60)
+
+
+def test_a_server_in_python_tells_cpp_why_there_is_no_result(program, serve):
+    serve("fail")
+    said = "the server of service 'double' has no result: number 3 is not for me"
+    assert lines(program("call", 3, 3, LONG_MS)) == [f"REQUEST_FAILED 3 {said}"]
+
+
+def test_a_killed_server_in_cpp_is_told_at_once(broker, serve_cpp, serve, record):
+    server = serve_cpp("hold")
+    future = broker.submit("double", request(1), timeout=LONG)
+    assert line(server) == "holds 1"
+    server.kill()
+    with pytest.raises(ServerGone, match=r"'in-c\+\+' \(process \d+\), ended with the request in its hands") as told:
+        future.result(120)
+    assert told.value.process_id == server.pid
+    serve()
+    assert broker.call("double", request(2), timeout=60)["n"] == 2
+    assert begun(record) == [1, 2]
+
+
+@pytest.mark.parametrize("role", ["call", "submit"])
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_cpp_is_told_at_once_that_a_server_was_killed(program, serve, serve_cpp, record, role, language):
+    server = (serve if language == "python" else serve_cpp)("hold")
+    caller = program(role, 1, 2, LONG_MS)
+    assert line(server) == "holds 1"
+    server.kill()
+    (serve_cpp if language == "python" else serve)()
+    first, second = lines(caller)
+    assert first.startswith("SERVER_GONE 1 the server of service 'double', ")
+    assert f"(process {server.pid}), ended with the request in its hands" in first
+    assert second == "answer 2 16"
+    assert begun(record) == [1, 2]
+
+
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_with_retry_the_next_server_answers_cpp(program, serve, serve_cpp, record, language):
+    server = (serve if language == "python" else serve_cpp)("retry-hold")
+    caller = program("call", 1, 1, LONG_MS)
+    assert line(server) == "holds 1"
+    server.kill()
+    serve("retry")
+    assert lines(caller) == ["answer 1 8"]
+    assert begun(record) == [1, 1]
+
+
+@pytest.mark.parametrize("role", ["call", "submit"])
+def test_a_ticket_of_cpp_is_lost_with_a_server_and_the_request_is_not(program, serve, serve_cpp, record, role):
+    """The server has taken the ticket and has not asked for the request."""
+    server = serve("ticket")
+    caller = program(role, 1, 1, LONG_MS)
+    assert line(server) == "ticket"
+    server.kill()
+    serve_cpp()
+    assert lines(caller) == ["answer 1 8"]
+    assert begun(record) == [1]
+
+
+def test_a_server_in_cpp_sees_that_a_caller_was_killed(program, serve_cpp):
+    server = serve_cpp("cancel")
+    caller = program("call", 1, 1, LONG_MS)
+    assert line(server) == f"holds 1 of {caller.pid}"
+    caller.kill()
+    assert line(server) == "cancelled 1"
+
+
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_a_call_of_cpp_that_times_out_is_cancelled(program, serve, serve_cpp, language):
+    server = (serve if language == "python" else serve_cpp)("cancel")
+    (said,) = lines(program("call", 1, 1, 500))
+    assert said.startswith("NOT_ANSWERED 1 service 'double' has not answered within 500 ms: ")
+    assert line(server).startswith("holds")
+    assert line(server).startswith("cancelled")
+
+
+@pytest.mark.parametrize("role", ["call", "submit"])
+def test_a_request_of_cpp_whose_time_is_over_is_not_executed(broker, program, serve_cpp, record, role):
+    (said,) = lines(program(role, 1, 1, 50))
+    assert said.startswith("NOT_TAKEN 1 no server of service 'double' has taken the request within 50 ms")
+    serve_cpp()
+    assert broker.call("double", request(2), timeout=60)["n"] == 2
+    assert begun(record) == [2]
+
+
+def test_a_cancelled_request_in_cpp_times_out_in_python(broker, serve_cpp):
+    server = serve_cpp("cancel")
+    with pytest.raises(BrokerTimeout, match=r"has not answered within 0.5 s: 'in-c\+\+'"):
+        broker.call("double", request(1), timeout=0.5)
+    assert line(server).startswith("holds 1")
+    assert line(server) == "cancelled 1"
+
+
+def test_random_kills_of_both_languages(program, serve, serve_cpp, record):
+    """Each call has one outcome, and nothing is executed twice."""
+    chance = random.Random(os.environ.get("ARRAYBRIDGE_SEED", "47"))
+    many = 10_000_000
+    servers = [serve_cpp(), serve_cpp(), serve()]
+    callers = [program(role, many * place, many * place + many, LONG_MS) for place, role in enumerate(["call", "call"])]
+    told = [[], []]
+    for number in range(KILLS):
+        for caller, outcomes in zip(callers, told, strict=True):
+            outcomes += [line(caller) for _ in range(chance.choice((1, 5, 50)))]
+        victim = chance.randrange(3)
+        os.kill(servers[victim].pid, signal.SIGKILL)
+        servers[victim] = serve() if number % 5 == 0 else serve_cpp()
+    for caller in callers:
+        caller.kill()
+    executed = Counter(begun(record))
+    assert [number for number, times in executed.items() if times > 1] == []
+    for place, outcomes in enumerate(told):
+        assert [int(outcome.split()[1]) for outcome in outcomes] == list(range(many * place, many * place + len(outcomes)))
+        kinds = Counter(outcome.split()[0] for outcome in outcomes)
+        assert set(kinds) <= {"answer", "SERVER_GONE"}, kinds
+        assert kinds["answer"] >= KILLS
+        assert {int(outcome.split()[1]) for outcome in outcomes if outcome.startswith("answer")} <= set(executed)

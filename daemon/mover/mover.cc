@@ -51,7 +51,7 @@ Mover::Found Mover::Begin() {
       tiers_.Own(row.place, std::move(file));
     } else if (!row.in_memory && !row.stored.file.empty()) {
       found.lost.push_back(NameOf(row));
-      tiers_.Lose(row.place);
+      tiers_.Lose(row.place, row.stored.file);
     }
   }
   std::erase_if(there, [&](const std::string& name) { return used.contains(name); });
@@ -123,7 +123,7 @@ Status Mover::MoveOut(const SharePlace& place) {
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
   if (!looked.row.in_memory) return Ok();
   AB_RETURN_IF_ERROR(looked.movable);
-  if (!looked.row.stored.file.empty()) return tiers_.MoveOut(place, looked.row.stored);
+  if (!looked.row.stored.file.empty()) return tiers_.MoveOut(place, Stored());
   AB_ASSIGN_OR_RETURN(auto stored, Written(looked, false));
   return tiers_.MoveOut(place, std::move(stored));
 }
@@ -183,7 +183,7 @@ Status Mover::Judged(const TieredRow& row, Status status) {
   if (status.code() != Code::kDataLoss) return status;
   const bool is_aside = directory_->SetAside(row.stored.file);
   const std::string aside = is_aside ? Concat("; what is left is ", row.stored.file, ".corrupt") : "";
-  tiers_.Lose(row.place);
+  tiers_.Lose(row.place, row.stored.file);
   if (row.in_memory) {
     return MakeStatus(Code::kDataLoss, status.message(), aside, "; the bytes of ", NameOf(row),
                       " in memory are right: keep it again")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Mover moves the bytes of shares between memory and files, one share at a time. Each move is in the order that a
-// daemon may be killed between any two steps: the journal names the valid place, and Begin removes the other one.
+// The Mover moves the bytes of shares between memory and files, one share in each call. Each move is in the order that
+// a daemon may be killed between any two steps: the journal names the valid place, and Begin removes the other one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace arraybridge::daemon {
 
-// Used by one thread at a time, without a lock: every method but `directory` is slow.
+// Thread-safe: of two calls that move one share at the same time, the later one finds the result of the earlier one.
+// Every method but `directory` is slow.
 class Mover {
  public:
   // Both outlive it.

@@ -16,6 +16,7 @@ from tier_cases import Tier, eventually, pattern
 
 from arraybridge import Broker, BrokerError, ShareExists, ShareNotFound
 
+
 def test_the_bytes_the_name_and_the_generation_stay(tier: Tier) -> None:
     share = tier.broker.put(pattern(1), "a")
     assert share.residency == "host"

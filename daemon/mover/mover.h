@@ -35,12 +35,15 @@ class Mover {
   // served.
   Found Begin();
 
-  // FAILED_PRECONDITION: SHARE_IN_USE, NOT_MOVABLE. RESOURCE_EXHAUSTED: DISK_FULL. UNAVAILABLE: TIER_OFF, DISK_FAILED.
+  // FAILED_PRECONDITION: SHARE_IN_USE, NOT_MOVABLE, PINNED. RESOURCE_EXHAUSTED: DISK_FULL. UNAVAILABLE: TIER_OFF,
+  // DISK_FAILED.
   Status MoveOut(const SharePlace& place);
   // RESOURCE_EXHAUSTED: no memory. DATA_LOSS: the file is damaged, and set aside; the share is lost.
   Status MoveIn(const SharePlace& place);
   // Errors as of MoveOut.
   Status Keep(const SharePlace& place);
+  // Errors as of Keep, but only for a durable share, whose file is written anew, because it states the rank.
+  Status Pin(const SharePlace& place, Rank rank);
   // DATA_LOSS: the file is damaged; a share whose bytes are in no other place is lost. FAILED_PRECONDITION, NO_FILE.
   Status Verify(const SharePlace& place);
 
@@ -49,6 +52,7 @@ class Mover {
   void SortOut(const std::vector<std::string>& names, Found* found);
   void ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found);
   Status Import(const OpenedFile& opened, const std::string& name);
+  Status WriteDurable(const SharePlace& place);
   // Writes the bytes to a new file.
   Result<Stored> Written(const Tiers::Looked& looked, bool durable);
   // The status of an access to the file of a share whose bytes are nowhere else, which is lost if the file is damaged.

@@ -26,7 +26,7 @@ Status Changed(const Share& share) {
 
 TieredRow RowOf(const Share& share) {
   TieredRow row{{share.ns->uid(), share.ns->name(), share.facts->id},
-                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note},
+                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note, share.rank},
                 {},
                 !share.arena->is_on_disk()};
   if (share.stored != nullptr) row.stored = *share.stored;
@@ -120,7 +120,9 @@ std::vector<Tiers::Candidate> Tiers::Candidates(const NamespaceKey& of, std::opt
     for (auto next = first; next != ns.shares().end(); ++next) {
       if (visits++ == kSharesMax) return found;
       *after = SharePlace{ns.uid(), ns.name(), next->first};
-      if (MayMove(*next->second)) found.push_back({LastRead(*next->second), next->second->size, **after});
+      if (MayMove(*next->second)) {
+        found.push_back({next->second->rank, LastRead(*next->second), next->second->size, **after});
+      }
     }
   }
   after->reset();
@@ -152,6 +154,17 @@ Status Tiers::MoveOut(const SharePlace& place, Stored fresh) {
   if (!has_file) share->stored = std::make_unique<Stored>(std::move(fresh));
   state.shares.Move(*share, arena);
   state.flags.sweep_wanted.store(true);
+  return Ok();
+}
+
+Status Tiers::SetRank(const SharePlace& place, Rank rank) {
+  Broker::State& state = *broker_.state_;
+  const MutexLock lock(state.mutex);
+  Share* const share = ShareAt(state.namespaces, place);
+  if (share == nullptr) return Gone(place);
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
+  share->rank = rank;
+  state.journal.Put(*share);
   return Ok();
 }
 
@@ -298,6 +311,7 @@ Status Tiers::Import(const ShareLabel& label, Stored stored) {
   share->maker_client = std::make_shared<const std::string>();
   share->born = Clock::now();
   share->note = label.note;
+  share->rank = label.rank;
   share->stored = std::make_unique<Stored>(std::move(stored));
   const auto generation = RandomBytes<uint64_t>();
   const MutexLock lock(state.mutex);

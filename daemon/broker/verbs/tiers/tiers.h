@@ -41,6 +41,7 @@ struct ShareLabel {
   uint32_t maker_uid = 0;
   uint64_t size = 0;
   std::string note;
+  Rank rank = {};
 };
 
 // A named share and where its bytes are.
@@ -70,11 +71,14 @@ class Tiers {
   // The file has the bytes: frees the memory. `fresh`: a new file, or empty, for the share's own; a share that has one
   // keeps it. FAILED_PRECONDITION: a process reads the share, or uses its bytes.
   Status MoveOut(const SharePlace& place, Stored fresh);
+  // Lasts as long as the share; a durable file keeps the one that it was written with.
+  Status SetRank(const SharePlace& place, Rank rank);
   // The file has the bytes, which stay in memory, too.
   Status Keep(const SharePlace& place, Stored file);
 
   // A share that may be moved out now, and when it was published, or a call has read it.
   struct Candidate {
+    Rank rank;
     std::chrono::steady_clock::time_point read;
     uint64_t bytes = 0;
     SharePlace place;

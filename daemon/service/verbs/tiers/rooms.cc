@@ -2,12 +2,26 @@
 #include "daemon/service/verbs/tiers/rooms.h"
 
 #include <algorithm>
-#include <functional>
+#include <bit>
+#include <chrono>
 #include <iterator>
 #include <optional>
 
 namespace arraybridge::daemon {
 namespace {
+
+// The lowest rank first; then the share that no call has read for the longest time. Times of which one is less than
+// twice the other count as alike; of those the larger share leaves first, because it takes one file to make as much
+// room.
+bool LeavesFirst(const Tiers::Candidate& one, const Tiers::Candidate& other, Clock::time_point now) {
+  if (one.rank != other.rank) return one.rank < other.rank;
+  const auto idle = [now](const Tiers::Candidate& each) {
+    return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(0, (now - each.read) / std::chrono::seconds(1))));
+  };
+  if (idle(one) != idle(other)) return idle(one) > idle(other);
+  if (one.bytes != other.bytes) return one.bytes > other.bytes;
+  return one.read < other.read;
+}
 
 struct Room {
   uint64_t bytes = 0;
@@ -39,7 +53,8 @@ std::vector<Tiers::Candidate> Rooms::VictimsOf(const NamespaceKey& of) const {
     auto some = tiers_.Candidates(of, &after);
     all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   } while (after);
-  std::ranges::sort(all, std::greater(), &Tiers::Candidate::read);
+  std::ranges::sort(all,
+                    [now = Clock::now()](const auto& one, const auto& other) { return LeavesFirst(other, one, now); });
   return all;
 }
 

@@ -30,7 +30,7 @@ class Rooms {
   void Serve(Mover& mover, const std::function<void()>& freed) AB_EXCLUDES(mutex_);
 
  private:
-  // The share that no call has read for the longest time comes last.
+  // The first one to leave memory comes last.
   std::vector<Tiers::Candidate> VictimsOf(const NamespaceKey& of) const;
 
   const Tiers& tiers_;

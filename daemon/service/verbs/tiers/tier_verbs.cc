@@ -81,7 +81,14 @@ Status TierVerbs::CheckTier(const Caller& caller, const wire::TierRequest& reque
   if (!caller.hears) return InvalidArgument("Tier must want an answer");
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
-  const bool is_known = request.action >= Action::kList && request.action <= Action::kVerify;
+  if (request.pin < wire::TierRequest::Pin::kNone || request.pin > wire::TierRequest::Pin::kHard) {
+    return InvalidArgument("Tier has no pin ", static_cast<int>(request.pin));
+  }
+  if (request.priority < -kPriorityMax || request.priority > kPriorityMax) {
+    return InvalidArgument("a priority is a number from ", -kPriorityMax, " to ", kPriorityMax, ", not ",
+                           request.priority);
+  }
+  const bool is_known = request.action >= Action::kList && request.action <= Action::kPin;
   if (!is_known) return InvalidArgument("Tier has no action ", static_cast<int>(request.action));
   return mover_ == nullptr && request.action != Action::kList ? NoTier() : Ok();
 }
@@ -91,7 +98,8 @@ Served TierVerbs::Tier(const Caller& caller, const wire::TierRequest& request, s
   if (const Status checked = CheckTier(caller, request); !checked.ok()) return {checked};
   publishes_.ServeQueued(caller.session, request.namespace_);
   if (request.action == Action::kList) return {List(caller, request)};
-  const bool writes = request.action == Action::kMoveOut || request.action == Action::kKeep;
+  const bool writes =
+      request.action == Action::kMoveOut || request.action == Action::kKeep || request.action == Action::kPin;
   auto place = tiers_.Find(caller.session, request.namespace_, {.name = request.name, .generation = request.generation},
                            writes ? Right::kWrite : Right::kRead);
   if (!place.ok()) return {place.status()};
@@ -99,9 +107,11 @@ Served TierVerbs::Tier(const Caller& caller, const wire::TierRequest& request, s
   if (!waits.ok()) return {waits.status()};
   const Reply reply = later();
   Waiter waiter = *std::move(waits);  // without a deadline: it waits only for its turn
-  waiter.retry = [this, reply, action = request.action, place = *std::move(place)](bool) -> Deliver {
-    if (action == Action::kMoveIn) ServeFetches();  // processes wait for those
-    return Delivery(reply, Move(place, action));
+  const Wish wish{
+      *std::move(place), request.action, {static_cast<Pin>(request.pin), static_cast<int32_t>(request.priority)}};
+  waiter.retry = [this, reply, wish](bool) -> Deliver {
+    if (wish.action == Action::kMoveIn) ServeFetches();  // processes wait for those
+    return Delivery(reply, Move(wish));
   };
   waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };
   const Status in_line = Enqueue(NamespaceNameOf(request.namespace_), request.action, std::move(waiter));
@@ -171,16 +181,29 @@ Result<Answer> TierVerbs::List(const Caller& caller, const wire::TierRequest& re
   return AnswerOf(response);
 }
 
-Result<Answer> TierVerbs::Move(const SharePlace& place, Action action) {
+Status TierVerbs::Moved(const Wish& wish) {
+  switch (wish.action) {
+    case Action::kMoveOut:
+      return mover_->MoveOut(wish.place);
+    case Action::kMoveIn:
+      return mover_->MoveIn(wish.place);
+    case Action::kKeep:
+      return mover_->Keep(wish.place);
+    case Action::kPin:
+      return mover_->Pin(wish.place, wish.rank);
+    default:
+      return mover_->Verify(wish.place);
+  }
+}
+
+Result<Answer> TierVerbs::Move(const Wish& wish) {
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-  const Status moved = action == Action::kMoveOut  ? mover_->MoveOut(place)
-                       : action == Action::kMoveIn ? mover_->MoveIn(place)
-                       : action == Action::kKeep   ? mover_->Keep(place)
-                                                   : mover_->Verify(place);
+  const SharePlace& place = wish.place;
+  const Status moved = Moved(wish);
   reclaimer_.Reclaim();  // also if it failed half-way
   AB_RETURN_IF_ERROR(moved);
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
-  if (action == Action::kMoveIn) Announce(place, looked.row.label.facts->name);
+  if (wish.action == Action::kMoveIn) Announce(place, looked.row.label.facts->name);
   wire::TierResponse response;
   response.shares.push_back(RowOf(looked.row));
   return AnswerOf(response);

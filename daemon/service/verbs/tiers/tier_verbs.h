@@ -50,7 +50,13 @@ class TierVerbs : VerbParts {
   Status CheckTier(const Caller& caller, const wire::TierRequest& request) const;
   Result<Tiers::Listed> Listed(const Caller& caller, const wire::TierRequest& request) const;
   Result<Answer> List(const Caller& caller, const wire::TierRequest& request) const;
-  Result<Answer> Move(const SharePlace& place, wire::TierRequest::Action action);
+  struct Wish {
+    SharePlace place;
+    wire::TierRequest::Action action{};
+    Rank rank;
+  };
+  Status Moved(const Wish& wish);
+  Result<Answer> Move(const Wish& wish);
   Status Enqueue(std::string_view ns, wire::TierRequest::Action action, Waiter waiter);
   void ServeReads();
   void ServeRooms();

@@ -8,11 +8,13 @@
 namespace arraybridge {
 
 Result<TierAnswer> TierCalls::Ask(Broker& broker, TierAction action, const ShareRef& share,
-                                  std::chrono::milliseconds timeout) {
+                                  std::chrono::milliseconds timeout, TierRank rank) {
   wire::TierRequest request{.namespace_ = broker.options().ns,
                             .name = share.name,
                             .action = static_cast<wire::TierRequest::Action>(action),
-                            .generation = share.generation};
+                            .generation = share.generation,
+                            .pin = static_cast<wire::TierRequest::Pin>(rank.pin),
+                            .priority = rank.priority};
   TierAnswer answer;
   do {
     AB_ASSIGN_OR_RETURN(const auto answered,

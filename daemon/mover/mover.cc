@@ -19,7 +19,8 @@ label::Label LabelOf(const ShareLabel& share, bool durable) {
           .maker_uid = share.maker_uid,
           .durable = durable,
           .description = share.facts->description,
-          .note = share.note};
+          .note = share.note,
+          .rank = NumberOf(share.rank)};
 }
 
 // Whether the file is that of the share.
@@ -51,7 +52,7 @@ Mover::Found Mover::Begin() {
       tiers_.Own(row.place, std::move(file));
     } else if (!row.in_memory && !row.stored.file.empty()) {
       found.lost.push_back(NameOf(row));
-      tiers_.Lose(row.place);
+      tiers_.Lose(row.place, row.stored.file);
     }
   }
   std::erase_if(there, [&](const std::string& name) { return used.contains(name); });
@@ -103,8 +104,9 @@ Status Mover::Import(const OpenedFile& opened, const std::string& name) {
   facts->description = its.description;
   auto file = directory_->Adopt(name, its.maker_uid, its.size);
   file->Keep();
-  const Status imported = tiers_.Import({std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note)},
-                                        Stored{name, true, file});
+  const Status imported =
+      tiers_.Import({std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note), RankOf(its.rank)},
+                    Stored{name, true, file});
   if (!imported.ok()) file->Forget();  // the caller decides
   return imported;
 }
@@ -123,14 +125,25 @@ Status Mover::MoveOut(const SharePlace& place) {
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
   if (!looked.row.in_memory) return Ok();
   AB_RETURN_IF_ERROR(looked.movable);
-  if (!looked.row.stored.file.empty()) return tiers_.MoveOut(place, looked.row.stored);
+  if (!looked.row.stored.file.empty()) return tiers_.MoveOut(place, Stored());
   AB_ASSIGN_OR_RETURN(auto stored, Written(looked, false));
   return tiers_.MoveOut(place, std::move(stored));
 }
 
+Status Mover::Pin(const SharePlace& place, Rank rank) {
+  AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
+  AB_RETURN_IF_ERROR(tiers_.SetRank(place, rank));
+  const bool is_told = !looked.row.stored.durable || looked.row.label.rank == rank;
+  return is_told ? Ok() : WriteDurable(place);
+}
+
 Status Mover::Keep(const SharePlace& place) {
+  AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
+  return looked.row.stored.durable ? Ok() : WriteDurable(place);
+}
+
+Status Mover::WriteDurable(const SharePlace& place) {
   AB_ASSIGN_OR_RETURN(auto looked, tiers_.Look(place));
-  if (looked.row.stored.durable) return Ok();
   if (!looked.row.in_memory) {
     AB_RETURN_IF_ERROR(MoveIn(place));
     AB_ASSIGN_OR_RETURN(looked, tiers_.Look(place));
@@ -183,7 +196,7 @@ Status Mover::Judged(const TieredRow& row, Status status) {
   if (status.code() != Code::kDataLoss) return status;
   const bool is_aside = directory_->SetAside(row.stored.file);
   const std::string aside = is_aside ? Concat("; what is left is ", row.stored.file, ".corrupt") : "";
-  tiers_.Lose(row.place);
+  tiers_.Lose(row.place, row.stored.file);
   if (row.in_memory) {
     return MakeStatus(Code::kDataLoss, status.message(), aside, "; the bytes of ", NameOf(row),
                       " in memory are right: keep it again")

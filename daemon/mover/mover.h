@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Mover moves the bytes of shares between memory and files, one share at a time. Each move is in the order that a
-// daemon may be killed between any two steps: the journal names the valid place, and Begin removes the other one.
+// The Mover moves the bytes of shares between memory and files, one share in each call. Each move is in the order that
+// a daemon may be killed between any two steps: the journal names the valid place, and Begin removes the other one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace arraybridge::daemon {
 
-// Used by one thread at a time, without a lock: every method but `directory` is slow.
+// Thread-safe: of two calls that move one share at the same time, the later one finds the result of the earlier one.
+// Every method but `directory` is slow.
 class Mover {
  public:
   // Both outlive it.
@@ -34,12 +35,15 @@ class Mover {
   // served.
   Found Begin();
 
-  // FAILED_PRECONDITION: SHARE_IN_USE, NOT_MOVABLE. RESOURCE_EXHAUSTED: DISK_FULL. UNAVAILABLE: TIER_OFF, DISK_FAILED.
+  // FAILED_PRECONDITION: SHARE_IN_USE, NOT_MOVABLE, PINNED. RESOURCE_EXHAUSTED: DISK_FULL. UNAVAILABLE: TIER_OFF,
+  // DISK_FAILED.
   Status MoveOut(const SharePlace& place);
   // RESOURCE_EXHAUSTED: no memory. DATA_LOSS: the file is damaged, and set aside; the share is lost.
   Status MoveIn(const SharePlace& place);
   // Errors as of MoveOut.
   Status Keep(const SharePlace& place);
+  // Errors as of Keep, but only for a durable share, whose file is written anew, because it states the rank.
+  Status Pin(const SharePlace& place, Rank rank);
   // DATA_LOSS: the file is damaged; a share whose bytes are in no other place is lost. FAILED_PRECONDITION, NO_FILE.
   Status Verify(const SharePlace& place);
 
@@ -48,6 +52,7 @@ class Mover {
   void SortOut(const std::vector<std::string>& names, Found* found);
   void ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found);
   Status Import(const OpenedFile& opened, const std::string& name);
+  Status WriteDurable(const SharePlace& place);
   // Writes the bytes to a new file.
   Result<Stored> Written(const Tiers::Looked& looked, bool durable);
   // The status of an access to the file of a share whose bytes are nowhere else, which is lost if the file is damaged.

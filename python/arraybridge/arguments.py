@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from arraybridge.conversion.ways import Way
 
 Access = Literal["safe", "shared"]
+Required = Literal["zero-copy", "resident"]
 
 
 class Wishes(TypedDict, total=False):
     """Options of every result, as in Broker.get."""
 
     copy: bool | None
-    require: Literal["zero-copy"] | None
+    require: Required | None
     device: object
     allow_downcast: bool
 

@@ -15,7 +15,8 @@ BORN = ("client/born/", "client/include/arraybridge/born/", "python/bindings/bor
 IN_PLACE = ("python/arraybridge/tables/", "python/arraybridge/broker/one_memory/")  # bundles, columns, conversions
 TIERS = (
     "proto/arraybridge/v1/tiers.proto", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/", "client/ctl/tiers/",
-    "python/arraybridge/broker/tiers/",
+    "python/arraybridge/broker/tiers/", "daemon/mover/", "daemon/config/tiers/", "daemon/broker/objects/tiers/", "daemon/broker/tables/tiers/",
+    "client/include/arraybridge/tiers/", "python/bindings/tiers/",
 )  # fmt: skip
 EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
@@ -32,6 +33,7 @@ RAISED = {
         # bundles on GPUs are followed; Checkpoints of several ranks
         "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
+        "tiers2": TIERS,  # a fair mover, and pins
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders
@@ -43,6 +45,9 @@ RAISED = {
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
         "One user's wish for memory moves no share of another": TIERS,
         "C++ calls and serves services": CPP_SERVICES,  # of the letters alone before
+        "Reads and room for a put wait for no verification of a large share": TIERS,
+        'get(require="resident") raises instead of reading a file': TIERS,
+        "Pins and priorities say which shares leave memory first": TIERS,
     }.items()
     for folder in folders
 }

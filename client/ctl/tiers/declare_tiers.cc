@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include <CLI/CLI.hpp>
 
 #include "client/ctl/command_line.h"
@@ -22,6 +24,16 @@ void CommandLine::DeclareTiers() {
   for (auto* const each : {out, in, keep}) {
     each->add_option("SHARE", share_.name, "its name, in the namespace of -n or in 'default'")->required();
   }
+  const auto pin = std::make_shared<PinArgument>();
+  auto* const pins = Add(*tier, "pin", "say which bytes leave memory first when room is wanted",
+                         [pin](Connection& connection, const Options& options, std::ostream& to) {
+                           return TierPin(connection, options, *pin, to);
+                         });
+  pins->add_option("SHARE", pin->share.name, "its name, in the namespace of -n or in 'default'")->required();
+  pins->add_option("PIN", pin->pin, "none; soft: after all shares without a pin; hard: never")
+      ->required()
+      ->check(CLI::IsMember({"none", "soft", "hard"}));
+  pins->add_option("--priority", pin->priority, "of shares with the same pin the lowest leaves first; default: 0");
   add("verify", "compare the bytes of files with their digests", TierVerify)
       ->add_option("SHARE", share_.name, "only this share's file; default: all of the namespace");
 }

@@ -90,6 +90,21 @@ Status TierKeep(Connection& connection, const Options& options, const ShareArgum
   return Done(connection, options, share, v1::TierRequest::KEEP, "kept", out);
 }
 
+Status TierPin(Connection& connection, const Options& options, const PinArgument& pin, std::ostream& out) {
+  v1::TierRequest request;
+  request.set_namespace_(options.ns);
+  request.set_name(pin.share.name);
+  request.set_action(v1::TierRequest::PIN);
+  request.set_pin(pin.pin == "hard"   ? v1::TierRequest::HARD
+                  : pin.pin == "soft" ? v1::TierRequest::SOFT
+                                      : v1::TierRequest::NONE);
+  request.set_priority(pin.priority);
+  AB_ASSIGN_OR_RETURN(const auto answer, connection.Tier(request));
+  if (IsJson(options)) return PrintJson(answer, options, out);
+  out << "pin: " << pin.pin << ", priority: " << pin.priority << '\n';
+  return Ok();
+}
+
 Status TierVerify(Connection& connection, const Options& options, const ShareArgument& share, std::ostream& out) {
   if (!share.name.empty()) return Done(connection, options, share, v1::TierRequest::VERIFY, "right", out);
   AB_ASSIGN_OR_RETURN(const auto listed, List(connection, options));

@@ -53,24 +53,22 @@ struct Share {
   uint64_t kept_bit = 0;                // the entry's return bit
   Session* forwarded_by = nullptr;      // the maker, while `forwarded` of that session has the share
   uint64_t forwards = 0;                // shares of which this one is the root
-  // The bytes that no other share has: 0 for a forward, whose bytes belong to its root.
-  uint64_t own_bytes = 0;
-  // The names, and the places in channels, that itself and its forwards have.
-  uint64_t names = 0;
-  uint64_t places = 0;
+  uint64_t own_bytes = 0;               // that no other share has: 0 for a forward, whose bytes belong to its root
+  uint64_t names = 0;                   // that itself and its forwards have
+  uint64_t places = 0;                  // in channels, that itself and its forwards have
   bool withdrawn = false;
   bool unread = false;                  // counts in Shares::unread
   std::optional<CatalogueEntry> entry;  // its place in the catalogue
   bool retired = false;                 // its catalogue entry is retired
   std::unique_ptr<History> history;     // null: never read by a call
   std::unique_ptr<Stored> stored;       // its file; null: it never had one
+  Rank rank;                            // of its bytes
   // Set when the maker of an unnamed share is gone. After that time the share is withdrawn as soon as it has no lease.
   std::optional<std::chrono::steady_clock::time_point> orphan_until;
   uint64_t request = 0;  // the maker's request that published it; 0: unknown
   uint32_t record = 0;   // in the journal
   bool unnoted = false;  // it has lost its name, or was received, and the record says otherwise
-  // When it loses its name, if its namespace or its maker set a lifetime.
-  std::optional<std::chrono::steady_clock::time_point> expires;
+  std::optional<std::chrono::steady_clock::time_point> expires;  // when its lifetime ends, if it has one
 };
 
 // Its range belongs to another share, or to the sender of an entry.
@@ -78,8 +76,7 @@ inline bool IsForward(const Share& share) { return share.root != nullptr || shar
 
 // The bytes that count in limits.object_bytes_per_uid of its user, beside those of a share.
 inline uint64_t DescriptionBytes(const Share& share) {
-  const uint64_t history = share.history == nullptr ? 0 : share.history->bytes();
-  return share.facts->description.size() + share.note.size() + history;
+  return share.facts->description.size() + share.note.size() + (share.history == nullptr ? 0 : share.history->bytes());
 }
 
 }  // namespace arraybridge::daemon

@@ -70,6 +70,7 @@ Status Broker::Recovery::RestoreShare(const record::Share& its, Journal::Place p
   auto share = std::make_unique<Share>();
   share->note = its.note;
   share->stored = StoredAs(its.file, its.durable);
+  share->rank = RankOf(its.rank);
   if (client_ == nullptr || *client_ != its.maker_client)
     client_ = std::make_shared<const std::string>(its.maker_client);
   share->maker_client = client_;

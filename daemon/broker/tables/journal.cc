@@ -85,7 +85,8 @@ record::Share RecordOf(const Share& share) {
                     .queued = share.queued > 0,
                     .bit = share.kept_bit,
                     .file = FileOf(share.stored),
-                    .durable = IsDurable(share.stored)};
+                    .durable = IsDurable(share.stored),
+                    .rank = NumberOf(share.rank)};
   if (const SentFacts* const sent = share.facts->sent.get(); sent != nullptr) {
     its.channel = Number(share.channel);
     its.sending = Number(share.sent_by);

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from arraybridge import _core, autograph, counts, exports
-from arraybridge.arguments import Access, ConvertWishes, GetWishes, check_seconds, check_text, check_word
+from arraybridge.arguments import Access, ConvertWishes, GetWishes, Required, check_seconds, check_text, check_word
 from arraybridge.arrays.classes import MEMORY_TYPES
 from arraybridge.broker import discovery, one_memory, references
 from arraybridge.broker.bundle import Bundle, BundleTerms, BundleWriter, Kind as ArrayKind, opened
@@ -242,7 +242,7 @@ class Broker(Pipelines):
         wait: float | None = None,
         access: Access = "safe",
         copy: bool | None = None,
-        require: Literal["zero-copy"] | None = None,
+        require: Required | None = None,
         device: object = None,
         allow_downcast: bool = False,
         explain: bool = False,
@@ -269,6 +269,7 @@ class Broker(Pipelines):
             access: "shared" promises not to write to the result: a framework without read-only arrays (torch) then
                 reads the broker's memory without a mapping of its own, and a write ends the process (SIGSEGV).
             copy: True: private writable memory; False, or require="zero-copy": share or raise.
+            require: "resident": raises instead of reading a file (NOT_RESIDENT); the options of `copy` stay their defaults.
             device: "cpu", "cuda", "cuda:1", a GPU's ordinal in this process or its UUID; None: the device of the share,
                 if the framework has arrays there. JAX computes with an array where the named device is; with another one of
                 the host where jax.default_device says.
@@ -298,6 +299,8 @@ class Broker(Pipelines):
             >>> broker.get("counts", "torch")
             tensor([0, 1, 2])
         """
+        if require == "resident":
+            require = self._check_resident(name)
         delivery = self._delivery
         plain = copy is None and require is None and device is None and not allow_downcast and access == "safe"
         full = explain or info or newer_than is not None or column is not None or mapped is not None
@@ -316,8 +319,7 @@ class Broker(Pipelines):
         if short is not None and type(name) is str and (core := self._connection.known_core) is not None:
             if wait is not None:
                 check_seconds(wait, "wait")
-            held = _core.try_acquire(core, name, short[0], short[1])
-            if held is not None:
+            if (held := _core.try_acquire(core, name, short[0], short[1])) is not None:
                 result, plan = held
                 if plan is None:
                     return delivery.granted(result, wanted or Wanted.of_share(framework))
@@ -336,7 +338,7 @@ class Broker(Pipelines):
         wait: float | None = None,
         access: Access = "safe",
         copy: bool | None = None,
-        require: Literal["zero-copy"] | None = None,
+        require: Required | None = None,
         device: object = None,
         allow_downcast: bool = False,
         types: Iterable[type] | None = None,
@@ -350,9 +352,10 @@ class Broker(Pipelines):
         Raises:
             ShareNotFound: one of them does not exist. Other errors of `get`.
         """
+        if require == "resident":
+            require = self._check_resident(names)
         wanted = Wanted.of_share(
-            framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types,
-            mapped=mapped,
+            framework, access, copy=copy, require=require, device=device, allow_downcast=allow_downcast, types=types, mapped=mapped,
         )  # fmt: skip
         if isinstance(names, (str, Share)) or not isinstance(names, Iterable):
             raise InvalidRequest(f"get_many takes a sequence of names or Shares, not {names!r}; get takes one")
@@ -398,7 +401,7 @@ class Broker(Pipelines):
         *,
         device: object = None,
         copy: bool | None = None,
-        require: Literal["zero-copy"] | None = None,
+        require: Required | None = None,
         allow_downcast: bool = False,
         via: Way | None = None,
         explain: bool = False,
@@ -665,8 +668,7 @@ class Broker(Pipelines):
         text, id, generation, broker_id = reference_of(name, self.namespace)
         with named_in_errors(name):
             # No wait for a Share: the share that it refers to exists, or has ended for good.
-            run = broker_id or of_run
-            return self._connection.acquire(text, id, generation, private, None if id else wait, run, note, newer_than)
+            return self._connection.acquire(text, id, generation, private, None if id else wait, broker_id or of_run, note, newer_than)
 
 
 def remade(address: str | None, namespace: str, start: discovery.Start, timeout_s: float, direct_channels: bool = True) -> Broker:

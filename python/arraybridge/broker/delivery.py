@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from arraybridge import _core, adapters, counts, planner
 from arraybridge.adapters import numpy as numpy_adapter
-from arraybridge.arguments import Access, copy_and_sharing, sizes_of
+from arraybridge.arguments import Access, Required, copy_and_sharing, sizes_of
 from arraybridge.arrays import devices
 from arraybridge.arrays.sparse_layout import Layout as SparseLayout
 from arraybridge.broker import bundled_tree, notes, one_memory
@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
         framework: str,
         access: Access = "safe",
         copy: bool | None = None,
-        require: Literal["zero-copy"] | None = None,
+        require: Required | None = None,
         device: object = None,
         allow_downcast: bool = False,
         types: Iterable[type] | None = None,
@@ -84,18 +84,15 @@ class Wanted(NamedTuple):
         """
         plain = copy is None and require is None and device is None and not allow_downcast
         plain = plain and types is None and via is None and column is None
-        if plain and type(framework) is str and type(access) is str:
-            known = _settled.get((framework, access))
-            if known is not None:
-                return known
+        if plain and type(framework) is str and type(access) is str and (known := _settled.get((framework, access))) is not None:
+            return known
         target = adapters.named(framework)
         caps = target.caps()
         copy, shared = copy_and_sharing(copy, require, access)
         ways.check_way(via)
+        caps = caps.promised if shared else caps
         if plain:
-            return _plain(framework, access, caps.promised if shared else caps)
-        if shared:
-            caps = caps.promised
+            return _plain(framework, access, caps)
         if device is not None:
             target = getattr(target, "on_named_device", target)
         plain = copy is None and device is None and not allow_downcast and via is None

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "python/bindings/core.h"
 #include "python/bindings/gil.h"
@@ -19,11 +20,13 @@ namespace {
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
 
 py::tuple Tier(const py::object& core, int action, const std::string& name, uint64_t generation,
-               const py::object& timeout) {
+               const py::object& timeout, std::pair<int, int> rank) {
   Broker& broker = BrokerOf(core.ptr());
   const auto wait = TimeoutOf(timeout.ptr()).value_or(kLongest);
   const ShareRef ref{.name = name, .generation = generation};
-  const auto answered = WithoutGil([&] { return TierCalls::Ask(broker, static_cast<TierAction>(action), ref, wait); });
+  const TierRank its{static_cast<TierPin>(rank.first), rank.second};
+  const auto answered =
+      WithoutGil([&] { return TierCalls::Ask(broker, static_cast<TierAction>(action), ref, wait, its); });
   if (!answered.ok()) {
     RaiseStatus(answered.status());
     throw py::error_already_set();
@@ -40,7 +43,8 @@ py::tuple Tier(const py::object& core, int action, const std::string& name, uint
 
 void AddTiers(py::module_& module) {
   using py::arg;
-  module.def("tier", &Tier, arg("core"), arg("action"), arg("name"), arg("generation"), arg("timeout_s"));
+  module.def("tier", &Tier, arg("core"), arg("action"), arg("name"), arg("generation"), arg("timeout_s"),
+             arg("rank") = std::pair(0, 0));
 }
 
 }  // namespace arraybridge::python

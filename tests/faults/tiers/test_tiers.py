@@ -92,6 +92,22 @@ def test_bytes_on_disk_survive_a_kill(tmp_path: Path) -> None:
         eventually("the files go", lambda: files(directory) == [])
 
 
+def test_pins_survive_a_kill(tmp_path: Path) -> None:
+    with daemon_in(tmp_path / "broker", *GRACE, keeper=True, environment=with_files(tmp_path / "files")) as daemon:
+        writer = daemon.client()
+        writer.ask(f"put a {SIZE} 5")
+        writer.ask(f"put b {SIZE} 6")
+        assert tier(daemon, "pin", "a", "hard").returncode == 0
+        assert tier(daemon, "pin", "b", "soft", "--priority", "-3").returncode == 0
+        daemon.kill()
+        writer.insist("stats")
+        refused = tier(daemon, "out", "a")
+        assert refused.returncode != 0 and "it has a hard pin" in refused.stderr
+        insisted(daemon, "out", "b")
+        insisted(daemon, "pin", "a", "none")
+        insisted(daemon, "out", "a")
+
+
 def test_a_storm_of_kills_while_bytes_move(tmp_path: Path) -> None:
     """Fault 11, of moves: shares go out and come back, and a reader checks every byte."""
     print(f"seed {SEED}, {KILLS} kills")

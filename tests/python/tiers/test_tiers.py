@@ -7,60 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from processes import environment, run_client, start_daemon, stop_daemon
+from tier_cases import Tier, eventually, pattern
 
 from arraybridge import Broker, BrokerError, ShareExists, ShareNotFound
-
-MIB = 1 << 20
-
-
-class Tier:
-    """A daemon with a directory for files, and a Broker."""
-
-    def __init__(self, folder: Path, flags: tuple[str, ...] = (), **settings: str) -> None:
-        self.folder, self.files = folder, folder / "files"
-        self.settings = {"directory": str(self.files), **settings}
-        self.flags = ["--log-level", "warn", "--arena-idle", "100ms", "--cache", "0", *flags]
-        self.start()
-
-    def start(self) -> None:
-        for key, value in self.settings.items():
-            os.environ[f"ARRAYBRIDGED_TIERS__{key.upper()}"] = value
-        try:
-            self.daemon = start_daemon(str(self.folder / "broker"), *self.flags)
-        finally:
-            for key in self.settings:
-                del os.environ[f"ARRAYBRIDGED_TIERS__{key.upper()}"]
-        self.broker = Broker(self.folder / "broker", start="never")
-
-    def stop(self) -> None:
-        self.broker.close()
-        assert stop_daemon(self.daemon) == 0
-
-    def names(self) -> list[str]:
-        """The files of shares."""
-        return sorted(each.name for each in self.files.iterdir() if each.name != "lock")
-
-    def file(self) -> Path:
-        """The one file."""
-        (name,) = self.names()
-        return self.files / name
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> Iterator[Tier]:
-    made = Tier(tmp_path)
-    yield made
-    made.stop()
-
-
-def pattern(seed: int, count: int = MIB) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 2**32, count, "uint32")
 
 
 def test_the_bytes_the_name_and_the_generation_stay(tier: Tier) -> None:
@@ -102,15 +56,6 @@ def test_a_file_goes_with_its_share_and_with_its_way_back(tier: Tier) -> None:
     tier.broker.put(pattern(5), "a", replace=True)
     eventually(lambda: tier.names() == [])
     assert (tier.broker.get("a") == pattern(5)).all()
-
-
-def eventually(test: object) -> None:
-    import time
-
-    deadline = time.monotonic() + 60
-    while not test():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_is_read_stays_in_memory_and_the_error_says_why(tier: Tier) -> None:

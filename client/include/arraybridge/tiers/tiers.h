@@ -15,7 +15,14 @@
 
 namespace arraybridge {
 
-enum class TierAction : uint8_t { kList = 1, kMoveOut = 2, kMoveIn = 3, kKeep = 4, kVerify = 5 };
+enum class TierAction : uint8_t { kList = 1, kMoveOut = 2, kMoveIn = 3, kKeep = 4, kVerify = 5, kPin = 6 };
+enum class TierPin : uint8_t { kNone, kSoft, kHard };
+
+// Of kPin: which shares leave memory first. The lowest priority, of -1000 to 1000, is the first.
+struct TierRank {
+  TierPin pin = TierPin::kNone;
+  int32_t priority = 0;
+};
 
 struct TieredShare {
   std::string name;
@@ -36,10 +43,10 @@ struct TierAnswer {
 class TierCalls {
  public:
   // `share`: its name, and its generation unless any will do; kList: without a name, all. FAILED_PRECONDITION:
-  // SHARE_IN_USE, NOT_MOVABLE, NO_TIER, NO_FILE. RESOURCE_EXHAUSTED: DISK_FULL; no memory. UNAVAILABLE: TIER_OFF,
-  // DISK_FAILED. DATA_LOSS: the file is damaged. NOT_FOUND.
+  // SHARE_IN_USE, NOT_MOVABLE, PINNED, NO_TIER, NO_FILE. RESOURCE_EXHAUSTED: DISK_FULL; no memory. UNAVAILABLE:
+  // TIER_OFF, DISK_FAILED. DATA_LOSS: the file is damaged. NOT_FOUND.
   static Result<TierAnswer> Ask(Broker& broker, TierAction action, const ShareRef& share,
-                                std::chrono::milliseconds timeout);
+                                std::chrono::milliseconds timeout, TierRank rank = {});
 };
 
 }  // namespace arraybridge

@@ -51,6 +51,11 @@ std::unique_ptr<Arena> MakeDiskArena(ArenaId id, uint64_t generation, Namespace&
 }
 
 Status CheckMovable(const Share& share) {
+  if (share.rank.pin == Pin::kHard) {
+    return FailedPrecondition("share '", share.facts->name, "' of namespace '", share.ns->name(),
+                              "' stays in memory: it has a hard pin: pin it otherwise first")
+        .Because("PINNED");
+  }
   if (share.facts->unnamed) return NotMovable(share, "its maker chose no name for it: put it with a name");
   if (share.arena->kind() != HandleKind::kMemfd) return NotMovable(share, "it is in the memory of a GPU");
   if (IsForward(share)) return NotMovable(share, "it uses the bytes of another share: copy the array and put the copy");

@@ -17,7 +17,8 @@ namespace arraybridge::daemon {
 std::unique_ptr<Arena> MakeDiskArena(ArenaId id, uint64_t generation, Namespace& ns, uint64_t size);
 
 // Whether the bytes of the share may be moved to a file now. FAILED_PRECONDITION: SHARE_IN_USE, it may be later;
-// NOT_MOVABLE, it is of a kind that stays where it is.
+// NOT_MOVABLE, it is of a kind that stays where it is;
+// PINNED.
 Status CheckMovable(const Share& share);
 
 // Why an acquire gets no lease on this share in a file. NOT_FOUND, SHARE_AWAY: once its bytes are in memory, it gets

@@ -17,9 +17,16 @@ Status Gone(const SharePlace& place) {
       .Because("SHARE_GONE");
 }
 
+// Another thread has moved it, or has found its file damaged.
+Status Changed(const Share& share) {
+  return FailedPrecondition("share '", share.facts->name, "' of namespace '", share.ns->name(),
+                            "' is being moved by another request: try again")
+      .Because("SHARE_IN_USE");
+}
+
 TieredRow RowOf(const Share& share) {
   TieredRow row{{share.ns->uid(), share.ns->name(), share.facts->id},
-                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note},
+                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note, share.rank},
                 {},
                 !share.arena->is_on_disk()};
   if (share.stored != nullptr) row.stored = *share.stored;
@@ -113,7 +120,9 @@ std::vector<Tiers::Candidate> Tiers::Candidates(const NamespaceKey& of, std::opt
     for (auto next = first; next != ns.shares().end(); ++next) {
       if (visits++ == kSharesMax) return found;
       *after = SharePlace{ns.uid(), ns.name(), next->first};
-      if (MayMove(*next->second)) found.push_back({LastRead(*next->second), next->second->size, **after});
+      if (MayMove(*next->second)) {
+        found.push_back({next->second->rank, LastRead(*next->second), next->second->size, **after});
+      }
     }
   }
   after->reset();
@@ -121,13 +130,15 @@ std::vector<Tiers::Candidate> Tiers::Candidates(const NamespaceKey& of, std::opt
 }
 
 // A reader without a call sees that the catalogue's record is retired, or has written a word that is seen here.
-Status Tiers::MoveOut(const SharePlace& place, Stored file) {
+Status Tiers::MoveOut(const SharePlace& place, Stored fresh) {
   Broker::State& state = *broker_.state_;
   const auto generation = RandomBytes<uint64_t>();
   const MutexLock lock(state.mutex);
   Share* const share = ShareAt(state.namespaces, place);
   if (share == nullptr) return Gone(place);
   if (share->arena->is_on_disk()) return Ok();
+  const bool has_file = !FileOf(share->stored).empty();
+  if (!has_file && fresh.file.empty()) return Changed(*share);
   AB_RETURN_IF_ERROR(CheckIdle(*share));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
   Namespace& ns = *share->ns;
@@ -140,9 +151,20 @@ Status Tiers::MoveOut(const SharePlace& place, Stored file) {
   state.arenas.Restore(nullptr, std::move(made));
   state.journal.Put(arena);
   static_cast<void>(Failpoint("tier_place_recorded"));
-  share->stored = std::make_unique<Stored>(std::move(file));
+  if (!has_file) share->stored = std::make_unique<Stored>(std::move(fresh));
   state.shares.Move(*share, arena);
   state.flags.sweep_wanted.store(true);
+  return Ok();
+}
+
+Status Tiers::SetRank(const SharePlace& place, Rank rank) {
+  Broker::State& state = *broker_.state_;
+  const MutexLock lock(state.mutex);
+  Share* const share = ShareAt(state.namespaces, place);
+  if (share == nullptr) return Gone(place);
+  AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
+  share->rank = rank;
+  state.journal.Put(*share);
   return Ok();
 }
 
@@ -202,7 +224,9 @@ Result<Stored> Tiers::MoveIn(const SharePlace& place, Reserved reserved) {
   Stored file;
   const MutexLock lock(state.mutex);
   Share* const share = ShareAt(state.namespaces, place);
-  if (share == nullptr || !share->arena->is_on_disk() || share->stored == nullptr) return Gone(place);
+  if (share == nullptr) return Gone(place);
+  if (!share->arena->is_on_disk()) return Stored();  // another thread has read them
+  if (share->stored == nullptr) return Changed(*share);
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
   Arena& arena = *reserved.arena_;
   arena.immutability = sealed.value_or(Immutability::kByContract);
@@ -216,12 +240,12 @@ Result<Stored> Tiers::MoveIn(const SharePlace& place, Reserved reserved) {
   return file;
 }
 
-void Tiers::Lose(const SharePlace& place) {
+void Tiers::Lose(const SharePlace& place, std::string_view damaged) {
   Broker::State& state = *broker_.state_;
   Stored file;  // destroyed after the lock
   const MutexLock lock(state.mutex);
   Share* const share = ShareAt(state.namespaces, place);
-  if (share == nullptr || share->stored == nullptr) return;
+  if (share == nullptr || share->stored == nullptr || share->stored->file != damaged) return;
   file = std::move(*share->stored);
   share->stored = share->arena->is_on_disk() ? std::make_unique<Stored>() : nullptr;
   state.journal.Put(*share);
@@ -287,6 +311,7 @@ Status Tiers::Import(const ShareLabel& label, Stored stored) {
   share->maker_client = std::make_shared<const std::string>();
   share->born = Clock::now();
   share->note = label.note;
+  share->rank = label.rank;
   share->stored = std::make_unique<Stored>(std::move(stored));
   const auto generation = RandomBytes<uint64_t>();
   const MutexLock lock(state.mutex);

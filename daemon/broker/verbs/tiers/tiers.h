@@ -41,6 +41,7 @@ struct ShareLabel {
   uint32_t maker_uid = 0;
   uint64_t size = 0;
   std::string note;
+  Rank rank = {};
 };
 
 // A named share and where its bytes are.
@@ -67,13 +68,17 @@ class Tiers {
     Status movable;  // for MoveOut
   };
   Result<Looked> Look(const SharePlace& place) const;
-  // The file has the bytes: frees the memory. FAILED_PRECONDITION: a process reads the share, or uses its bytes.
-  Status MoveOut(const SharePlace& place, Stored file);
+  // The file has the bytes: frees the memory. `fresh`: a new file, or empty, for the share's own; a share that has one
+  // keeps it. FAILED_PRECONDITION: a process reads the share, or uses its bytes.
+  Status MoveOut(const SharePlace& place, Stored fresh);
+  // Lasts as long as the share; a durable file keeps the one that it was written with.
+  Status SetRank(const SharePlace& place, Rank rank);
   // The file has the bytes, which stay in memory, too.
   Status Keep(const SharePlace& place, Stored file);
 
   // A share that may be moved out now, and when it was published, or a call has read it.
   struct Candidate {
+    Rank rank;
     std::chrono::steady_clock::time_point read;
     uint64_t bytes = 0;
     SharePlace place;
@@ -99,11 +104,11 @@ class Tiers {
   // RESOURCE_EXHAUSTED as Allocate, also while there may be room later. Slow (populates).
   Result<Reserved> Reserve(const SharePlace& place);
   // The memory has the bytes, and no process can write it: sessions get leases from now on. Returns the file, which the
-  // share no longer has unless it is durable.
+  // share no longer has unless it is durable; empty if the bytes were in memory already.
   Result<Stored> MoveIn(const SharePlace& place, Reserved reserved);
-  // The file is damaged and was set aside. A share whose bytes are not in memory is lost, and keeps its name until it
-  // is withdrawn or replaced.
-  void Lose(const SharePlace& place);
+  // The file is damaged and was set aside: does nothing if the share has another one now. A share whose bytes are not
+  // in memory is lost, and keeps its name until it is withdrawn or replaced.
+  void Lose(const SharePlace& place, std::string_view damaged);
 
   // Shares of a namespace that have a file. Looks at a bounded number of shares whose ids are greater than `after`.
   struct Listed {

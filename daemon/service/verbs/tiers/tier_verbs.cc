@@ -18,6 +18,7 @@ namespace {
 using Action = wire::TierRequest::Action;
 
 constexpr std::chrono::milliseconds kRetry{50};  // between tries to get memory for bytes that an acquire waits for
+constexpr int kTriesAtOnce = 64;                 // of reads, before other requests for a read have their turn
 constexpr uint64_t kRowBytes = 64;               // of a row in an answer, without its name
 
 Status NoTier() {
@@ -45,7 +46,7 @@ std::string_view ShareIn(const Status& refusal) {
 }  // namespace
 
 TierVerbs::TierVerbs(const VerbParts& parts, PublishVerbs& publishes)
-    : VerbParts(parts), publishes_(publishes), tiers_(broker_), moves_(config_.limits), worker_("ab-mover") {
+    : VerbParts(parts), publishes_(publishes), tiers_(broker_), moves_(config_.limits), rooms_(tiers_) {
   if (!config_.tiers.directory.empty()) Begin();
 }
 
@@ -55,7 +56,7 @@ void TierVerbs::Begin() {
     log::Error("no bytes of shares are moved to files: {}", directory.status().message());
     return;
   }
-  (*directory)->WhenDropped([this] { worker_.Post([this] { mover_->directory().RemoveDropped(); }); });
+  (*directory)->WhenDropped([this] { spiller_.Post([this] { mover_->directory().RemoveDropped(); }); });
   mover_ = std::make_unique<Mover>(tiers_, *std::move(directory));
   const Mover::Found found = mover_->Begin();
   for (const std::string& share : found.lost) log::Warn("lost: {}: its file is gone", share);
@@ -70,7 +71,9 @@ void TierVerbs::Begin() {
 
 void TierVerbs::Stop() {
   moves_.Stop();
-  worker_.Stop();
+  reader_.Stop();
+  spiller_.Stop();
+  other_.Stop();
   if (mover_ != nullptr) mover_->directory().End();
 }
 
@@ -78,7 +81,14 @@ Status TierVerbs::CheckTier(const Caller& caller, const wire::TierRequest& reque
   if (!caller.hears) return InvalidArgument("Tier must want an answer");
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
   AB_RETURN_IF_ERROR(CheckNamespace(config_.limits, request.namespace_));
-  const bool is_known = request.action >= Action::kList && request.action <= Action::kVerify;
+  if (request.pin < wire::TierRequest::Pin::kNone || request.pin > wire::TierRequest::Pin::kHard) {
+    return InvalidArgument("Tier has no pin ", static_cast<int>(request.pin));
+  }
+  if (request.priority < -kPriorityMax || request.priority > kPriorityMax) {
+    return InvalidArgument("a priority is a number from ", -kPriorityMax, " to ", kPriorityMax, ", not ",
+                           request.priority);
+  }
+  const bool is_known = request.action >= Action::kList && request.action <= Action::kPin;
   if (!is_known) return InvalidArgument("Tier has no action ", static_cast<int>(request.action));
   return mover_ == nullptr && request.action != Action::kList ? NoTier() : Ok();
 }
@@ -88,7 +98,8 @@ Served TierVerbs::Tier(const Caller& caller, const wire::TierRequest& request, s
   if (const Status checked = CheckTier(caller, request); !checked.ok()) return {checked};
   publishes_.ServeQueued(caller.session, request.namespace_);
   if (request.action == Action::kList) return {List(caller, request)};
-  const bool writes = request.action == Action::kMoveOut || request.action == Action::kKeep;
+  const bool writes =
+      request.action == Action::kMoveOut || request.action == Action::kKeep || request.action == Action::kPin;
   auto place = tiers_.Find(caller.session, request.namespace_, {.name = request.name, .generation = request.generation},
                            writes ? Right::kWrite : Right::kRead);
   if (!place.ok()) return {place.status()};
@@ -96,24 +107,42 @@ Served TierVerbs::Tier(const Caller& caller, const wire::TierRequest& request, s
   if (!waits.ok()) return {waits.status()};
   const Reply reply = later();
   Waiter waiter = *std::move(waits);  // without a deadline: it waits only for its turn
-  const uint32_t uid = waiter.uid;
-  waiter.retry = [this, reply, action = request.action, place = *std::move(place)](bool) -> Deliver {
-    return Delivery(reply, Move(place, action));
+  const Wish wish{
+      *std::move(place), request.action, {static_cast<Pin>(request.pin), static_cast<int32_t>(request.priority)}};
+  waiter.retry = [this, reply, wish](bool) -> Deliver {
+    if (wish.action == Action::kMoveIn) ServeFetches();  // processes wait for those
+    return Delivery(reply, Move(wish));
   };
   waiter.expire = [this, reply] { reply(admission_.CheckNotDraining()); };
-  const auto in_line = moves_.WaitForMemory(uid, NamespaceNameOf(request.namespace_), std::move(waiter));
-  if (!in_line.ok()) return reply(in_line.status()), Served{};
-  Serve();
+  const Status in_line = Enqueue(NamespaceNameOf(request.namespace_), request.action, std::move(waiter));
+  if (!in_line.ok()) reply(in_line);
   return {};
 }
 
-void TierVerbs::Serve() {
-  if (posted_.exchange(true)) return;
-  worker_.Post([this] {
-    posted_.store(false);
-    moves_.ServeMemory();
+// Reads have lines of their own, so that they do not wait for other moves of their namespace.
+Status TierVerbs::Enqueue(std::string_view ns, Action action, Waiter waiter) {
+  const uint32_t uid = waiter.uid;
+  const bool reads = action == Action::kMoveIn;
+  waiter.lane = reads ? Lane::kShort : Lane::kLong;
+  AB_RETURN_IF_ERROR(moves_.WaitForMemory(uid, Concat(reads ? "read " : "other ", ns), std::move(waiter)).status());
+  reads ? ServeReads() : ServeOthers();
+  return Ok();
+}
+
+void TierVerbs::ServeReads() {
+  if (reads_posted_.exchange(true)) return;
+  reader_.Post([this] {
+    reads_posted_.store(false);
     ServeFetches();
-    ServeRoom();
+    moves_.ServeMemory(Lane::kShort);
+  });
+}
+
+void TierVerbs::ServeOthers() {
+  if (others_posted_.exchange(true)) return;
+  other_.Post([this] {
+    others_posted_.store(false);
+    moves_.ServeMemory(Lane::kLong);
   });
 }
 
@@ -152,16 +181,29 @@ Result<Answer> TierVerbs::List(const Caller& caller, const wire::TierRequest& re
   return AnswerOf(response);
 }
 
-Result<Answer> TierVerbs::Move(const SharePlace& place, Action action) {
+Status TierVerbs::Moved(const Wish& wish) {
+  switch (wish.action) {
+    case Action::kMoveOut:
+      return mover_->MoveOut(wish.place);
+    case Action::kMoveIn:
+      return mover_->MoveIn(wish.place);
+    case Action::kKeep:
+      return mover_->Keep(wish.place);
+    case Action::kPin:
+      return mover_->Pin(wish.place, wish.rank);
+    default:
+      return mover_->Verify(wish.place);
+  }
+}
+
+Result<Answer> TierVerbs::Move(const Wish& wish) {
   AB_RETURN_IF_ERROR(admission_.CheckNotDraining());
-  const Status moved = action == Action::kMoveOut  ? mover_->MoveOut(place)
-                       : action == Action::kMoveIn ? mover_->MoveIn(place)
-                       : action == Action::kKeep   ? mover_->Keep(place)
-                                                   : mover_->Verify(place);
+  const SharePlace& place = wish.place;
+  const Status moved = Moved(wish);
   reclaimer_.Reclaim();  // also if it failed half-way
   AB_RETURN_IF_ERROR(moved);
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
-  if (action == Action::kMoveIn) Announce(place, looked.row.label.facts->name);
+  if (wish.action == Action::kMoveIn) Announce(place, looked.row.label.facts->name);
   wire::TierResponse response;
   response.shares.push_back(RowOf(looked.row));
   return AnswerOf(response);
@@ -181,94 +223,68 @@ Status TierVerbs::Fetch(SessionId session, std::string_view ns, Status refusal) 
   }
   const auto place = tiers_.Find(session, ns, {.name = ShareIn(refusal)}, Right::kRead);
   if (!place.ok()) return refusal;
-  {
-    const MutexLock lock(mutex_);
-    Fetching& fetch = fetches_[*place];
-    if (!fetch.failed.ok()) return fetch.failed;
-    fetch.name = ShareIn(refusal);
-    fetch.until = Clock::now() + config_.limits.request_timeout_max.get();
-  }
-  Serve();
+  AB_RETURN_IF_ERROR(
+      fetches_.Add({*place, std::string(ShareIn(refusal)), Clock::now() + config_.limits.request_timeout_max.get()}));
+  ServeReads();
   return refusal;
 }
 
+bool TierVerbs::Read(const Fetches::Fetch& fetch) {
+  Status moved = mover_->MoveIn(fetch.place);
+  if (moved.code() == Code::kResourceExhausted && Clock::now() < fetch.until) {
+    const auto looked = tiers_.Look(fetch.place);
+    if (!looked.ok()) return fetches_.Forget(fetch.place), true;
+    rooms_.Want(fetch.place.owner, fetch.place.ns, looked->row.label.size, moved);
+    ServeRooms();
+    return false;
+  }
+  if (!moved.ok()) log::Warn("share '{}' cannot be read from its file: {}", fetch.name, moved.message());
+  reclaimer_.Reclaim();
+  fetches_.Fail(fetch.place, std::move(moved));
+  Announce(fetch.place, fetch.name);
+  fetches_.Forget(fetch.place);
+  return true;
+}
+
 void TierVerbs::ServeFetches() {
-  std::vector<std::pair<SharePlace, Fetching>> all;
-  {
-    const MutexLock lock(mutex_);
-    all.assign(fetches_.begin(), fetches_.end());
+  std::vector<SharePlace> waiting;
+  int tries = 0;
+  for (; tries < kTriesAtOnce; ++tries) {
+    const auto next = fetches_.Next();
+    if (!next) break;
+    if (!Read(*next)) waiting.push_back(next->place);
   }
-  bool again = false;
-  for (auto& [place, fetch] : all) {
-    Status moved = mover_->MoveIn(place);
-    const bool waits = moved.code() == Code::kResourceExhausted && Clock::now() < fetch.until;
-    again = again || waits;
-    if (waits) {
-      const auto looked = tiers_.Look(place);
-      if (looked.ok()) WantRoom(place.owner, place.ns, looked->row.label.size, moved);
-      continue;
-    }
-    if (!moved.ok()) log::Warn("share '{}' cannot be read from its file: {}", fetch.name, moved.message());
-    reclaimer_.Reclaim();
-    {
-      const MutexLock lock(mutex_);
-      fetches_[place].failed = std::move(moved);
-    }
-    Announce(place, fetch.name);
-    const MutexLock lock(mutex_);
-    fetches_.erase(place);
-  }
-  if (again) {
-    worker_.PostAt(Clock::now() + kRetry, [this] { Serve(); });
-  }
+  const bool waits = !waiting.empty();
+  const bool has_more = !fetches_.empty();
+  for (const SharePlace& place : waiting) fetches_.PutBack(place);
+  if (has_more) ServeReads();
+  if (!waits || std::exchange(retry_planned_, true)) return;
+  reader_.PostAt(Clock::now() + kRetry, [this] {
+    retry_planned_ = false;
+    ServeReads();
+  });
 }
 
 void TierVerbs::MakeRoom(const Caller& caller, std::string_view ns, uint64_t bytes, const Status& refusal) {
   if (mover_ == nullptr || !mover_->directory().off().empty()) return;
   const auto owner = broker_.OwnerOf(caller.session, ns, Right::kWrite);
   if (!owner.ok()) return;
-  WantRoom(*owner, NamespaceNameOf(ns), bytes, refusal);
-  Serve();
-}
-
-void TierVerbs::WantRoom(uint32_t owner, std::string_view ns, uint64_t bytes, const Status& refusal) {
-  if (refusal.reason() != "DEVICE_FULL" && refusal.reason() != "QUOTA_EXCEEDED") return;
-  const bool of_namespace = refusal.reason() == "QUOTA_EXCEEDED";
-  const MutexLock lock(mutex_);
-  uint64_t& wanted = room_[{owner, of_namespace ? std::string(ns) : std::string()}];
-  wanted = std::max(wanted, bytes);
-}
-
-uint64_t TierVerbs::MoveOut(const NamespaceKey& of, uint64_t bytes) {
-  std::vector<Tiers::Candidate> all;
-  std::optional<SharePlace> after;
-  do {
-    auto some = tiers_.Candidates(of, &after);
-    all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
-  } while (after);
-  std::ranges::sort(all, {}, &Tiers::Candidate::read);
-  uint64_t moved = 0;
-  for (const Tiers::Candidate& each : all) {
-    if (moved >= bytes) break;
-    if (mover_->MoveOut(each.place).ok()) moved += each.bytes;
-  }
-  return moved;
+  rooms_.Want(*owner, NamespaceNameOf(ns), bytes, refusal);
+  ServeRooms();
 }
 
 // The memory is the makers' again, or the device's when those give it back. A request that is refused once more asks
 // for room once more.
-void TierVerbs::ServeRoom() {
-  std::map<std::pair<uint32_t, std::string>, uint64_t> room;
-  {
-    const MutexLock lock(mutex_);
-    room.swap(room_);
-  }
-  uint64_t moved = 0;
-  for (const auto& [of, bytes] : room) moved += MoveOut({of.first, of.second}, bytes);
-  if (moved == 0) return;
-  reclaimer_.Reclaim();
-  reclaimer_.ServeMemorySoon(Lane::kShort);
-  reclaimer_.ServeMemorySoon(Lane::kLong);
+void TierVerbs::ServeRooms() {
+  if (rooms_posted_.exchange(true)) return;
+  spiller_.Post([this] {
+    rooms_posted_.store(false);
+    rooms_.Serve(*mover_, [this] {
+      reclaimer_.Reclaim();
+      reclaimer_.ServeMemorySoon(Lane::kShort);
+      reclaimer_.ServeMemorySoon(Lane::kLong);
+    });
+  });
 }
 
 }  // namespace arraybridge::daemon

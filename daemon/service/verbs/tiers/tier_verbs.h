@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // TierVerbs move the bytes of shares between memory and files, for requests (Tier) and for acquires that need them. It
-// owns the one thread that moves.
+// owns the threads that move: one reads what processes wait for, one makes room for requests, and one does all else, so
+// that a long move of one kind does not delay another kind.
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "daemon/broker/verbs/tiers/tiers.h"
 #include "daemon/mover/mover.h"
@@ -16,8 +15,9 @@
 #include "daemon/service/reclaim/worker.h"
 #include "daemon/service/verbs/caller.h"
 #include "daemon/service/verbs/publish_verbs.h"
+#include "daemon/service/verbs/tiers/fetches.h"
+#include "daemon/service/verbs/tiers/rooms.h"
 #include "daemon/service/verbs/verb_parts.h"
-#include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
 
@@ -50,35 +50,37 @@ class TierVerbs : VerbParts {
   Status CheckTier(const Caller& caller, const wire::TierRequest& request) const;
   Result<Tiers::Listed> Listed(const Caller& caller, const wire::TierRequest& request) const;
   Result<Answer> List(const Caller& caller, const wire::TierRequest& request) const;
-  Result<Answer> Move(const SharePlace& place, wire::TierRequest::Action action);
-  // Reads what acquires wait for.
-  void ServeFetches() AB_EXCLUDES(mutex_);
-  // Moves shares out until they have so many bytes, the ones that no call has read for the longest time first. Returns
-  // the bytes.
-  uint64_t MoveOut(const NamespaceKey& of, uint64_t bytes);
-  // Moves shares out for the requests that were refused.
-  void ServeRoom() AB_EXCLUDES(mutex_);
-  void WantRoom(uint32_t owner, std::string_view ns, uint64_t bytes, const Status& refusal) AB_EXCLUDES(mutex_);
-  void Serve();
-  void Announce(const SharePlace& place, std::string_view name);
-
-  struct Fetching {
-    std::string name;
-    Clock::time_point until;
-    Status failed;  // of the last try that cannot be repeated
+  struct Wish {
+    SharePlace place;
+    wire::TierRequest::Action action{};
+    Rank rank;
   };
+  Status Moved(const Wish& wish);
+  Result<Answer> Move(const Wish& wish);
+  Status Enqueue(std::string_view ns, wire::TierRequest::Action action, Waiter waiter);
+  void ServeReads();
+  void ServeRooms();
+  void ServeOthers();
+  // Reads what acquires wait for, a bounded number.
+  void ServeFetches();
+  // False: it waits for memory.
+  bool Read(const Fetches::Fetch& fetch);
+  void Announce(const SharePlace& place, std::string_view name);
 
   PublishVerbs& publishes_;
   Tiers tiers_;
   std::unique_ptr<Mover> mover_;  // null: there is no directory
   WaitingLine moves_;             // one request per user in turn
-  mutable Mutex mutex_;
-  std::map<SharePlace, Fetching> fetches_ AB_GUARDED_BY(mutex_);
-  // The bytes that are wanted, by the namespace whose quota is full; without a name: by the owner of shares on a device
-  // that is full.
-  std::map<std::pair<uint32_t, std::string>, uint64_t> room_ AB_GUARDED_BY(mutex_);
-  std::atomic<bool> posted_{false};
-  Worker worker_;  // last: its tasks use all of the above
+  Fetches fetches_;
+  Rooms rooms_;
+  bool retry_planned_ = false;  // of fetches that wait for memory; of the reader's thread
+  std::atomic<bool> reads_posted_{false};
+  std::atomic<bool> rooms_posted_{false};
+  std::atomic<bool> others_posted_{false};
+  // Last: their tasks use all of the above.
+  Worker reader_{"ab-tier-read"};    // reads that processes wait for
+  Worker spiller_{"ab-tier-spill"};  // makes room for requests that wait, and removes files
+  Worker other_{"ab-tier-other"};    // all else
 };
 
 }  // namespace arraybridge::daemon

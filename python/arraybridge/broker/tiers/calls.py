@@ -20,6 +20,7 @@ class Action(IntEnum):
     MOVE_IN = 3
     KEEP = 4
     VERIFY = 5
+    PIN = 6
 
 
 class Stored(NamedTuple):
@@ -46,19 +47,27 @@ class Stored(NamedTuple):
     lost: bool
 
 
-def asked(connection: Connection, action: Action, name: str = "", generation: int = 0, timeout: float | None = None) -> list[Stored]:
+def asked(
+    connection: Connection,
+    action: Action,
+    name: str = "",
+    generation: int = 0,
+    timeout: float | None = None,
+    rank: tuple[int, int] = (0, 0),
+) -> list[Stored]:
     """The shares that the broker answers with.
 
     Args:
         generation: of the share; 0: the newest.
         timeout: seconds to wait for the move; None: an hour.
+        rank: of PIN: 0 for no pin, 1 for a soft and 2 for a hard one, and the priority.
 
     Raises:
         BrokerError: the broker refuses, or the move failed; the message says why.
     """
     timeout_s = None if timeout is None else check_seconds(timeout, "timeout")
     try:
-        shares, *_ = connection.ask(lambda core: _core.tier(core, action.value, name, generation, timeout_s))
+        shares, *_ = connection.ask(lambda core: _core.tier(core, action.value, name, generation, timeout_s, rank))
     except BrokerError as error:
         if action is not Action.MOVE_OUT or error.reason != "SHARE_IN_USE":
             raise

@@ -3,18 +3,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from arraybridge import autograph
 from arraybridge.arguments import check_word
 from arraybridge.arrays.devices import HOST
 from arraybridge.broker.tiers.calls import Action, Stored, asked
 from arraybridge.conversion.source import Held
+from arraybridge.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
 Residency = Literal["host", "disk", "device", "lost"]
+
+
+_PINS: Final = (None, "soft", "hard")  # the places are the protocol's numbers
+_PRIORITY_MAX: Final = 1000
+
+
+def _rank_of(pin: str | None, priority: int) -> tuple[int, int]:
+    if pin not in _PINS:
+        raise InvalidRequest(f'pin must be "soft", "hard" or None, not {pin!r}')
+    if not isinstance(priority, int) or abs(priority) > _PRIORITY_MAX:
+        raise InvalidRequest(f"priority must be an integer from {-_PRIORITY_MAX} to {_PRIORITY_MAX}, not {priority!r}")
+    return _PINS.index(pin), priority
 
 
 class Tiered(Held):
@@ -68,7 +81,7 @@ class Tiered(Held):
 
         Raises:
             BrokerError: a process reads the share (reason "SHARE_IN_USE"), it is on a GPU or has no name of its own
-                ("NOT_MOVABLE"), the broker has no directory ("NO_TIER"), the directory is full ("DISK_FULL") or has failed
+                ("NOT_MOVABLE"), it has a hard pin ("PINNED"), the broker has no directory ("NO_TIER"), the directory is full ("DISK_FULL") or has failed
                 ("TIER_OFF", "DISK_FAILED").
             ShareNotFound: it has ended.
         """
@@ -87,6 +100,21 @@ class Tiered(Held):
             BrokerError: as of `demote`. ShareNotFound: it has ended.
         """
         asked(self._broker._connection, Action.KEEP, self.name, self.generation, timeout)
+        return self
+
+    def pin(self, pin: Literal["soft", "hard"] | None, *, priority: int = 0, timeout: float | None = None) -> Self:
+        """Says which bytes leave memory first when room is wanted, for all processes, and returns the share.
+
+        Args:
+            pin: "soft": after all shares without a pin; "hard": never; None: as others.
+            priority: -1000 to 1000; of shares with the same pin the ones with the lowest leave first.
+            timeout: of a kept share, whose file is written anew: seconds to wait for the disk; None: an hour.
+
+        Raises:
+            InvalidRequest: another word or number. ShareNotFound: it has ended. BrokerError: the broker has no directory
+            ("NO_TIER").
+        """
+        asked(self._broker._connection, Action.PIN, self.name, self.generation, timeout, _rank_of(pin, priority))
         return self
 
     def prefetch(self, *, timeout: float | None = None) -> Self:

@@ -20,8 +20,7 @@
 namespace arraybridge::daemon {
 namespace {
 
-constexpr uint64_t kAtOnce =
-    4 << 20;  // bytes that are copied at once: they stay in the processor's cache for the digest
+constexpr uint64_t kAtOnce = 4 << 20;  // bytes that are copied at once: they stay in the cache for the digest
 
 Status DiskFailed(const char* what, int error) {
   return Unavailable("the disk of [tiers] failed: ", what, ": ", std::strerror(error)).Because("DISK_FAILED");

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "daemon/broker/verbs/tiers/tiers.h"
-#include "daemon/mover/mover.h"
+#include "daemon/moves/counted_mover.h"
 #include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/reclaim/worker.h"
 #include "daemon/service/verbs/caller.h"
@@ -28,6 +28,8 @@ class TierVerbs : VerbParts {
  public:
   // Takes up what the previous daemon left. All arguments outlive it.
   TierVerbs(const VerbParts& parts, PublishVerbs& publishes);
+
+  TierNumbers numbers() const { return mover_ != nullptr ? mover_->numbers() : TierNumbers{.off = unopened_}; }
 
   // `bytes`: those of the request.
   Served Tier(const Caller& caller, const wire::TierRequest& request, std::string_view bytes, const Later& later);
@@ -70,8 +72,9 @@ class TierVerbs : VerbParts {
 
   PublishVerbs& publishes_;
   Tiers tiers_;
-  std::unique_ptr<Mover> mover_;  // null: there is no directory
-  WaitingLine moves_;             // one request per user in turn
+  std::string unopened_;                 // why there is no directory although the configuration names one
+  std::unique_ptr<CountedMover> mover_;  // null: there is no directory
+  WaitingLine moves_;                    // one request per user in turn
   mutable Mutex mutex_;
   std::map<SharePlace, Fetching> fetches_ AB_GUARDED_BY(mutex_);
   // The bytes that are wanted, by the namespace whose quota is full; without a name: by the owner of shares on a device

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "daemon/service/http/live/tier_json.h"
 #include "daemon/service/http/status_json.h"
 #include "daemon/service/http/status_page.h"
-#include "daemon/service/http/tiers/tier_json.h"
 #include "daemon/service/system/manager_store.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/endpoint.h"

@@ -44,7 +44,7 @@ OWN: tuple[str, ...] = (
     "proto/arraybridge/v1/tiers.proto", "daemon/config/tiers/", "daemon/mover/", "daemon/broker/objects/tiers/",
     "daemon/broker/tables/tiers/", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/",
     "client/include/arraybridge/tiers/", "client/ctl/tiers/", "python/bindings/tiers/", "python/arraybridge/broker/tiers/",
-    "daemon/moves/", "daemon/service/http/tiers/", "client/ctl/residency/", "python/arraybridge/recency/",
+    "daemon/moves/", "daemon/service/http/tiers/", "daemon/service/http/live/", "client/ctl/residency/", "python/arraybridge/recency/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

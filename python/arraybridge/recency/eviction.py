@@ -14,6 +14,7 @@ from arraybridge.errors import BrokerError, ShareNotFound
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
+    from arraybridge.notebook.listing import Listed
 
 _NO_FILES: Final = frozenset({"NO_TIER", "TIER_OFF", "DISK_FAILED", "NOT_MOVABLE"})
 
@@ -28,18 +29,19 @@ def evict(broker: Broker, prefix: str, budget: int, kept: str, last: Mapping[str
         last: when a share was last used, by name and time.monotonic; one without an entry: when it was published.
     """
     broker.flush()  # this process may have dropped arrays just now
-    now = time.monotonic()
-    rows = list(broker.list(prefix))
-    on_disk = {stored.name for stored in broker.stored() if not stored.in_memory}
-    used = {row.share.name: max(now - row.age_ms / 1000, last.get(row.share.name, 0.0)) for row in rows}
-    rows.sort(key=lambda row: used[row.share.name])
-    files = [row.share for row in rows if row.share.name in on_disk]
-    excess = sum(row.share.nbytes for row in rows if row.share.name not in on_disk) - budget
-    for row in rows:
-        if excess <= 0:
-            return
-        if row.leases == 0 and row.share.name != kept and row.share.name not in on_disk and _leaves(row.share, files):
+    resident, files = _by_use(broker, prefix, last)
+    excess = sum(row.share.nbytes for row in resident) - budget
+    for row in resident:
+        if excess > 0 and row.leases == 0 and row.share.name != kept and _leaves(row.share, files):
             excess -= row.share.nbytes
+
+
+def _by_use(broker: Broker, prefix: str, last: Mapping[str, float]) -> tuple[list[Listed], list[Share]]:
+    """The shares in memory, and those in files; the least recently used ones first."""
+    now = time.monotonic()
+    rows = sorted(broker.list(prefix), key=lambda row: max(now - row.age_ms / 1000, last.get(row.share.name, 0.0)))
+    on_disk = {stored.name for stored in broker.stored() if not stored.in_memory}
+    return [row for row in rows if row.share.name not in on_disk], [row.share for row in rows if row.share.name in on_disk]
 
 
 def _leaves(share: Share, files: list[Share]) -> bool:

@@ -24,11 +24,7 @@ _NAMES_MAX: Final = 4096  # of one process
 
 
 class Uses:
-    """The uses of the shares whose names begin with `prefix`. Threads and forked children may call it.
-
-    Args:
-        prefix: ends with a slash.
-    """
+    """The uses of the shares whose names begin with `prefix`, which ends with a slash. Threads and forked children may call it."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix, self._shared = prefix, f"uses/{prefix}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/service/http/tiers/tier_json.h"
+#include "daemon/service/http/live/tier_json.h"
 
 #include <google/protobuf/util/json_util.h>
 

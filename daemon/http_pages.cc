@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/service/http/live/tier_json.h"
 #include "daemon/service/http/status_json.h"
 #include "daemon/service/http/status_page.h"
 #include "daemon/service/system/manager_store.h"
@@ -27,8 +28,7 @@ UniqueFd TakeFitting(std::vector<StoredDescriptor> own, const std::string& addre
   return fitting;
 }
 
-// A new socket, which is stored. A removed one may have the same port, so the holder must have closed it before; if the
-// holder does not answer, binding tells.
+// A new socket, which is stored. A removed one may have the same port, so the holder must have closed it before.
 Result<UniqueFd> Listen(const std::string& address, DescriptorStore* store) {
   if (store != nullptr) static_cast<void>(store->Store({}));
   auto socket = Http::Listen(address);
@@ -54,6 +54,7 @@ Result<std::unique_ptr<Http>> OpenHttp(HttpSockets sockets, DescriptorStore* sto
                        .hosts = config.http_hosts,
                        .other =
                            [&](std::string_view path, const Http::Query& query) {
+                             if (path == "/tier.json") return std::optional(TierJson(verbs.tiers.numbers()));
                              const auto file = StatusFile(path);
                              return file ? file : StatusJson(path, query, config, verbs.lists);
                            }};

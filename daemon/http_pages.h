@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the daemon's HTTP pages on a socket that was passed to this process or, if none fits, on a new one, which is
-// then stored for the next daemon.
+// Opens the daemon's HTTP pages on a socket that was passed to this process, or else on a new one, which is stored.
 #pragma once
 
 #include <memory>

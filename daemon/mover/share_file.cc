@@ -20,8 +20,7 @@
 namespace arraybridge::daemon {
 namespace {
 
-constexpr uint64_t kAtOnce =
-    4 << 20;  // bytes that are copied at once: they stay in the processor's cache for the digest
+constexpr uint64_t kAtOnce = 4 << 20;  // bytes that are copied at once: they stay in the cache for the digest
 
 Status DiskFailed(const char* what, int error) {
   return Unavailable("the disk of [tiers] failed: ", what, ": ", std::strerror(error)).Because("DISK_FAILED");
@@ -65,7 +64,7 @@ class Mapped {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t before = offset % page;
     const int rights = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
-    void* const start = ::mmap(nullptr, before + size, rights, MAP_SHARED, handle.descriptor.get(),
+    void* const start = ::mmap(nullptr, before + size, rights, MAP_SHARED | MAP_POPULATE, handle.descriptor.get(),
                                static_cast<off_t>(offset - before));
     if (start == MAP_FAILED) {
       return ResourceExhausted("the daemon cannot map ", size, " bytes of a share: ", std::strerror(errno))

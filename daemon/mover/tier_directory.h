@@ -78,6 +78,7 @@ class TierDirectory : public std::enable_shared_from_this<TierDirectory> {
   void TurnOff(std::string why);
   std::string off() const;
   uint64_t used() const { return all_->used(); }
+  uint64_t files() const { return all_->charges(); }
   uint64_t bytes_max() const { return all_->bytes(); }
 
   // `wake` is called when there is a file to remove, on any thread, with any lock held; it must not wait.

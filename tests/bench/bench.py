@@ -34,6 +34,7 @@ import select_rows
 import service_rows
 import swaps
 import table_rows
+import tier_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -357,6 +358,7 @@ def main() -> None:
     rows += models.rows(wish.build, not wish.quick)
     rows += table_rows.rows(wish.build, not wish.quick)
     rows += keep_rows.rows(wish.build, not wish.quick)
+    rows += tier_rows.rows(wish.build, not wish.quick)
     rows += swaps.rows(wish.build, not wish.quick)
     rows += recorded.rows(wish.build, not wish.quick)
     rows += service_rows.rows(wish.build, not wish.quick)

@@ -43,8 +43,9 @@ MAY_INCLUDE = {
     "daemon/broker/": ["daemon/broker/", "daemon/at_limit.h", "daemon/memory/", "daemon/config/config.h", "proto/boundary/"],
     "daemon/service/": [
         "daemon/service/", "daemon/at_limit.h", "daemon/broker/", "daemon/config/config.h", "daemon/memory/descriptor_store.h",
-        "daemon/mover/", "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
+        "daemon/mover/", "daemon/moves/", "proto/", "arraybridge/v1/", "google/protobuf/", "grpc", "absl/", "fmt/", "spdlog/", "event2/",
     ],
+    "daemon/moves/": ["daemon/moves/", "daemon/mover/", "daemon/broker/", "proto/boundary/"],
     "daemon/mover/": [
         "daemon/mover/", "daemon/broker/", "daemon/config/config.h", "daemon/config/tiers/tier_terms.h",
         "daemon/memory/memory_backend.h", "proto/",

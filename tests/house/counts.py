@@ -45,6 +45,7 @@ OWN: tuple[str, ...] = (
     "daemon/broker/tables/tiers/", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/",
     "client/select/", "client/include/arraybridge/select/", "client/services/", "client/include/arraybridge/services/", "python/bindings/services/",
     "client/include/arraybridge/tiers/", "client/ctl/tiers/", "python/bindings/tiers/", "python/arraybridge/broker/tiers/",
+    "daemon/moves/", "daemon/service/http/tiers/", "daemon/service/http/live/", "client/ctl/residency/", "python/arraybridge/recency/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -8,6 +8,7 @@
 #include <arraybridge/bundle.h>
 
 #include "client/ctl/output/print.h"
+#include "client/ctl/residency/residency.h"
 #include "proto/boundary/result.h"
 
 namespace arraybridge::ctl {
@@ -86,6 +87,7 @@ Kind<ShareInfo> ShareKind() {
                  }),
       Shown<Row>("DEVICE", [](const Row& row) { return DeviceName(row.share().handle().device()); }),
       Shown<Row>("KIND", [](const Row& row) { return KindName(row.share().handle().kind()); }),
+      Shown<Row>("RESIDENCY", [](const Row& row) { return ResidencyOf(row.share()); }),
       Shown<Row>("FENCE",
                  [](const Row& row) { return row.share().fence().kind() == v1::Fence::DONE ? "done" : "event"; }),
       Wide<Row>("UID", [](const Row& row) { return row.has_maker_uid() ? Cell::Number(row.maker_uid()) : Cell(); }),

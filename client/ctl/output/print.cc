@@ -121,7 +121,7 @@ std::string EnumText(std::string name, std::string_view prefix, int number) {
 }
 
 std::string KindName(int kind) {
-  return kind == 0 ? "disk" : EnumText(v1::HandleKind_Name(static_cast<v1::HandleKind>(kind)), "HANDLE_KIND_", kind);
+  return kind == 0 ? "none" : EnumText(v1::HandleKind_Name(static_cast<v1::HandleKind>(kind)), "HANDLE_KIND_", kind);
 }
 
 std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {

@@ -8,6 +8,7 @@
 #include "client/ctl/commands.h"
 #include "client/ctl/output/print.h"
 #include "client/ctl/output/table.h"
+#include "client/ctl/residency/residency.h"
 
 namespace arraybridge::ctl {
 namespace {
@@ -71,17 +72,13 @@ Table Facts(const v1::InspectResponse& found, const Style& style) {
 
 // Adds the sessions with leases, as far as this user may see them: possibly fewer than the share has.
 void AddHolders(Table& table, uint64_t share, const v1::ListResponse& leases) {
-  std::map<uint64_t, std::pair<uint64_t, uint64_t>> sessions;  // by session: process, and number of leases
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> counts;  // of leases, by session and process
   for (const v1::LeaseInfo& lease : leases.leases()) {
-    if (lease.share() != share) continue;
-    auto& [process, count] = sessions[lease.session()];
-    process = lease.process_id();
-    ++count;
+    if (lease.share() == share) ++counts[{lease.session(), lease.process_id()}];
   }
-  for (const auto& [session, held] : sessions) {
-    const auto& [process, count] = held;
-    table.Add({"held by",
-               Concat("session ", session, ", process ", process, ", ", count, count == 1 ? " lease" : " leases")});
+  for (const auto& [holder, count] : counts) {
+    table.Add({"held by", Concat("session ", holder.first, ", process ", holder.second, ", ", count,
+                                 count == 1 ? " lease" : " leases")});
   }
 }
 
@@ -106,7 +103,7 @@ Table Offers(const v1::InspectResponse& found, const Style& style) {
   const std::string own = KindName(handle.kind());
   const std::string device = DeviceName(handle.device());
   Table table({"TO", "CLIENT", "PID", "KIND", "OFFERED", "WHY"}, style);
-  table.Add({device, "", "", own, "yes", "the kind of this share"});
+  table.Add({device, "", "", own, "yes", WhyOffered(handle)});
   for (const int kind : found.kinds()) {
     if (kind != handle.kind()) table.Add({device, "", "", KindName(kind), "no", "used by other shares of this device"});
   }
@@ -140,6 +137,7 @@ Status Show(Connection& connection, const Options& options, const ShareArgument&
   request.set_name_prefix(found.share().share().name());
   AB_ASSIGN_OR_RETURN(const auto leases, connection.List(request));
   Table table = Facts(found, StyleOf(options));
+  AddResidency(table, connection, found.share().share());
   AddHolders(table, found.share().share().id(), leases);
   table.Print(out, options.header);
   return Ok();

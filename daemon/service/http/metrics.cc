@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "daemon/service/http/overview.h"
+#include "daemon/service/http/tiers/tier_metrics.h"
 #include "daemon/service/telemetry/log.h"
 #include "proto/boundary/text.h"
 
@@ -384,12 +385,11 @@ std::string Metrics::Text() const {
   page.Sample("result=\"refused\"", reloads_refused_.load());
   page.Only("arraybridge_config_last_reload_success_timestamp_seconds", "gauge",
             "Time at which the configuration in force was read.", last_reload_.load());
-  const auto up = std::chrono::duration<double>(Clock::now() - verbs_.lists.started());
-  const double started = NowSeconds() - up.count();
+  const double started = NowSeconds() - Seconds(Clock::now() - verbs_.lists.started());
   page.Only("arraybridge_start_time_seconds", "gauge",
             "Time at which the daemon began to serve, in seconds since 1970.", started);
   AddProcess(page, started);
-  return page.Take();
+  return page.Take() + TierMetrics(verbs_.tiers.numbers());
 }
 
 }  // namespace arraybridge::daemon

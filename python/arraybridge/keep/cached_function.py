@@ -18,6 +18,8 @@ from arraybridge.broker.publication import lifetime_of
 from arraybridge.broker.share import Share
 from arraybridge.errors import InvalidRequest, OutOfMemory, ShareNotFound
 from arraybridge.keep import digests
+from arraybridge.recency.eviction import evict
+from arraybridge.recency.uses import Uses
 
 _NAME_MAX: Final = 160  # characters of a function's name in the name of a share, which has at most 255 bytes
 
@@ -58,9 +60,9 @@ def cache(
             containers of them), for arguments that cannot be told apart otherwise, such as `self`.
         framework: of the results, as in `get`; what the function returned is converted to it without a copy where possible.
         version: text that is part of the name of each result.
-        budget: bytes of all results of this function. When a new result exceeds it, the oldest ones that no process holds
-            are withdrawn; the broker does not know of uses that made no call, so their age counts, not their latest use.
-            None: no limit but that of the namespace; when that is reached, the oldest results are withdrawn, too.
+        budget: bytes in memory of all results of this function. When a new one exceeds it, those that no process holds leave
+            it, the least recently used ones first: to files, if the broker has a directory for them, else they are withdrawn.
+            None: no limit but that of the namespace; when that is reached, results leave as well, the oldest ones first.
         lifetime: seconds after which a result is withdrawn; None: as in `put`.
 
     Raises:
@@ -116,6 +118,7 @@ class CachedFunction:
         digest = hashlib.blake2b(self._whole_name.encode(), digest_size=4).hexdigest()
         readable = self._whole_name.encode("ascii", "replace").decode()
         self._prefix = f"cache/{readable[:_NAME_MAX]}-{digest}/"
+        self._uses = Uses(self._prefix)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name, keeping, broker = self.name(*args, **kwargs), self._keeping, self._used_broker()
@@ -131,8 +134,10 @@ class CachedFunction:
             if not results:
                 raise  # of the function itself
             return self._kept_after_all(name, results[0], error)
-        if results and keeping.budget is not None:
-            self._evict(keeping.budget, name)
+        if keeping.budget is not None:
+            self._uses.note(broker, name)
+            if results:
+                self._evict(keeping.budget, name)
         return found
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -174,15 +179,8 @@ class CachedFunction:
         return self._broker
 
     def _evict(self, budget: int, kept: str) -> None:
-        """Withdraws the oldest results that no process holds, until all of them have at most `budget` bytes."""
-        rows = sorted(self._used_broker().list(self._prefix), key=lambda listed: -listed.age_ms)
-        excess = sum(listed.share.nbytes for listed in rows) - budget
-        leaving: list[Share] = []
-        for listed in rows:
-            if excess > 0 and listed.leases == 0 and listed.share.name != kept:
-                excess -= listed.share.nbytes
-                leaving.append(listed.share)
-        self._withdrawn(leaving)
+        broker = self._used_broker()
+        evict(broker, self._prefix, budget, kept, self._uses.last(broker))
 
     def _withdrawn(self, shares: list[Share]) -> int:
         number = 0

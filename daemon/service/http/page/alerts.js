@@ -6,6 +6,7 @@ import {fullFor, isBroadcast, isFull, isOpen, receiversOf} from './channels.js';
 import {html, section} from './document.js';
 import {channelText, heldBackText, isCause, standing, standingEnds, standsText, waitText} from './standing.js';
 import {deviceText, number, percent, plural, printable, sizeText, timeText} from './text.js';
+import {nearlyFullFiles, tierOff} from './tiers.js';
 
 const NEARLY = 0.9;
 const SENTENCES_MAX = 20;  // of one rule
@@ -18,6 +19,8 @@ const RULES = [
   {title: 'Full', grade: 'warn', says: fullChannels},
   {title: 'No receiver', grade: 'warn', says: channelsWithoutReceiver},
   {title: 'Quota', grade: 'warn', says: nearlyUsedQuotas},
+  {title: 'Files', grade: 'bad', says: tierOff},
+  {title: 'Files', grade: 'warn', says: nearlyFullFiles},
   {title: 'Awaited', grade: 'warn', says: awaitedSessions},
   {title: 'Lost', grade: 'warn', says: lostShares},
   {title: 'Store', grade: 'warn', says: nearlyFullStore},

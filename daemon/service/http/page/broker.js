@@ -23,6 +23,7 @@ export const seen = {
   silentSince: 0,  // since when the daemon has not answered; 0: it answers
   info: null,
   stats: null,
+  tier: null,
   sessions: null,
   namespaces: null,
   channels: null,
@@ -64,9 +65,10 @@ async function list(kind, pages, fields = {}, enough = Infinity) {
 export async function read() {
   const info = await ask('info.json');
   const stats = await ask('stats.json');
+  const tier = await ask('tier.json');
   const lists = await readLists();
   noteRestart(info);
-  Object.assign(seen, {info, stats, ...lists, at: performance.now(), silentSince: 0});
+  Object.assign(seen, {info, stats, tier, ...lists, at: performance.now(), silentSince: 0});
   if (performance.now() - seen.sharesAt < SHARES_MS) return;
   await readShares(lists.sessions).catch((error) => console.warn(String(error)));  // they are read again later
   seen.sharesAt = performance.now();

@@ -4,6 +4,7 @@
 import {seen} from './broker.js';
 import {bytesCell, cell, html, longCell, numberCell, row, section, table} from './document.js';
 import {dateText, number, plural, printable, sessionText, shortened, sizeText, sum, timeText} from './text.js';
+import {residencyText} from './tiers.js';
 
 const ROWS_MAX = 200;
 const SHAPE_LETTERS = 40;
@@ -27,18 +28,18 @@ function makerText(sessions, {maker, maker_process_id}) {
 export function namesView() {
   const {rows, more} = seen.found ?? {rows: [], more: false};
   const sessions = new Map(seen.sessions.rows.map((each) => [each.session, each]));
-  const shown =
-      rows.slice(0, ROWS_MAX)
-          .map(
-              ({share, ...info}) => row(
-                  longCell(printable(share.name)), longCell(printable(share.namespace)), longCell(arraysText(share)),
-                  bytesCell(number(share.handle?.size)), longCell(makerText(sessions, info)),
-                  numberCell(number(info.leases)), numberCell(timeText(number(info.age_ms)))));
+  const shown = rows.slice(0, ROWS_MAX)
+                    .map(
+                        ({share, ...info}) =>
+                            row(longCell(printable(share.name)), longCell(printable(share.namespace)),
+                                longCell(arraysText(share)), bytesCell(number(share.handle?.size)),
+                                cell(residencyText(share)), longCell(makerText(sessions, info)),
+                                numberCell(number(info.leases)), numberCell(timeText(number(info.age_ms)))));
   const all = seen.prefix === '' ? ` of ${number(seen.stats.shares)}` : '';
   const isCut = more || rows.length > ROWS_MAX;
   const first = shown.length > 0 ? `The first ${shown.length}${all} are shown.` : 'None among the first names of all.';
   const remark = isCut ? first : `${plural(shown.length, 'name')}.`;
-  const columns = ['name', 'namespace', 'array', '#bytes', 'maker', '#leases', '#age'];
+  const columns = ['name', 'namespace', 'array', '#bytes', 'where', 'maker', '#leases', '#age'];
   return html(
       'div', {}, html('p', {class: 'remark'}, remark), table('Names', columns, shown, 'no name begins with that'));
 }

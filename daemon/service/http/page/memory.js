@@ -6,6 +6,7 @@ import {sendersOf} from './channels.js';
 import {bytesCell, cell, html, longCell, numberCell, row, section, table} from './document.js';
 import {channelText} from './standing.js';
 import {number, percent, plural, printable, sessionText, sizeText, sum} from './text.js';
+import {residencyText} from './tiers.js';
 import {treemap} from './treemap.js';
 
 const PROCESSES_DRAWN = 24;  // of one user
@@ -42,9 +43,9 @@ function addNamespace(ended, {shared, namespace, uid, unowned_bytes}) {
   ended.set(user, its);
 }
 
-// A forward is left out: it uses the bytes of another array, which are charged once.
+// A forward is left out: it uses the bytes of another array, which are charged once. So is an array in a file.
 function addName(bySession, ended, {share, maker, maker_uid, forward_of}) {
-  if (number(forward_of) > 0) return;
+  if (number(forward_of) > 0 || residencyText(share) === 'disk') return;
   const namespace = printable(share.namespace);
   const name = namespace === 'default' ? printable(share.name) : `${namespace}/${printable(share.name)}`;
   const holder = bySession.get(maker) ?? ended.get(`namespace ${namespace}`) ?? ended.get(userText(maker_uid));

@@ -11,6 +11,7 @@ import {memoryView} from './memory.js';
 import {pipelineView} from './pipeline.js';
 import {servicesView} from './services.js';
 import {exactly, number, printable, sizeText, sum, timeText} from './text.js';
+import {fileFacts} from './tiers.js';
 
 const POLL_MS = 1500;      // between two readings
 const PAUSE_PER_WORK = 4;  // a daemon that takes long to answer is asked less often
@@ -25,6 +26,7 @@ function factsView() {
   const capacity = sum((stats.devices ?? []).map((device) => number(device.capacity_bytes)));
   const facts = [
     ['charged', `${sizeText(charged)} of ${sizeText(capacity)}`, `${exactly(charged)} of ${exactly(capacity)}`],
+    ...fileFacts(),
     ['names', number(stats.shares)],
     ['sessions', number(stats.sessions)],
     ['channels', number(stats.channels)],

@@ -29,7 +29,7 @@ struct Room {
   uint64_t moved = 0;
 
   bool is_done() const { return moved >= bytes || victims.empty(); }
-  void MoveOne(Mover& mover) {
+  void MoveOne(CountedMover& mover) {
     const Tiers::Candidate next = std::move(victims.back());
     victims.pop_back();
     if (mover.MoveOut(next.place).ok()) moved += next.bytes;
@@ -58,7 +58,7 @@ std::vector<Tiers::Candidate> Rooms::VictimsOf(const NamespaceKey& of) const {
   return all;
 }
 
-void Rooms::Serve(Mover& mover, const std::function<void()>& freed) {
+void Rooms::Serve(CountedMover& mover, const std::function<void()>& freed) {
   std::map<std::pair<uint32_t, std::string>, uint64_t> wanted;
   {
     const MutexLock lock(mutex_);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/broker/verbs/tiers/tiers.h"
-#include "daemon/mover/mover.h"
+#include "daemon/moves/counted_mover.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
@@ -27,7 +27,7 @@ class Rooms {
   // Does nothing if the refusal is not for lack of memory.
   void Want(uint32_t owner, std::string_view ns, uint64_t bytes, const Status& refusal) AB_EXCLUDES(mutex_);
   // Moves shares out, one for each room in turn. `freed`: called for each room that has got memory.
-  void Serve(Mover& mover, const std::function<void()>& freed) AB_EXCLUDES(mutex_);
+  void Serve(CountedMover& mover, const std::function<void()>& freed) AB_EXCLUDES(mutex_);
 
  private:
   // The first one to leave memory comes last.

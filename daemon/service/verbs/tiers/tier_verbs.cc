@@ -53,11 +53,11 @@ TierVerbs::TierVerbs(const VerbParts& parts, PublishVerbs& publishes)
 void TierVerbs::Begin() {
   auto directory = TierDirectory::Open(config_.tiers);
   if (!directory.ok()) {
-    log::Error("no bytes of shares are moved to files: {}", directory.status().message());
-    return;
+    unopened_ = directory.status().message();
+    return log::Error("no bytes of shares are moved to files: {}", unopened_);
   }
   (*directory)->WhenDropped([this] { spiller_.Post([this] { mover_->directory().RemoveDropped(); }); });
-  mover_ = std::make_unique<Mover>(tiers_, *std::move(directory));
+  mover_ = std::make_unique<CountedMover>(tiers_, *std::move(directory));
   const Mover::Found found = mover_->Begin();
   for (const std::string& share : found.lost) log::Warn("lost: {}: its file is gone", share);
   for (const std::string& name : found.strange) {
@@ -160,16 +160,13 @@ Result<Tiers::Listed> TierVerbs::Listed(const Caller& caller, const wire::TierRe
 
 Result<Answer> TierVerbs::List(const Caller& caller, const wire::TierRequest& request) const {
   wire::TierResponse response;
-  std::string off;
-  if (mover_ != nullptr) {
-    off = mover_->directory().off();
-    response.disk_bytes = mover_->directory().used();
-    response.disk_bytes_max = mover_->directory().bytes_max();
-  }
-  response.off = off;
+  const TierNumbers tier = numbers();
+  response.off = tier.off;
+  response.disk_bytes = tier.bytes;
+  response.disk_bytes_max = tier.bytes_max;
   AB_ASSIGN_OR_RETURN(const auto listed, Listed(caller, request));
   response.next = listed.next;
-  uint64_t bytes = off.size() + kRowBytes;
+  uint64_t bytes = tier.off.size() + kRowBytes;
   for (size_t i = 0; i < listed.rows.size(); ++i) {
     bytes += listed.rows[i].label.facts->name.size() + kRowBytes;
     if (i > 0 && bytes > AnswerBytesMax(config_.limits)) {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "daemon/broker/verbs/tiers/tiers.h"
-#include "daemon/mover/mover.h"
+#include "daemon/moves/counted_mover.h"
 #include "daemon/service/reclaim/waiting_line.h"
 #include "daemon/service/reclaim/worker.h"
 #include "daemon/service/verbs/caller.h"
@@ -28,6 +28,8 @@ class TierVerbs : VerbParts {
  public:
   // Takes up what the previous daemon left. All arguments outlive it.
   TierVerbs(const VerbParts& parts, PublishVerbs& publishes);
+
+  TierNumbers numbers() const { return mover_ != nullptr ? mover_->numbers() : TierNumbers{.off = unopened_}; }
 
   // `bytes`: those of the request.
   Served Tier(const Caller& caller, const wire::TierRequest& request, std::string_view bytes, const Later& later);
@@ -69,7 +71,8 @@ class TierVerbs : VerbParts {
 
   PublishVerbs& publishes_;
   Tiers tiers_;
-  std::unique_ptr<Mover> mover_;  // null: there is no directory
+  std::string unopened_;                 // why there is no directory although the configuration names one
+  std::unique_ptr<CountedMover> mover_;  // null: there is no directory
   WaitingLine moves_;             // one request per user in turn
   Fetches fetches_;
   Rooms rooms_;

@@ -44,6 +44,9 @@ OWN: tuple[str, ...] = (
     "proto/arraybridge/v1/tiers.proto", "daemon/config/tiers/", "daemon/mover/", "daemon/broker/objects/tiers/",
     "daemon/broker/tables/tiers/", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/",
     "client/include/arraybridge/tiers/", "client/ctl/tiers/", "python/bindings/tiers/", "python/arraybridge/broker/tiers/",
+    "proto/arraybridge/v1/born.proto", "proto/boundary/layouts/born/", "client/born_tally/",
+    "client/include/arraybridge/born_tally.h", "client/ctl/born/", "daemon/service/wire/born/",
+    "python/bindings/born_tally/", "python/arraybridge/broker/born_tally/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -13,6 +13,7 @@ import pytest
 from processes import start_daemon, stop_daemon
 
 from arraybridge import Broker, _core
+from arraybridge.broker.born_tally.told import Told
 
 CTL = Path(os.environ["ARRAYBRIDGE_DAEMON"]).parents[1] / "client/ctl/arraybridgectl"
 MIB = 1 << 20
@@ -111,3 +112,34 @@ def test_a_framework_of_another_name_is_refused(broker: Broker) -> None:
     heap = _core.born_heap(broker._connection.core(), 1 << 20)
     with pytest.raises(ValueError, match="no arrays are born of 'polars'"):
         _core.born_imports(heap, "polars", [], 1 << 20)
+
+
+def test_counts_on_a_gpu_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scope:
+        numbers: tuple[int, int, dict[str, tuple[int, int]], str] = (0, 0, {}, "")
+
+        def enter(self) -> None: ...
+        def leave(self) -> None: ...
+        def counts(self) -> tuple[int, int, dict[str, tuple[int, int]], str]:
+            return self.numbers
+
+    heard: list[tuple[str, int, int, dict[str, tuple[int, int]]]] = []
+    answers = [False]  # the first time it cannot be told
+
+    def tell(core: object, *told: Any) -> bool:
+        heard.append(told)
+        return answers.pop() if answers else True
+
+    monkeypatch.setattr(_core, "tell_born", tell)
+    scope = Scope()
+    block = Told(scope, object(), "cupy")  # type: ignore[arg-type]
+    block.enter()
+    scope.numbers = (2, 64, {"refused": (1, 32)}, "no room")
+    for _ in range(100):
+        if len(heard) == 2:
+            break
+        time.sleep(0.1)
+    scope.numbers = (3, 96, {"refused": (1, 32)}, "no room")
+    block.leave()
+    first = ("cupy", 2, 64, {"refused": (1, 32)})
+    assert heard == [first, first, ("cupy", 1, 32, {"refused": (0, 0)})]

@@ -219,6 +219,7 @@ bool BornHeap::Impl::RunOnce() {
   const auto connection = connection_.lock();
   const auto session = connection == nullptr ? nullptr : connection->current();
   const milliseconds idle = session == nullptr ? kHeapIdle : session->arena_idle();
+  if (session != nullptr) tallies_.Tell(*session);
   BornBlocks::Dead dead;  // both are destroyed without the lock
   std::vector<BornArena> gone;
   std::optional<uint64_t> wish;
@@ -306,6 +307,18 @@ BornHeap::Block BornHeap::TryAllocate(uint64_t bytes, Parts parts) noexcept {
   }
 }
 
+void* BornHeap::TryAllocate(uint64_t bytes, Parts parts, BornTally& tally) noexcept {
+  const Block block = TryAllocate(bytes, parts);
+  if (block.data != nullptr) {
+    tally.NoteArray(bytes);
+  } else {
+    const bool is_child = block.lack == Lack::kChild;
+    const bool is_refused = block.lack == Lack::kRefused;
+    tally.NoteMiss(is_child ? BornMiss::kChild : is_refused ? BornMiss::kRefused : BornMiss::kNoRoom, bytes);
+  }
+  return block.data;
+}
+
 // If there is no memory to keep the block for later, it is given back.
 bool BornHeap::Free(void* data) noexcept {
   try {
@@ -318,6 +331,8 @@ bool BornHeap::Free(void* data) noexcept {
 uint64_t BornHeap::SizeOf(const void* data) const noexcept { return impl_->SizeOf(Address(data)); }
 
 bool BornHeap::Fits(const void* data, uint64_t bytes) const noexcept { return impl_->Fits(Address(data), bytes); }
+
+std::shared_ptr<BornTally> BornHeap::Tally(size_t framework) { return impl_->tallies().Add(framework); }
 
 Status BornHeap::refusal() const { return impl_->refusal(); }
 

@@ -16,6 +16,7 @@
 #include "client/arenas/address_span.h"
 #include "client/born/arena.h"
 #include "client/born/blocks.h"
+#include "client/born_tally/tallies.h"
 #include "client/process/fork_guard.h"
 #include "client/session/connection.h"
 #include "proto/boundary/mutex.h"
@@ -37,6 +38,7 @@ class BornHeap::Impl : public ForkParticipant, public std::enable_shared_from_th
   uint64_t SizeOf(const std::byte* data) const AB_EXCLUDES(mutex_);
   bool Fits(const std::byte* data, uint64_t bytes) const AB_EXCLUDES(mutex_);
   Status refusal() const AB_EXCLUDES(mutex_);
+  BornTallies& tallies() { return tallies_; }
 
   void BeforeFork() noexcept override;
   void AfterForkInParent(int child_life) noexcept override;
@@ -76,6 +78,7 @@ class BornHeap::Impl : public ForkParticipant, public std::enable_shared_from_th
   std::atomic<bool> in_child_{false};
   AddressSpan span_;  // of all its arenas; written under `mutex_`
 
+  BornTallies tallies_;
   mutable Mutex mutex_;
   ConditionVariable wanted_changed_;
   std::vector<BornArena> arenas_ AB_GUARDED_BY(mutex_);  // from which it carves, the oldest first

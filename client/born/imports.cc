@@ -7,8 +7,9 @@
 
 namespace arraybridge {
 
-BornImports::BornImports(std::shared_ptr<BornHeap> heap, std::vector<std::string> libraries, uint64_t min_bytes)
-    : libraries_(std::move(libraries)), scope_(std::make_shared<Scope>(std::move(heap), min_bytes)) {}
+BornImports::BornImports(std::shared_ptr<BornHeap> heap, size_t framework, std::vector<std::string> libraries,
+                         uint64_t min_bytes)
+    : libraries_(std::move(libraries)), scope_(std::make_shared<Scope>(std::move(heap), framework, min_bytes)) {}
 
 BornImports::~BornImports() = default;
 
@@ -34,6 +35,6 @@ void BornImports::Leave() {
   }
 }
 
-BornImports::Counts BornImports::counts() const { return scope_->counts(); }
+BornTally::Counts BornImports::counts() const { return scope_->counts(); }
 
 }  // namespace arraybridge

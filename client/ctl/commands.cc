@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "client/ctl/born/born_facts.h"
 #include "client/ctl/doctor/doctor.h"
 #include "client/ctl/output/print.h"
 #include "proto/boundary/environment.h"
@@ -97,6 +98,7 @@ Status Doctor(const Options& options, const DoctorWishes& wishes, std::ostream& 
     const auto info =
         connection.ok() ? (*connection)->GetServerInfo() : Result<v1::GetServerInfoResponse>(connection.status());
     add(ExamineBroker(info, socket.ok() ? *socket : ""));
+    if (info.ok()) add(ExamineBorn(**connection));
   }
   if (with_python) add(ExaminePython(wishes.frameworks));
   PrintFindings(findings, StyleOf(options), out, options.header);

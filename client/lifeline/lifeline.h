@@ -56,8 +56,7 @@ class Lifeline : public ForkParticipant {
   // spinning thread always yields as well, because the scheduler tends to put both peers on one processor.
   static constexpr std::chrono::microseconds kSpin{30};
 
-  // Returns true if the calling thread must stop waiting. Each waiting thread calls it ten times a second, without a
-  // lock.
+  // True if the calling thread must stop waiting. Each waiting thread calls it ten times a second, without a lock.
   using Interrupted = std::function<bool()>;
 
   // `address`: a socket, or a directory that contains lifeline.sock. UNAVAILABLE: no broker answers there.
@@ -106,6 +105,7 @@ class Lifeline : public ForkParticipant {
   }
   // Asks the broker to open the queue. Never waits.
   void WantQueue();
+  born::Figures* born() const { return has_queue() ? &queue_.load()->born() : nullptr; }  // null without a queue
   // True once requests go through the queue.
   bool has_queue() const { return queue_.load(std::memory_order_acquire) != nullptr; }
   struct Submitted {

@@ -23,6 +23,7 @@ class QueuePages {
   // served.
   uint64_t taken() const { return Load(theirs_.progress.taken, std::memory_order_acquire); }
   uint64_t served() const { return Load(theirs_.progress.served, std::memory_order_acquire); }
+  born::Figures& born() { return own_.preamble.born; }
 
  private:
   QueuePages(SharedMapping own, SharedMapping theirs);

@@ -74,8 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Reports this process's GPUs to the broker if the session was opened before a GPU was used. From then on the broker
   // offers no memory of other GPUs. To be called after the first use of a GPU. Never waits.
   void ReportGpus();
-  // The note, cut at a character boundary to the broker's limit. A note above the API's limit is passed on, and the
-  // broker refuses it.
+  // The note, cut at a character boundary to the broker's limit. The broker refuses a note above the API's limit.
   std::string_view NoteFor(std::string_view note) const;
   // How long unused arenas are kept.
   std::chrono::milliseconds arena_idle() const;

@@ -13,15 +13,13 @@ namespace arraybridge {
 // A lock would exist in only one of the processes.
 static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free);
 
-// `Word`: uint32_t or uint64_t.
-template <class Word>
-Word Load(const Word& word, std::memory_order order) {
+// Of a uint32_t or uint64_t.
+auto Load(const auto& word, std::memory_order order) {
   // C++20 has no atomic_ref of const. A load never writes.
-  return std::atomic_ref<Word>(const_cast<Word&>(word)).load(order);
+  return std::atomic_ref(const_cast<std::remove_cvref_t<decltype(word)>&>(word)).load(order);
 }
-template <class Word>
-void Store(Word& word, std::type_identity_t<Word> value, std::memory_order order) {
-  std::atomic_ref<Word>(word).store(value, order);
+void Store(auto& word, std::remove_cvref_t<decltype(word)> value, std::memory_order order) {
+  std::atomic_ref(word).store(value, order);
 }
 
 // Loads two neighbouring words at once, each atomically, like Load with memory_order_relaxed: the supported processors

@@ -7,7 +7,7 @@ Errors of the broker are raised as StatusError(code, message, reason, request); 
 
 import logging
 import threading
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Final, Self, final
 
 from typing_extensions import disjoint_base
@@ -487,10 +487,9 @@ def read_letter(metadata: bytes, /) -> tuple[str, str, int, int, str, bool, tupl
 def tier(core: Core, action: int, name: str, generation: int, timeout_s: float | None, rank: tuple[int, int] = ...) -> tuple[Any, ...]: ...
 def torch_memory() -> Any: ...  # integrations.allocators.torch_hook.Memory
 def born_heap(core: Core, reserve_bytes: int) -> Any: ...
-def born_imports(heap: Any, libraries: Sequence[str], min_bytes: int) -> Any: ...
-def born_numpy(heap: Any, min_bytes: int, everywhere: bool) -> Any:
-    """`arraybridge.broker.born.frameworks.Scope`, for a heap of `born_heap`."""
-
+def born_imports(heap: Any, framework: str, libraries: Sequence[str], min_bytes: int) -> Any: ...
+def tell_born(core: Core, framework: str, arrays: int, nbytes: int, missed: Mapping[str, tuple[int, int]]) -> bool: ...
+def born_numpy(heap: Any, min_bytes: int, everywhere: bool) -> Any: ...  # broker.born.frameworks.Scope; heap: of `born_heap`
 def wrap(obj: Any, /) -> View:
     """A View of an object that supports DLPack: exchange API on the type, __dlpack__, or an unused capsule. Does not
     copy.

@@ -51,7 +51,7 @@ def generate_into(folder: Path) -> None:
 
     source = folder / "proto" / "foreign_v1"
     source.mkdir(parents=True)
-    for name in ("array.proto", "tiers.proto", "broker.proto", "admin.proto"):
+    for name in ("array.proto", "born.proto", "tiers.proto", "broker.proto", "admin.proto"):
         text = (ROOT / "proto/arraybridge/v1" / name).read_text()
         (source / name).write_text(text.replace('"arraybridge/v1/', '"foreign_v1/'))
     shutil.copy(Path(__file__).with_name("error_details.proto"), source)

@@ -146,7 +146,7 @@ def test_reflection_answers_each_question(reflect: Callable[..., Any]) -> None:
         [FileDescriptorProto.FromString(file).name for file in answer.file_descriptor_response.file_descriptor_proto]
         for answer in (array, broker)
     ]
-    imported = ["arraybridge/v1/array.proto", "arraybridge/v1/tiers.proto"]
+    imported = ["arraybridge/v1/array.proto", "arraybridge/v1/born.proto", "arraybridge/v1/tiers.proto"]
     assert files == [imported[:1], ["arraybridge/v1/broker.proto", *imported]]
     assert numbers.all_extension_numbers_response.base_type_name == "google.protobuf.FieldOptions"
     assert [answer.error_response.error_code for answer in told[4:]] == [NOT_FOUND] * 4 + [INVALID_ARGUMENT]

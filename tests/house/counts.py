@@ -46,6 +46,9 @@ OWN: tuple[str, ...] = (
     "client/select/", "client/include/arraybridge/select/", "client/services/", "client/include/arraybridge/services/", "python/bindings/services/",
     "client/include/arraybridge/tiers/", "client/ctl/tiers/", "python/bindings/tiers/", "python/arraybridge/broker/tiers/",
     "daemon/moves/", "daemon/service/http/tiers/", "daemon/service/http/live/", "client/ctl/residency/", "python/arraybridge/recency/",
+    "proto/arraybridge/v1/born.proto", "proto/boundary/layouts/born/", "client/born_tally/",
+    "client/include/arraybridge/born_tally.h", "client/ctl/born/", "daemon/service/wire/born/",
+    "python/bindings/born_tally/", "python/arraybridge/broker/born_tally/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -3,8 +3,6 @@
 // Lock-free, except for its heap.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -15,21 +13,19 @@ namespace arraybridge {
 
 class BornImports::Scope {
  public:
-  Scope(std::shared_ptr<BornHeap> heap, uint64_t min_bytes) : heap_(std::move(heap)), min_bytes_(min_bytes) {}
+  Scope(std::shared_ptr<BornHeap> heap, size_t framework, uint64_t min_bytes)
+      : heap_(std::move(heap)), min_bytes_(min_bytes), tally_(heap_->Tally(framework)) {}
 
   const std::shared_ptr<BornHeap>& heap() const { return heap_; }
   uint64_t min_bytes() const { return min_bytes_; }
-  Counts counts() const;
+  BornTally::Counts counts() const { return tally_->counts(); }
   // Null: the library's own allocator serves.
-  void* TryBorn(uint64_t bytes) noexcept;
+  void* TryBorn(uint64_t bytes) noexcept { return heap_->TryAllocate(bytes, BornHeap::Parts::kCopied, *tally_); }
 
  private:
   const std::shared_ptr<BornHeap> heap_;
   const uint64_t min_bytes_;
-  std::atomic<uint64_t> blocks_{0};
-  std::atomic<uint64_t> bytes_{0};
-  std::array<std::atomic<uint64_t>, kLacks> missed_{};
-  std::array<std::atomic<uint64_t>, kLacks> missed_bytes_{};
+  const std::shared_ptr<BornTally> tally_;
 };
 
 }  // namespace arraybridge

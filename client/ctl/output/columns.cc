@@ -7,6 +7,7 @@
 
 #include <arraybridge/bundle.h>
 
+#include "client/ctl/born/born_facts.h"
 #include "client/ctl/output/print.h"
 #include "client/ctl/residency/residency.h"
 #include "proto/boundary/result.h"
@@ -116,6 +117,9 @@ Kind<SessionInfo> SessionKind() {
       Shown<Row>("LEASES", &Row::leases),
       Shown<Row>("ARENAS", &Row::arenas),
       Shown<Row>("SIZE", [](const Row& row) { return Cell::Size(row.arena_bytes()); }),
+      Shown<Row>("BORN", [](const Row& row) { return Cell::Size(BornBytes(row)); }),
+      Wide<Row>("BORN BY", BornText),
+      Wide<Row>("MISSED", MissedText),
       Wide<Row>("KINDS", [](const Row& row) { return KindNames(row.kinds()); }),
   };
   return {ListRequest::SESSIONS, [](ListResponse* answer) { return answer->mutable_sessions(); }, std::move(columns)};

@@ -69,8 +69,7 @@ Status CheckSort(const std::vector<Column<Row>>& columns, const std::string& sor
 template <class Row>
 using Conditions = std::vector<std::function<bool(const Row& row)>>;
 
-// The conditions that every selected row meets. INVALID_ARGUMENT: the rows of this kind lack a value that is selected
-// by, or the user does not exist.
+// The conditions that every selected row meets. INVALID_ARGUMENT: rows have no such value, or there is no such user.
 template <class Row>
 Result<Conditions<Row>> ConditionsOf(const Kind<Row>& kind, const Selection& selection) {
   Conditions<Row> conditions;
@@ -229,39 +228,6 @@ Status PrintPages(const Kind<Row>& kind, const Selection& selection, const Optio
   return PrintSelected(kind, selection, std::move(rows), options, out);
 }
 
-}  // namespace
-
-const std::vector<std::string>& ListedKinds() {
-  static const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices", "channels"};
-  return kinds;
-}
-
-const std::vector<std::string>& Groupings() {
-  static const std::vector<std::string> groupings = {"session", "device", "namespace"};
-  return groupings;
-}
-
-std::vector<std::string> SortColumns() {
-  std::set<std::string> names;
-  for (const std::string& what : ListedKinds()) {
-    WithKind(what, [&names](const auto& kind) {
-      for (const auto& column : kind.columns) names.insert(WordOf(column.name));
-    });
-  }
-  return {names.begin(), names.end()};
-}
-
-bool IsDevice(const v1::Device& device, const std::string& text) {
-  if (text == DeviceName(device) || (!device.uuid().empty() && text == device.uuid())) return true;
-  return device.type() == kDeviceCuda && text == Concat("cuda:", device.id());
-}
-
-Status CheckSelection(const Selection& selection) {
-  return WithKind(selection.what, [&](const auto& kind) { return CheckAgainst(kind, selection); });
-}
-
-namespace {
-
 // Reads all channels twice.
 Result<std::shared_ptr<const ChannelRates>> MeasureRates(const Options& options, const AskPage& ask) {
   constexpr std::chrono::milliseconds kInterval{300};
@@ -296,6 +262,35 @@ Result<std::shared_ptr<const ChannelRates>> MeasureRates(const Options& options,
 }
 
 }  // namespace
+
+const std::vector<std::string>& ListedKinds() {
+  static const std::vector<std::string> kinds = {"shares", "sessions", "leases", "namespaces", "devices", "channels"};
+  return kinds;
+}
+
+const std::vector<std::string>& Groupings() {
+  static const std::vector<std::string> groupings = {"session", "device", "namespace"};
+  return groupings;
+}
+
+std::vector<std::string> SortColumns() {
+  std::set<std::string> names;
+  for (const std::string& what : ListedKinds()) {
+    WithKind(what, [&names](const auto& kind) {
+      for (const auto& column : kind.columns) names.insert(WordOf(column.name));
+    });
+  }
+  return {names.begin(), names.end()};
+}
+
+bool IsDevice(const v1::Device& device, const std::string& text) {
+  if (text == DeviceName(device) || (!device.uuid().empty() && text == device.uuid())) return true;
+  return device.type() == kDeviceCuda && text == Concat("cuda:", device.id());
+}
+
+Status CheckSelection(const Selection& selection) {
+  return WithKind(selection.what, [&](const auto& kind) { return CheckAgainst(kind, selection); });
+}
 
 Status PrintListed(const Selection& selection, const Options& options, const AskPage& ask, std::ostream& out) {
   if (selection.what == "channels" && !IsJson(options)) {

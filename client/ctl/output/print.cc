@@ -132,9 +132,8 @@ std::string KindNames(const google::protobuf::RepeatedField<int>& kinds) {
 
 void PrintFindings(const std::vector<Finding>& findings, const Style& style, std::ostream& out, bool with_header) {
   Table table({"WHAT", "HEALTH", "FINDING", style.json() ? "MEND" : "MENDED BY"}, style);
-  for (const Finding& finding : findings)
-    table.Add(
-        {finding.what, std::string(kHealthNames[static_cast<size_t>(finding.health)]), finding.text, finding.mend});
+  for (const auto& [what, health, text, mend] : findings)
+    table.Add({what, std::string(kHealthNames[static_cast<size_t>(health)]), text, mend});
   table.Print(out, with_header);
 }
 

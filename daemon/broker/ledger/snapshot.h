@@ -17,6 +17,7 @@
 #include "daemon/broker/ledger/channel_terms.h"
 #include "daemon/broker/ledger/ids.h"
 #include "proto/boundary/handle.h"
+#include "proto/boundary/layouts/born/figures.h"
 
 namespace arraybridge::daemon {
 
@@ -140,6 +141,7 @@ struct SessionRow {
   uint64_t arena_bytes = 0;
   std::vector<HandleKind> kinds;  // kinds of handle that the session can open and may be offered
   bool awaited = false;           // it waits for its client
+  born::Figures born;
 };
 using SessionPage = RowPage<SessionRow>;
 

@@ -124,7 +124,7 @@ uint64_t BytesOf(const ShareRow& row) {
 }
 
 uint64_t BytesOf(const SessionRow& row) {
-  return kRowBytes + row.client.size() + 2 * row.kinds.size() + BytesOf(row.age) +
+  return kRowBytes + row.client.size() + 2 * row.kinds.size() + born::kWireBytesMax + BytesOf(row.age) +
          BytesOf(Number(row.session), row.uid, row.process_id, row.leases, row.arenas, row.arena_bytes);
 }
 
@@ -215,7 +215,8 @@ Result<ListPosition> Broker::State::PositionOf(SessionId session, const ListFilt
   return position;
 }
 
-bool ListPosition::Sees(const Session& session) const {
+bool ListPosition::Sees(const Session& session, const ListFilter& filter) const {
+  if (filter.session != SessionId{} && filter.session != session.id) return false;
   return asker == nullptr || asker->peer.uid == session.peer.uid;
 }
 
@@ -282,16 +283,16 @@ Result<SessionPage> Broker::ListSessions(SessionId session, const ListFilter& fi
   uint64_t visits = 0;
   for (auto at = state.sessions.all().upper_bound(SessionId{after.number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
-    if (!after.Sees(one)) continue;
-    if (filter.session != SessionId{} && filter.session != one.id) continue;
+    if (!after.Sees(one, filter)) continue;
     uint64_t arena_bytes = 0;
     const bool looks = page.rows.size() < filter.page_size && visits <= kVisitsMax;
     if (looks) {
       for (const auto& [id, arena] : one.arenas) arena_bytes += arena->footprint();
     }
-    const bool fits = looks && room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id,
-                                                   one.peer.door, Age(one.born, now), one.leases.size(),
-                                                   one.arenas.size(), arena_bytes, one.peer.kinds, one.awaited});
+    const bool fits =
+        looks && room.Add(SessionRow{one.id, one.peer.client, one.peer.uid, one.peer.process_id, one.peer.door,
+                                     Age(one.born, now), one.leases.size(), one.arenas.size(), arena_bytes,
+                                     one.peer.kinds, one.awaited, born::Of(one.queue)});
     if (!fits) {
       page.next = Concat(Number(page.rows.back().session), ":");
       return page;
@@ -313,8 +314,7 @@ Result<LeasePage> Broker::ListLeases(SessionId session, const ListFilter& filter
   uint64_t visits = 0;
   for (auto at = state.sessions.all().lower_bound(SessionId{after.number}); at != state.sessions.all().end(); ++at) {
     const Session& one = *at->second;
-    if (!after.Sees(one)) continue;
-    if (filter.session != SessionId{} && filter.session != one.id) continue;
+    if (!after.Sees(one, filter)) continue;
     const bool goes_on = one.id == SessionId{after.number};
     for (auto lease = one.leases.upper_bound(LeaseId{goes_on ? *last_lease : 0}); lease != one.leases.end(); ++lease) {
       if (++visits > kVisitsMax) {

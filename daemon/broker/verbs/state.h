@@ -50,7 +50,7 @@ struct ListPosition {
   uint64_t number = 0;
   std::string text;
 
-  bool Sees(const Session& session) const;
+  bool Sees(const Session& session, const ListFilter& filter) const;
 };
 
 struct Broker::State {

@@ -37,7 +37,7 @@ Result<std::unique_ptr<SessionQueue>> SessionQueue::Create(uint64_t nonce, bool 
                                                          kSessionQueue));
   AB_ASSIGN_OR_RETURN(auto completions, SharedPages::Create(sizeof(session_queue::Page), PROT_READ | PROT_WRITE,
                                                             "arraybridge-completions", kSessionQueue));
-  const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0, 0};
+  const session_queue::Preamble preamble{session_queue::kMajor, session_queue::kMinor, nonce, 0, 0, {}};
   AB_RETURN_IF_ERROR(requests->Write(offsetof(session_queue::Page, preamble), &preamble, sizeof preamble));
   auto& page = *static_cast<session_queue::Page*>(completions->base());
   page.preamble = preamble;

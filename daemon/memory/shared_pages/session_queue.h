@@ -28,8 +28,7 @@ namespace arraybridge::daemon {
 // Thread-safe, except Announce and Wake, which one thread calls.
 class SessionQueue {
  public:
-  // `nonce` identifies the session. `for_next_daemon`: another daemon may take the queue over. RESOURCE_EXHAUSTED: no
-  // descriptor or no memory.
+  // `nonce`: of the session. `for_next_daemon`: another may take it over. RESOURCE_EXHAUSTED: descriptors, memory.
   static Result<std::unique_ptr<SessionQueue>> Create(uint64_t nonce, bool for_next_daemon = false);
   // The queue of a session that another daemon served, from ExportForNextDaemon. Entries that it took are counted as
   // served; requests are taken after Seal. FAILED_PRECONDITION: these are no pages of the session's queue, or the
@@ -69,12 +68,10 @@ class SessionQueue {
   // all publishes that were in the queue before the call have been served, unless there were more than `most`.
   // INVALID_ARGUMENT: the session wrote a malformed entry; no further entry is taken.
   Result<uint64_t> ServePublishes(uint64_t most, Others others, const Publish& publish) AB_EXCLUDES(serving_);
-  // Copies the next request if it is not an unwaited publish. False: the next request is an unwaited publish, or none
-  // can be taken now. INVALID_ARGUMENT: as ServePublishes.
+  // Copies the next request. False: it is an unwaited publish, or none can be taken. INVALID_ARGUMENT: as above.
   // `end`, if not null: the number of slots up to the request and with it; at most `until`.
   Result<bool> Take(session_queue::Entry& entry, uint64_t* end = nullptr, uint64_t until = kAll) AB_EXCLUDES(serving_);
-  // Called when the request that Take returned has been served. An unwaited one stays in the queue until then, for the
-  // next daemon.
+  // Called when the request of Take has been served. Until then an unwaited one stays, for the next daemon.
   void Served() AB_EXCLUDES(serving_);
 
   // Called after Take: wakes a client that waits for room. One call is enough after several Takes.
@@ -85,6 +82,7 @@ class SessionQueue {
     uint64_t taken = 0;
     bool deferred = false;  // some of these have not been returned by Take yet
   };
+  born::Figures born() const { return born::Read(requests_.preamble.born); }
   Counted counted() const {
     // In this order: a count that is newer than the flag would hide a deferred request.
     return {Load(requests_.progress.head, std::memory_order_acquire), reader_.taken(std::memory_order_acquire),
@@ -92,14 +90,12 @@ class SessionQueue {
   }
 
   enum class Written { kNo, kYes, kDoorbellIsDue };
-  // Writes the completion of a waited request. kNo: there is no room, or the payload is too long; the caller sends the
-  // answer by socket.
+  // Writes the completion of a waited request. kNo: no room, or too long a payload; the caller sends it by socket.
   Written Complete(const session_queue::Header& header, std::string_view payload) AB_EXCLUDES(completing_);
   // Called when the session ends. No request is taken from now on, so a request that was not taken will not be served.
   void Stop() AB_EXCLUDES(completing_);
 
-  // Asks the session to wake the daemon with its next request. The caller then executes a fence and checks HasRequest
-  // again.
+  // Asks the session to wake the daemon with its next request. Then execute a fence and check HasRequest again.
   void Announce() { doorbell_.Announce(); }
   // Tells the session that the daemon polls again.
   void Wake() { doorbell_.Wake(); }
@@ -116,7 +112,6 @@ class SessionQueue {
   uint64_t Copy(session_queue::Entry& entry) AB_REQUIRES(serving_);
   // Writes the completion of a failed unwaited publish. REQUIRES: the publish is the entry that was taken last.
   void Fail(uint64_t id, const Status& status) AB_REQUIRES(serving_) AB_EXCLUDES(completing_);
-  // False: the queue has stopped, or has no room for a completion.
   // Lets the session refill the slots before the oldest request that is lost if this daemon dies: a waited one is sent
   // again by its client.
   void ShowTaken() AB_REQUIRES(serving_);

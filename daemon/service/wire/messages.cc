@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "daemon/service/wire/born/fill_born.h"
+
 namespace arraybridge::daemon {
 namespace {
 
@@ -135,6 +137,7 @@ void Fill(v1::SessionInfo* message, const SessionRow& row) {
   message->set_awaited(row.awaited);
   message->set_door(row.door == Door::kLifeline ? "lifeline" : "grpc");
   for (const HandleKind kind : row.kinds) message->add_kinds(static_cast<v1::HandleKind>(kind));
+  if (row.born != born::Figures{}) Fill(message->mutable_born(), row.born);
 }
 
 void Fill(v1::LeaseInfo* message, const LeaseRow& row) {

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "proto/boundary/layouts/born/figures.h"
 #include "proto/boundary/layouts/spsc_queue.h"
 
 namespace arraybridge::session_queue {
@@ -64,6 +65,7 @@ struct Preamble {
   // Shared, only in the daemon's page: slots of the requests up to which unwaited publishes have been served. An
   // unwaited request of another verb may still stand before it, so that the next daemon serves it if this one dies.
   uint64_t published;
+  born::Figures born;  // shared, only in the client's page
 };
 
 // One side writes the page, the other side reads it.

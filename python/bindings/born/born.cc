@@ -11,6 +11,7 @@
 #include "python/bindings/born/numpy_api.h"
 #include "python/bindings/born/numpy_everywhere.h"
 #include "python/bindings/born/numpy_scope.h"
+#include "python/bindings/born_tally/tally.h"
 #include "python/bindings/core.h"
 #include "python/bindings/gil.h"
 
@@ -20,8 +21,6 @@ namespace {
 
 namespace py = pybind11;
 using SharedScope = std::shared_ptr<NumpyScope>;
-
-constexpr const char* kMissNames[kMisses] = {"no_room", "refused", "child", "zeros"};
 
 void FreeScope(PyObject* capsule) { delete static_cast<SharedScope*>(PyCapsule_GetContext(capsule)); }
 
@@ -68,14 +67,7 @@ class BornNumpy {
     scope_->heap().Close();
   }
 
-  py::tuple Counts() const {
-    const NumpyScope::Counts counts = scope_->counts();
-    py::dict missed;
-    for (size_t i = 0; i < kMisses; ++i) {
-      if (counts.missed[i] > 0) missed[kMissNames[i]] = py::make_tuple(counts.missed[i], counts.missed_bytes[i]);
-    }
-    return py::make_tuple(counts.arrays, counts.bytes, missed, scope_->heap().refusal().message());
-  }
+  py::tuple Counts() const { return CountsOf(scope_->counts(), scope_->heap().refusal().message()); }
 
  private:
   const SharedScope scope_;
@@ -106,6 +98,7 @@ void AddBorn(py::module_& module) {
       },
       arg("heap"), arg("min_bytes"), arg("everywhere"));
   AddBornImports(module);
+  AddBornTally(module);
 }
 
 }  // namespace arraybridge::python

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/bindings/born_tally/tally.h"
 #include "python/bindings/core.h"
 #include "python/bindings/gil.h"
 
@@ -18,13 +19,12 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr const char* kLackNames[BornImports::kLacks] = {"none", "no_room", "refused", "child"};
-
 // One entry of one framework's libraries.
 class BornLibraries {
  public:
-  BornLibraries(std::shared_ptr<BornHeap> heap, std::vector<std::string> libraries, uint64_t min_bytes)
-      : heap_(heap), imports_(std::move(heap), std::move(libraries), min_bytes) {}
+  BornLibraries(std::shared_ptr<BornHeap> heap, const std::string& framework, std::vector<std::string> libraries,
+                uint64_t min_bytes)
+      : heap_(heap), imports_(std::move(heap), FrameworkOf(framework), std::move(libraries), min_bytes) {}
 
   // Why the framework's arrays are its own; "" if they are not.
   std::string Enter() {
@@ -44,14 +44,7 @@ class BornLibraries {
     heap_->Close();
   }
 
-  py::tuple Counts() const {
-    const BornImports::Counts counts = imports_.counts();
-    py::dict missed;
-    for (size_t i = 0; i < BornImports::kLacks; ++i) {
-      if (counts.missed[i] > 0) missed[kLackNames[i]] = py::make_tuple(counts.missed[i], counts.missed_bytes[i]);
-    }
-    return py::make_tuple(counts.blocks, counts.bytes, missed, heap_->refusal().message());
-  }
+  py::tuple Counts() const { return CountsOf(imports_.counts(), heap_->refusal().message()); }
 
  private:
   const std::shared_ptr<BornHeap> heap_;
@@ -68,10 +61,11 @@ void AddBornImports(py::module_& module) {
       .def("counts", &BornLibraries::Counts);
   module.def(
       "born_imports",
-      [](std::shared_ptr<BornHeap> heap, std::vector<std::string> libraries, uint64_t min_bytes) {
-        return std::make_unique<BornLibraries>(std::move(heap), std::move(libraries), min_bytes);
+      [](std::shared_ptr<BornHeap> heap, const std::string& framework, std::vector<std::string> libraries,
+         uint64_t min_bytes) {
+        return std::make_unique<BornLibraries>(std::move(heap), framework, std::move(libraries), min_bytes);
       },
-      arg("heap"), arg("libraries"), arg("min_bytes"));
+      arg("heap"), arg("framework"), arg("libraries"), arg("min_bytes"));
 }
 
 }  // namespace arraybridge::python

@@ -12,6 +12,7 @@ namespace {
 // Larger zeros come from the operating system, whose fresh pages are zero: writing zeros to 256 MiB takes 126 times as
 // long.
 constexpr uint64_t kZerosMax = uint64_t{16} << 20;
+constexpr auto kWhole = BornHeap::Parts::kPublished;
 
 NumpyScope& ScopeOf(void* context) { return *static_cast<NumpyScope*>(context); }
 
@@ -25,7 +26,8 @@ NumpyScope::NumpyScope(std::shared_ptr<BornHeap> heap, uint64_t min_bytes, const
     : handler_{"arraybridge", 1, {this, Malloc, Calloc, nullptr, nullptr}},
       heap_(std::move(heap)),
       min_bytes_(min_bytes),
-      fallback_(fallback) {
+      fallback_(fallback),
+      tally_(heap_->Tally(*born::PlaceOf(born::kFrameworks, "numpy"))) {
   // NumPy's own memory comes here, too: small arrays, and what did not find room.
   handler_.allocator.realloc = [](void* context, void* data, size_t bytes) -> void* {
     NumpyScope& scope = ScopeOf(context);
@@ -40,18 +42,9 @@ NumpyScope::NumpyScope(std::shared_ptr<BornHeap> heap, uint64_t min_bytes, const
   };
 }
 
-NumpyScope::Counts NumpyScope::counts() const {
-  Counts counts{.arrays = arrays_.load(), .bytes = bytes_.load()};
-  for (size_t i = 0; i < kMisses; ++i) {
-    counts.missed[i] = missed_[i].load();
-    counts.missed_bytes[i] = missed_bytes_[i].load();
-  }
-  return counts;
-}
-
 void* NumpyScope::New(size_t bytes) {
   if (bytes >= min_bytes_) {
-    if (void* const born = TryBorn(bytes)) return born;
+    if (void* const born = heap_->TryAllocate(bytes, kWhole, *tally_)) return born;
   }
   return fallback_.malloc(fallback_.context, bytes);
 }
@@ -60,9 +53,9 @@ void* NumpyScope::NewZeros(size_t count, size_t bytes) {
   size_t all = 0;
   if (__builtin_mul_overflow(count, bytes, &all)) return nullptr;
   if (all > kZerosMax && all >= min_bytes_) {
-    NoteMiss(Miss::kZeros, all);
+    tally_->NoteMiss(BornMiss::kZeros, all);
   } else if (all >= min_bytes_) {
-    if (void* const born = TryBorn(all)) return std::memset(born, 0, all);
+    if (void* const born = heap_->TryAllocate(all, kWhole, *tally_)) return std::memset(born, 0, all);
   }
   return fallback_.calloc(fallback_.context, count, bytes);
 }
@@ -75,24 +68,6 @@ void* NumpyScope::Resize(void* data, size_t bytes) {
   std::memcpy(moved, data, std::min<uint64_t>(bytes, heap_->SizeOf(data)));
   heap_->Free(data);
   return moved;
-}
-
-void* NumpyScope::TryBorn(size_t bytes) {
-  const BornHeap::Block block = heap_->TryAllocate(bytes);
-  if (block.data != nullptr) {
-    arrays_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    return block.data;
-  }
-  const bool is_child = block.lack == BornHeap::Lack::kChild;
-  NoteMiss(is_child ? Miss::kChild : block.lack == BornHeap::Lack::kRefused ? Miss::kRefused : Miss::kNoRoom, bytes);
-  return nullptr;
-}
-
-void NumpyScope::NoteMiss(Miss why, size_t bytes) {
-  const auto index = static_cast<size_t>(why);
-  missed_[index].fetch_add(1, std::memory_order_relaxed);
-  missed_bytes_[index].fetch_add(bytes, std::memory_order_relaxed);
 }
 
 }  // namespace arraybridge::python

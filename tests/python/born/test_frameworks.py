@@ -286,5 +286,5 @@ def test_a_library_without_slots_is_skipped(broker: Broker) -> None:
     core = broker._connection.core()
     heap = arraybridge._core.born_heap(core, 1 << 20)
     for library, says in (("libno-such-library", "has not loaded libno-such"), ("libm.so", "libm.so does not call posix_memalign")):
-        scope = arraybridge._core.born_imports(heap, [library], 1 << 20)
+        scope = arraybridge._core.born_imports(heap, "torch", [library], 1 << 20)
         assert says in scope.enter()

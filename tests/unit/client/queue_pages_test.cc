@@ -51,5 +51,20 @@ TEST(QueuePagesTest, AForkedChildHasNeitherPage) {
   EXPECT_EQ(WEXITSTATUS(state), 7);
 }
 
+TEST(QueuePagesTest, TheDaemonReadsWhatTheClientTellsOfBornArrays) {
+  const auto queue = *SessionQueue::Create(1);
+  const auto files = *queue->Export();
+  const auto pages = *QueuePages::Map(files[0], files[1]);
+  EXPECT_EQ(queue->born(), born::Figures{});
+  const born::Figures more{.arrays = 2, .bytes = {4096}, .missed_bytes = 64, .missed = {1, 0xFFFFFFF0}};
+  born::Add(pages->born(), more);
+  EXPECT_EQ(queue->born(), more);
+  born::Add(pages->born(), more);
+  EXPECT_EQ(queue->born().arrays, 4u);
+  EXPECT_EQ(queue->born().bytes[0], 8192u);
+  EXPECT_EQ(queue->born().missed[0], 2u);
+  EXPECT_EQ(queue->born().missed[1], 0xFFFFFFFFu) << "it stays at the largest number";
+}
+
 }  // namespace
 }  // namespace arraybridge::daemon

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <arraybridge/born_tally.h>
 #include <arraybridge/broker.h>
 
 namespace arraybridge {
@@ -52,6 +53,8 @@ class BornHeap {
   // An array that takes a part of a block: a put publishes the whole block, or copies the array.
   enum class Parts : uint8_t { kPublished, kCopied };
   Block TryAllocate(uint64_t bytes, Parts parts = Parts::kPublished) noexcept;
+  // As TryAllocate, and counts the result. Null: there is no memory.
+  void* TryAllocate(uint64_t bytes, Parts parts, BornTally& tally) noexcept;
   // False: the memory is not of this heap.
   bool Free(void* data) noexcept;
   // The bytes of a block; 0: the memory is not of this heap.
@@ -59,6 +62,10 @@ class BornHeap {
   // True if an array of so many bytes may stay in this block: it fills the block, and no reader has it.
   bool Fits(const void* data, uint64_t bytes) const noexcept;
 
+  // For the arrays of one block of code, which the broker is told. REQUIRES: a place in born::kFrameworks.
+  std::shared_ptr<BornTally> Tally(size_t framework);
+  // Tells the broker of arrays that no heap counts: those on GPUs. False: it cannot be told now. Never waits for it.
+  static bool Tell(Broker& broker, const born::Figures& more);
   // The broker's latest refusal of an arena, or success.
   Status refusal() const;
 

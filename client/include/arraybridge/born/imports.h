@@ -8,7 +8,7 @@
 // what is of no heap.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,18 +20,10 @@ namespace arraybridge {
 
 class BornImports {
  public:
-  static constexpr size_t kLacks = static_cast<size_t>(BornHeap::Lack::kChild) + 1;
-  // Since Enter, in total.
-  struct Counts {
-    uint64_t blocks = 0;
-    uint64_t bytes = 0;
-    std::array<uint64_t, kLacks> missed{};  // large enough, but of the library's own memory, by BornHeap::Lack
-    std::array<uint64_t, kLacks> missed_bytes{};
-  };
-
-  // `libraries`: how the names of their files begin, as "libc10.so". Smaller blocks than `min_bytes` are the library's
-  // own, and those that must be aligned to more than a page.
-  BornImports(std::shared_ptr<BornHeap> heap, std::vector<std::string> libraries, uint64_t min_bytes);
+  // `framework`: for the counts, a place in born::kFrameworks. `libraries`: how the names of their files begin, as
+  // "libc10.so". Smaller blocks than `min_bytes` are the library's own, and those that must be aligned to more than a
+  // page.
+  BornImports(std::shared_ptr<BornHeap> heap, size_t framework, std::vector<std::string> libraries, uint64_t min_bytes);
   ~BornImports();
   BornImports(const BornImports&) = delete;
   BornImports& operator=(const BornImports&) = delete;
@@ -41,7 +33,8 @@ class BornImports {
   // library, the latest has the blocks. The heap must be open. REQUIRES: it was not entered before.
   Status Enter();
   void Leave();
-  Counts counts() const;
+  // Of its blocks since Enter.
+  BornTally::Counts counts() const;
 
   class Scope;  // client/born/imports/scope.h
 

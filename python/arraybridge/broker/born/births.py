@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import weakref
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 from arraybridge import _core, autograph
@@ -13,6 +14,7 @@ from arraybridge.adapters import born as adapters
 from arraybridge.arrays import devices
 from arraybridge.broker.born.block import Born
 from arraybridge.broker.born.frameworks import Frameworks, Scope
+from arraybridge.broker.born_tally.told import Told
 from arraybridge.broker.tiers.tiering import Tiering
 from arraybridge.errors import FrameworkNotAvailable, InvalidRequest
 from arraybridge.integrations.allocators.scope import NO_HOOK, Allocator, Wish
@@ -103,21 +105,19 @@ class Births(Tiering):
             raise InvalidRequest(f"born takes {known}, not {', '.join(wrong)}: a put of arrays of other frameworks copies them")
 
         def entered(core: _core.Core) -> Frameworks:
-            heap = self._heap_of(core, reserve_bytes)
-            return Frameworks(names, lambda name, open: _on_host(heap, name, open, min_bytes, everywhere))
+            return Frameworks(names, partial(_on_host, self._heap_of(core, reserve_bytes), min_bytes, everywhere))
 
-        return Born(lambda: self._connection.ask(entered))
+        return Born(partial(self._connection.ask, entered))
 
     def _on_gpu(self, core: _core.Core, wish: Wish, name: str) -> Scope | str:
         if name in NO_HOOK:
             return f"{name} takes no other allocator on a GPU, so that a put copies its arrays"
-        return Allocator(name, self._connection.ask, core, wish, lambda: self._torch_pool(wish.ordinal))
+        return Told(Allocator(name, self._connection.ask, core, wish, lambda: self._torch_pool(wish.ordinal)), core, name)
 
     def _torch_pool(self, ordinal: int) -> TorchPool:
         """That of the GPU, so that a later block finds the memory which PyTorch has kept of an earlier one."""
         pools = self._torch_pools = self._torch_pools or {}
-        if ordinal not in pools:
-            pools[ordinal] = TorchPool()
+        pools[ordinal] = pools.get(ordinal) or TorchPool()
         return pools[ordinal]
 
     def _heap_of(self, core: _core.Core, reserve_bytes: int) -> Any:
@@ -130,7 +130,7 @@ class Births(Tiering):
         return heap
 
 
-def _on_host(heap: Any, name: str, open: ExitStack, min_bytes: int | None, everywhere: bool) -> Scope | str:
+def _on_host(heap: Any, min_bytes: int | None, everywhere: bool, name: str, open: ExitStack) -> Scope | str:
     """The framework's use of the heap, or why it has none."""
     if name == "numpy":
         return cast(Scope, _core.born_numpy(heap, min_bytes or _NUMPY_MIN, everywhere))
@@ -141,7 +141,7 @@ def _on_host(heap: Any, name: str, open: ExitStack, min_bytes: int | None, every
         open.enter_context(adapter.allocating())
     except FrameworkNotAvailable as error:
         return str(error)
-    return cast(Scope, _core.born_imports(heap, adapter.LIBRARIES, min_bytes or _LIBRARIES_MIN))
+    return cast(Scope, _core.born_imports(heap, name, adapter.LIBRARIES, min_bytes or _LIBRARIES_MIN))
 
 
 def _gpu_of(frameworks: tuple[str, ...], device: str | int | None) -> int | None:

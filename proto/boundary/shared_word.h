@@ -6,35 +6,36 @@
 
 #include <atomic>
 #include <cstdint>
-#include <type_traits>
 
 namespace arraybridge {
 
-// A lock would exist in only one of the processes.
-static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free);
+static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free,
+              "a lock would exist in only one of the processes");
 
-// Of a uint32_t or uint64_t.
-auto Load(const auto& word, std::memory_order order) {
+inline uint64_t Load(const uint64_t& word, std::memory_order order) {
   // C++20 has no atomic_ref of const. A load never writes.
-  return std::atomic_ref(const_cast<std::remove_cvref_t<decltype(word)>&>(word)).load(order);
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(order);
 }
-void Store(auto& word, std::remove_cvref_t<decltype(word)> value, std::memory_order order) {
-  std::atomic_ref(word).store(value, order);
+inline uint32_t Load(const uint32_t& word, std::memory_order order) {
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(order);
 }
 
 // Loads two neighbouring words at once, each atomically, like Load with memory_order_relaxed: the supported processors
-// never tear a half of an aligned vector. C++ has no such load, and a plain one would race.
+// (x86-64, AArch64) never tear a half of an aligned vector. That halves the loads of a loop over many words.
 using WordPair = uint64_t __attribute__((vector_size(16), may_alias));
 inline WordPair LoadPair(const uint64_t* words) {
-  WordPair pair = {};
-#if defined(__SANITIZE_THREAD__)  // it does not know what an instruction loads
-  pair = WordPair{Load(words[0], std::memory_order_relaxed), Load(words[1], std::memory_order_relaxed)};
-#elif defined(__x86_64__)
-  asm volatile("movdqa %1, %0" : "=x"(pair) : "m"(*reinterpret_cast<const WordPair*>(words)));
+#if defined(__SANITIZE_THREAD__)  // it does not treat the halves of a vector as atomic
+  return WordPair{Load(words[0], std::memory_order_relaxed), Load(words[1], std::memory_order_relaxed)};
 #else
-  asm volatile("ldr %q0, %1" : "=w"(pair) : "m"(*reinterpret_cast<const WordPair*>(words)));
+  return *reinterpret_cast<const volatile WordPair*>(words);
 #endif
-  return pair;
+}
+
+inline void Store(uint64_t& word, uint64_t value, std::memory_order order) {
+  std::atomic_ref<uint64_t>(word).store(value, order);
+}
+inline void Store(uint32_t& word, uint32_t value, std::memory_order order) {
+  std::atomic_ref<uint32_t>(word).store(value, order);
 }
 
 #if defined(__GNUC__) && !defined(__clang__)

@@ -73,7 +73,7 @@ class TierVerbs : VerbParts {
   Tiers tiers_;
   std::string unopened_;                 // why there is no directory although the configuration names one
   std::unique_ptr<CountedMover> mover_;  // null: there is no directory
-  WaitingLine moves_;             // one request per user in turn
+  WaitingLine moves_;                    // one request per user in turn
   Fetches fetches_;
   Rooms rooms_;
   bool retry_planned_ = false;  // of fetches that wait for memory; of the reader's thread

@@ -31,6 +31,7 @@ RAISED = {
         # bundles on GPUs are followed; Checkpoints of several ranks
         "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
+        "om2": ["python/arraybridge/broker/one_memory/"],  # arrays of one share on one device
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders
@@ -41,6 +42,7 @@ RAISED = {
         "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
         "One user's wish for memory moves no share of another": TIERS,
+        "Arrays of a share are the GPU's unless all lie on the host": ["python/arraybridge/broker/one_memory/"],
     }.items()
     for folder in folders
 }

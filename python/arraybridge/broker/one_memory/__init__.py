@@ -7,6 +7,7 @@ caller asks, because each read then crosses the bus.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -153,4 +154,10 @@ def on_host(source: Source) -> Source:
         view = _core.on_host(source.view())
     except _core.StatusError as status:
         raise raised_by(BufferError(status.message), found.framework, source.target, "hand_over") from status
-    return source if view is None else Source(view, adapters.protocols(), described(view, "view"), source.target)
+    return source if view is None else Source(view, adapters.protocols(), described(view, "view"), source.target, source)
+
+
+def together(sources: Sequence[Source]) -> list[Source]:
+    """The arrays of one share, which lie on one device: beside memory of a GPU, those that `on_host` has moved are the GPU's."""
+    some_on_gpu = any(each.description.device[0] == devices.CUDA for each in sources)
+    return [(each.on_gpu if some_on_gpu else None) or each for each in sources]

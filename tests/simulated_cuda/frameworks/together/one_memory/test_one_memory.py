@@ -104,6 +104,14 @@ def test_pinned_memory_of_cupy_is_put_on_the_host_after_its_kernel(machine: Mach
     assert machine.reader("get_numpy pinned 11") == "host-shm 0 right"
 
 
+@pytest.mark.parametrize("way", ["put", "send", "bundle"])
+@pytest.mark.parametrize("what", ["cupy", "torch", "reversed", "pinned"])
+def test_beside_memory_of_the_gpu_all_arrays_are_the_gpus(machine: Machine, what: str, way: str) -> None:
+    where = "{'gpu'}" if way == "send" else "(2, 0)"
+    assert machine.reader(f"host_mixed {what} {way} mixed-{what}-{way}") == f"{where} True"
+    assert machine.reader("host_drop") == "0 registered"
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_trees_and_channels(machine: Machine, framework: str) -> None:
     assert machine.reader(f"host_tree {framework} tree-{framework}") == "zero-copy-host 0 right right right right"

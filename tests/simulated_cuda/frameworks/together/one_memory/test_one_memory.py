@@ -143,6 +143,16 @@ def test_a_killed_reader_leaves_nothing(machine: Machine) -> None:
     assert machine.writer("host_leases killed 0") == "0"
 
 
+def test_jax_reads_it_in_place_on_one_memory(xla_machines: Machines) -> None:
+    machine = xla_machines("cuda_vmm", ONE_MEMORY)
+    machine.writer("host_put xla-one 15")
+    for framework in ("jax", "tensorflow"):
+        assert machine.reader(f"host_get {framework} xla-one 15") == "zero-copy-host 0 one_memory right", framework
+    assert machine.reader("host_get jax xla-one 15") == "zero-copy-host 0 one_memory right"
+    assert machine.reader("host_kernel jax xla-one 15") == "right"
+    assert machine.reader("host_drop") == "0 registered"
+
+
 def test_jax_reads_it_too(xla_machines: Machines) -> None:
     machine = xla_machines("cuda_vmm")
     machine.writer("host_put xla 14")

@@ -42,6 +42,7 @@ RAISED = {
         "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
         "One user's wish for memory moves no share of another": TIERS,
+        "CuPy and Numba read in place without the name of a device": ["python/arraybridge/broker/one_memory/"],
         "Arrays of a share are the GPU's unless all lie on the host": ["python/arraybridge/broker/one_memory/"],
     }.items()
     for folder in folders

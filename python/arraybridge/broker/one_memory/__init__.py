@@ -51,11 +51,12 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
 
     Args:
         mapped: True: in place, or an error; False: not in place; None: in place if host and GPU have one memory.
-        where: the device that the caller named; None: none.
+        where: the device that the caller named; None: none, and a framework that has GPUs alone means the planner's.
 
     Raises:
         InvalidRequest: the arguments contradict each other. DeviceUnavailable: the driver or the framework cannot do it.
     """
+    where = _meant(where, caps)
     check(mapped, where, copy)
     if where is None or where[0] != devices.CUDA or copy or mapped is False or devices.CUDA not in caps.devices:
         return None  # the plan refuses a framework without arrays on this device
@@ -65,6 +66,14 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
         raise DeviceUnavailable("share", caps.name, "map", reason)
     note = {"one_memory": ONE_MEMORY, "mapped": MAPPED if mapped else ""}.get(reach, "")
     return InPlace(where[1], mapped is True, note.format(gpu=devices.named(where))) if note else None
+
+
+def _has_gpus_alone(caps: Caps) -> bool:
+    return devices.CUDA in caps.devices and devices.CPU not in caps.devices
+
+
+def _meant(where: devices.Device | None, caps: Caps) -> devices.Device | None:
+    return (devices.CUDA, 0) if where is None and _has_gpus_alone(caps) and _core.gpus() else where
 
 
 def check(mapped: object, where: devices.Device | None, copy: bool | None) -> None:
@@ -106,12 +115,8 @@ def shown(source: Source, reads: _Reads) -> Source:
     """The array of the wished GPU that a read-only array of this process is, because it lies in a share and host and GPU have one
     memory; other arrays, and those that need a copy all the same, as they are.
     """
-    found = source.description
-    share = _share_of(source.array) if reads.device is not None and reads.via is None and _is_readable(found) else None
-    if share is None:
-        return source
-    where = devices.wished(reads.device, _core.gpus(), found.framework, source.target, reads.caps.own)
-    there = wished(None, where, reads.copy, reads.caps)
+    share = _share_of(source.array) if _is_readable(source.description) else None
+    there = None if share is None else _wish_of(source, reads)
     if there is None:
         return source
     try:
@@ -121,6 +126,14 @@ def shown(source: Source, reads: _Reads) -> Source:
     mapped = described(view, "share", "mapped")
     mapped = replace(mapped, notes=(*mapped.notes, there.note))
     return Source(view, adapters.protocols(), mapped, source.target) if reads.planned(mapped).zero_copy else source
+
+
+def _wish_of(source: Source, reads: _Reads) -> InPlace | None:
+    """The wish of a conversion of an array that lies in a share."""
+    if reads.via is not None or (reads.device is None and not _has_gpus_alone(reads.caps)):
+        return None
+    where = devices.wished(reads.device, _core.gpus(), source.description.framework, source.target, reads.caps.own)
+    return wished(None, where, reads.copy, reads.caps)
 
 
 def _is_readable(found: Description) -> bool:

@@ -164,6 +164,17 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             found = broker.get(name, "cupy") if way == "put" else broker.open(name).arrays("cupy")
         return f"{where} {all((found[each].get() == values[each]).all() for each in values)}"
 
+    def host_natural(of: str, name: str, start: str, mapped: str = "default") -> str:
+        """Packages that have GPUs alone get the share without the name of a device; so does `convert`."""
+        own = package(of)
+        array, plan = broker.get(name, of, explain=True, **MAPPED[mapped])
+        again, its = broker.get(name, of, explain=True, **MAPPED[mapped])
+        converted, third = broker.convert(broker.get(name), of, explain=True)
+        seen = {right(own.values(each), start) for each in (array, again, converted)}
+        broker.put(package("cupy").cupy.asarray(expected("2")), f"{name} on the GPU", replace=True)
+        there, fourth = broker.get(f"{name} on the GPU", of, explain=True)
+        return " ".join((*seen, *(f"{each.via} {each.copies}" for each in (plan, its, third, fourth)), right(own.values(there), "2")))
+
     def host_tree(of: str, name: str) -> str:
         """A tree and a channel: every array of a message is read in place."""
         own, values = package(of), {"one": expected("1"), "more": [expected("2"), np.empty((0, 3), "f4")]}
@@ -196,6 +207,6 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         each.__name__: each
         for each in (
             host_put, host_get, host_error, host_kernel, host_drop, host_registrations, host_leases, host_drop_under_a_kernel,
-            host_relay, host_put_pinned, host_recipe, host_tree, host_many, host_mixed,
+            host_relay, host_put_pinned, host_recipe, host_tree, host_many, host_mixed, host_natural,
         )
     }  # fmt: skip

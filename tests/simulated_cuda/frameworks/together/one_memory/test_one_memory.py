@@ -112,6 +112,18 @@ def test_beside_memory_of_the_gpu_all_arrays_are_the_gpus(machine: Machine, what
     assert machine.reader("host_drop") == "0 registered"
 
 
+@pytest.mark.parametrize("framework", ["cupy", "numba"])
+def test_packages_that_have_gpus_alone_need_no_device(machine: Machine, with_a_bus: Machine, framework: str) -> None:
+    name = f"natural-{framework}"
+    machine.writer(f"host_put {name} 5")
+    in_place = " ".join(["zero-copy-host 0"] * 3)
+    assert machine.reader(f"host_natural {framework} {name} 5") == f"right {in_place} zero-copy-vmm 0 right"
+    with_a_bus.writer(f"host_put {name} 5")
+    assert with_a_bus.reader(f"host_natural {framework} {name} 5") == "right h2d 1 h2d 1 h2d 1 zero-copy-vmm 0 right"
+    mapped = "zero-copy-host 0 zero-copy-host 0 h2d 1"
+    assert with_a_bus.reader(f"host_natural {framework} {name} 5 mapped") == f"right {mapped} zero-copy-vmm 0 right"
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_trees_and_channels(machine: Machine, framework: str) -> None:
     assert machine.reader(f"host_tree {framework} tree-{framework}") == "zero-copy-host 0 right right right right"

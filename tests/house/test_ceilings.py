@@ -19,34 +19,48 @@ TIERS = (
 )  # fmt: skip
 EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
-RAISED = {
-    (f"{what} {folder}", f"Merge branch '{branch}'")
-    for what in ("lines of", "class names in")
-    for branch, folders in {
-        "born45": BORN,  # torch, JAX and pyarrow beside NumPy
-        "gpuborn": BORN,  # arrays on GPUs
-        # keep_writing, and followers among modules that are alike
-        "born45b": (*BORN, "client/joints/", "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
-        "tables48": TABLES,  # descriptions are read in C++
-        # bundles on GPUs are followed; Checkpoints of several ranks
-        "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
-        "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
-        "om2": ["python/arraybridge/broker/one_memory/"],  # arrays of one share on one device
-        "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
-    }.items()
-    for folder in folders
-} | {
-    (f"{what} {folder}", subject)
-    for what in ("lines of", "class names in")
-    for subject, folders in {
-        "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
-        "Exchanged allocators see what was stored before their addresses": EXCHANGED,
-        "One user's wish for memory moves no share of another": TIERS,
-        "CuPy and Numba read in place without the name of a device": ["python/arraybridge/broker/one_memory/"],
-        "Arrays of a share are the GPU's unless all lie on the host": ["python/arraybridge/broker/one_memory/"],
-    }.items()
-    for folder in folders
-}
+RAISED = (
+    {
+        (f"{what} {folder}", f"Merge branch '{branch}'")
+        for what in ("lines of", "class names in")
+        for branch, folders in {
+            "born45": BORN,  # torch, JAX and pyarrow beside NumPy
+            "gpuborn": BORN,  # arrays on GPUs
+            # keep_writing, and followers among modules that are alike
+            "born45b": (*BORN, "client/joints/", "python/arraybridge/broker/patterns/", "python/arraybridge/integrations/follow/"),
+            "tables48": TABLES,  # descriptions are read in C++
+            # bundles on GPUs are followed; Checkpoints of several ranks
+            "follow45": [
+                "client/windows/",
+                "client/include/arraybridge/swap_window.h",
+                "python/bindings/windows/",
+                "python/arraybridge/keep/",
+            ],
+            "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
+            "om2": ["client/one_memory/", "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", *IN_PLACE[1:]],
+            "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
+        }.items()
+        for folder in folders
+    }
+    | {
+        (f"{what} {folder}", subject)
+        for what in ("lines of", "class names in")
+        for subject, folders in {
+            "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
+            "Exchanged allocators see what was stored before their addresses": EXCHANGED,
+            "One user's wish for memory moves no share of another": TIERS,
+            "A plan registers no arena": [
+                "client/one_memory/",
+                "client/include/arraybridge/one_memory/",
+                "python/bindings/one_memory/",
+                "python/arraybridge/broker/one_memory/",
+            ],
+            "CuPy and Numba read in place without the name of a device": ["python/arraybridge/broker/one_memory/"],
+            "Arrays of a share are the GPU's unless all lie on the host": ["python/arraybridge/broker/one_memory/"],
+        }.items()
+        for folder in folders
+    }
+)
 
 
 @pytest.fixture(scope="module")

@@ -87,11 +87,10 @@ class Message(NamedTuple):
     def _placed(self, connection: Connection, on: On[Any], due: Due, waits: bool, structure: bytes) -> tuple[_core.Placement, int]:
         """Also the number of the last notice of the channel that was told before, or is not to be told."""
         seen: int = on(lambda end: end.seen_notice)
-        as_bundle = structure == _core.BUNDLE_STRUCTURE
         while True:
             options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:
-                if as_bundle:
+                if structure == _core.BUNDLE_STRUCTURE:
                     there = connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
                 else:
                     there = connection.ask(lambda core: placed(core, self.sources, options=options))

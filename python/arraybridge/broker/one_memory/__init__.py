@@ -115,24 +115,40 @@ def shown(source: Source, reads: _Reads) -> Source:
     """The array of the wished GPU that a read-only array of this process is, because it lies in a share and host and GPU have one
     memory; other arrays, and those that need a copy all the same, as they are.
     """
-    share = _share_of(source.array) if _is_readable(source.description) else None
-    there = None if share is None else _wish_of(source, reads)
+    there = _wish_of(source, reads)
     if there is None:
         return source
     try:
-        view = _core.on_gpu(source.view().protected(origin=share).plain(), there.gpu)
+        view = _core.on_gpu(_of_share(source), there.gpu)
     except _core.StatusError:
-        return source  # a mapping of its own, or no registration: it is copied
+        return source  # no registration: it is copied
     mapped = described(view, "share", "mapped")
     mapped = replace(mapped, notes=(*mapped.notes, there.note))
     return Source(view, adapters.protocols(), mapped, source.target) if reads.planned(mapped).zero_copy else source
 
 
+def foreseen(source: Source, reads: _Reads) -> Description:
+    """The description of the array that `shown` would give, as long as the driver does not refuse. Registers nothing."""
+    there = _wish_of(source, reads)
+    if there is None:
+        return source.description
+    mapped = described(_of_share(source), "share", "mapped")
+    mapped = replace(mapped, device=(devices.CUDA, there.gpu), notes=(*mapped.notes, there.note))
+    return mapped if reads.planned(mapped).zero_copy else source.description
+
+
+def _of_share(source: Source) -> _core.View:
+    return source.view().protected(origin=_share_of(source.array)).plain()
+
+
 def _wish_of(source: Source, reads: _Reads) -> InPlace | None:
-    """The wish of a conversion of an array that lies in a share."""
+    """The wish of a conversion, if the array lies in a share that GPUs can show."""
     if reads.via is not None or (reads.device is None and not _has_gpus_alone(reads.caps)):
         return None
-    where = devices.wished(reads.device, _core.gpus(), source.description.framework, source.target, reads.caps.own)
+    found = source.description
+    if not _is_readable(found) or _share_of(source.array) is None or not _core.is_shown_by_gpus(_of_share(source)):
+        return None  # a mapping of its own, among others
+    where = devices.wished(reads.device, _core.gpus(), found.framework, source.target, reads.caps.own)
     return wished(None, where, reads.copy, reads.caps)
 
 

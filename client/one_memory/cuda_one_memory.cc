@@ -38,8 +38,12 @@ Result<HostReach> HostReachOf(int32_t ordinal) {
 }
 
 // View::copy_on_write is set for the views of a Lease in host memory, and the Lease is their owner.
+bool IsShownByGpus(const View& share) {
+  return share.device.type == kDeviceCpu && (share.elements() == 0 || share.copy_on_write != nullptr);
+}
+
 Result<View> GpuViewOf(const View& share, int32_t ordinal) {
-  if (share.device.type != kDeviceCpu || (share.elements() > 0 && share.copy_on_write == nullptr)) {
+  if (!IsShownByGpus(share)) {
     return Unimplemented("the array is not of a share in host memory that was acquired for reading")
         .Because("NOT_HOST_MEMORY");
   }

@@ -20,6 +20,7 @@ TIERS = (
 )  # fmt: skip
 EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
+ONE_MEMORY = ("client/one_memory/", "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", *IN_PLACE[1:])
 CPP_SERVICES = ("client/services/", "client/include/arraybridge/services/")
 RAISED = {
     (f"{what} {folder}", f"Merge branch '{branch}'")
@@ -34,6 +35,7 @@ RAISED = {
         "follow45": ["client/windows/", "client/include/arraybridge/swap_window.h", "python/bindings/windows/", "python/arraybridge/keep/"],
         "services47": ["python/arraybridge/broker/patterns/"],  # further verbs for event loops
         "tiers2": TIERS,  # a fair mover, and pins
+        "om2": ONE_MEMORY,  # what a review found
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders
@@ -44,6 +46,9 @@ RAISED = {
         "A GPU reads bundles, columns and arrays of shares in place": IN_PLACE,
         "Exchanged allocators see what was stored before their addresses": EXCHANGED,
         "One user's wish for memory moves no share of another": TIERS,
+        "A plan registers no arena": ONE_MEMORY,
+        "CuPy and Numba read in place without the name of a device": ONE_MEMORY,
+        "Arrays of a share are the GPU's unless all lie on the host": ONE_MEMORY,
         "C++ calls and serves services": CPP_SERVICES,  # of the letters alone before
         "Reads and room for a put wait for no verification of a large share": TIERS,
         'get(require="resident") raises instead of reading a file': TIERS,

@@ -461,7 +461,7 @@ class Broker(Pipelines):
         if type(array).__name__ == "PyCapsule":
             raise UnsupportedArray("PyCapsule", str(framework), "detect", _ONLY_ONCE)
         wanted = Wanted.of(framework, copy=copy, device=device, allow_downcast=allow_downcast, via=via)
-        return wanted.planned(one_memory.shown(source_of(array, wanted.caps.name, wanted.private), wanted).description)
+        return wanted.planned(one_memory.foreseen(source_of(array, wanted.caps.name, wanted.private), wanted))
 
     def empty(
         self, shape: int | Sequence[int], dtype: Any, framework: str = "numpy", *, device: object = None, pinned: bool = False

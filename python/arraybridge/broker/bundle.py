@@ -12,7 +12,7 @@ from arraybridge import _core, autograph, exports, planner
 from arraybridge.adapters import named, numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text, check_word, checked_metadata, sizes_of
 from arraybridge.arrays import devices
-from arraybridge.broker import notes
+from arraybridge.broker import notes, one_memory
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.delivery import Acquired, Delivery, Wanted, gpus_for
 from arraybridge.broker.gpu_bytes import GpuBytes
@@ -396,7 +396,7 @@ class BundleWriter:
         if wished is not None or not self._sources:
             return wished or devices.HOST
         try:
-            return device_of(list(self._sources.values()))
+            return device_of(one_memory.together(list(self._sources.values())))
         except InvalidRequest as error:
             raise InvalidRequest(f"{error.message}; device= says where the bundle is to lie") from None
 

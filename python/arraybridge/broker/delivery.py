@@ -113,7 +113,7 @@ class Wanted(NamedTuple):
         wanted = cls.of(libraries.NAMES.get(library, framework), access, **wishes)
         if library:
             wanted = wanted._replace(library=library)
-        if wanted.device is None and mapped is None:
+        if wanted.device is None and mapped is None and devices.CPU in wanted.caps.devices:
             return wanted
         where = devices.wished(wanted.device, gpus_for(wanted.device), "share", wanted.caps.name, wanted.caps.own)
         there = one_memory.wished(mapped, where, wanted.copy, wanted.caps)
@@ -362,7 +362,7 @@ class Delivery:
             except Exception:
                 pass  # the full path reports the error
         view, chosen = one_memory.planned(view, kind, wanted, wanted.caps.name)
-        if wanted.plain and chosen.zero_copy:
+        if wanted.plain and chosen.zero_copy and chosen.via != "zero-copy-host":
             self._decide(view, wanted, chosen)
         return seen(wanted.target, self._delivered(view, chosen, wanted.caps), chosen), chosen, None
 

@@ -13,7 +13,7 @@ from arraybridge import _core, adapters
 from arraybridge.adapters import born
 from arraybridge.arrays import devices
 from arraybridge.arrays.classes import memory_type_of
-from arraybridge.broker import bundled_tree
+from arraybridge.broker import bundled_tree, one_memory
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.due import Due
 from arraybridge.broker.patterns.metadata import encoded
@@ -44,7 +44,7 @@ class Message(NamedTuple):
         """
         checked = encoded(metadata)
         structure, sources = tree.flatten(array, source_of_share)
-        return cls(sources, structure, checked)
+        return cls(one_memory.together(sources), structure, checked)
 
     def exported(self) -> Message:
         """The same message, for another thread: arrays on a GPU follow the stream that is current in this one."""
@@ -87,11 +87,10 @@ class Message(NamedTuple):
     def _placed(self, connection: Connection, on: On[Any], due: Due, waits: bool, structure: bytes) -> tuple[_core.Placement, int]:
         """Also the number of the last notice of the channel that was told before, or is not to be told."""
         seen: int = on(lambda end: end.seen_notice)
-        as_bundle = structure == _core.BUNDLE_STRUCTURE
         while True:
             options = _core.PutOptions(structure=structure, metadata=self.metadata, timeout_s=due.left())
             try:
-                if as_bundle:
+                if structure == _core.BUNDLE_STRUCTURE:
                     there = connection.ask(lambda core: bundled_tree.placed(core, self.structure, self.sources, "", options, None))
                 else:
                     there = connection.ask(lambda core: placed(core, self.sources, options=options))

@@ -12,7 +12,7 @@ from arraybridge import _core
 from arraybridge.adapters import born
 from arraybridge.arguments import check_seconds, check_text
 from arraybridge.arrays.classes import memory_type_of
-from arraybridge.broker import bundled_tree, notes
+from arraybridge.broker import bundled_tree, notes, one_memory
 from arraybridge.broker.born.notes import of_birth
 from arraybridge.broker.connection import Connection
 from arraybridge.broker.patterns.metadata import encoded
@@ -99,7 +99,7 @@ class Publication(NamedTuple):
                 waits, keep_writing=keep_writing,
             )  # fmt: skip
 
-        return cls(sources, name or "", structure, sealed or keep_writing, options_for, options_for(structure))
+        return cls(one_memory.together(sources), name or "", structure, sealed or keep_writing, options_for, options_for(structure))
 
     def entered(self, connection: Connection, progress: Progress | None = None) -> _core.ShareInfo | None:
         """Publishes the arrays under their name: copies of them, or, if they were born in broker memory, the arrays

@@ -42,6 +42,7 @@ class Source(NamedTuple):
     adapter: adapters.Adapter
     description: Description
     target: str  # the purpose of the read, as errors name it
+    on_gpu: Source | None = None  # the same array at the address that a GPU has for it, if this is its address for the host
 
     def view(self) -> _core.View:
         """The array as a View, without a copy. REQUIRES: the description has neither obstacles nor a refusal.
@@ -63,8 +64,7 @@ class Source(NamedTuple):
     def shown(self) -> _core.View:
         """As view(), for an array of another framework that shows the memory from now on."""
         made = self.view()
-        keep = getattr(self.adapter, "keep", None)
-        if keep is not None:
+        if (keep := getattr(self.adapter, "keep", None)) is not None:
             keep(self.array)
         return made
 

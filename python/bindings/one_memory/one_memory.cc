@@ -60,6 +60,8 @@ void AddOneMemory(py::module_& module) {
       },
       arg("share"), arg("ordinal"));
   module.def(
+      "is_shown_by_gpus", [](const py::object& share) { return IsShownByGpus(ViewIn(share)); }, arg("share"));
+  module.def(
       "on_host",
       [](const py::object& array) -> py::object {
         const View& view = ViewIn(array);

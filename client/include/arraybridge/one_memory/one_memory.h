@@ -31,6 +31,9 @@ Result<HostReach> HostReachOf(int32_t ordinal);
 Result<View> GpuViewOf(const View& share, int32_t ordinal);
 inline constexpr uint64_t kRegistrationsMax = 256;
 
+// True if GpuViewOf does not refuse it with NOT_HOST_MEMORY. Registers nothing.
+bool IsShownByGpus(const View& share);
+
 // True if an address of a GPU is one of host memory, so that HostViewOf finds it there. False also if no driver can
 // tell.
 bool LiesOnHost(const void* address, int32_t ordinal);

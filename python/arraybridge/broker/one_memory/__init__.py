@@ -7,6 +7,7 @@ caller asks, because each read then crosses the bus.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -50,11 +51,12 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
 
     Args:
         mapped: True: in place, or an error; False: not in place; None: in place if host and GPU have one memory.
-        where: the device that the caller named; None: none.
+        where: the device that the caller named; None: none, and a framework that has GPUs alone means the planner's.
 
     Raises:
         InvalidRequest: the arguments contradict each other. DeviceUnavailable: the driver or the framework cannot do it.
     """
+    where = _meant(where, caps)
     check(mapped, where, copy)
     if where is None or where[0] != devices.CUDA or copy or mapped is False or devices.CUDA not in caps.devices:
         return None  # the plan refuses a framework without arrays on this device
@@ -64,6 +66,14 @@ def wished(mapped: bool | None, where: devices.Device | None, copy: bool | None,
         raise DeviceUnavailable("share", caps.name, "map", reason)
     note = {"one_memory": ONE_MEMORY, "mapped": MAPPED if mapped else ""}.get(reach, "")
     return InPlace(where[1], mapped is True, note.format(gpu=devices.named(where))) if note else None
+
+
+def _has_gpus_alone(caps: Caps) -> bool:
+    return devices.CUDA in caps.devices and devices.CPU not in caps.devices
+
+
+def _meant(where: devices.Device | None, caps: Caps) -> devices.Device | None:
+    return (devices.CUDA, 0) if where is None and _has_gpus_alone(caps) and _core.gpus() else where
 
 
 def check(mapped: object, where: devices.Device | None, copy: bool | None) -> None:
@@ -105,21 +115,41 @@ def shown(source: Source, reads: _Reads) -> Source:
     """The array of the wished GPU that a read-only array of this process is, because it lies in a share and host and GPU have one
     memory; other arrays, and those that need a copy all the same, as they are.
     """
-    found = source.description
-    share = _share_of(source.array) if reads.device is not None and reads.via is None and _is_readable(found) else None
-    if share is None:
-        return source
-    where = devices.wished(reads.device, _core.gpus(), found.framework, source.target, reads.caps.own)
-    there = wished(None, where, reads.copy, reads.caps)
+    there = _wish_of(source, reads)
     if there is None:
         return source
     try:
-        view = _core.on_gpu(source.view().protected(origin=share).plain(), there.gpu)
+        view = _core.on_gpu(_of_share(source), there.gpu)
     except _core.StatusError:
-        return source  # a mapping of its own, or no registration: it is copied
+        return source  # no registration: it is copied
     mapped = described(view, "share", "mapped")
     mapped = replace(mapped, notes=(*mapped.notes, there.note))
     return Source(view, adapters.protocols(), mapped, source.target) if reads.planned(mapped).zero_copy else source
+
+
+def foreseen(source: Source, reads: _Reads) -> Description:
+    """The description of the array that `shown` would give, as long as the driver does not refuse. Registers nothing."""
+    there = _wish_of(source, reads)
+    if there is None:
+        return source.description
+    mapped = described(_of_share(source), "share", "mapped")
+    mapped = replace(mapped, device=(devices.CUDA, there.gpu), notes=(*mapped.notes, there.note))
+    return mapped if reads.planned(mapped).zero_copy else source.description
+
+
+def _of_share(source: Source) -> _core.View:
+    return source.view().protected(origin=_share_of(source.array)).plain()
+
+
+def _wish_of(source: Source, reads: _Reads) -> InPlace | None:
+    """The wish of a conversion, if the array lies in a share that GPUs can show."""
+    if reads.via is not None or (reads.device is None and not _has_gpus_alone(reads.caps)):
+        return None
+    found = source.description
+    if not _is_readable(found) or _share_of(source.array) is None or not _core.is_shown_by_gpus(_of_share(source)):
+        return None  # a mapping of its own, among others
+    where = devices.wished(reads.device, _core.gpus(), found.framework, source.target, reads.caps.own)
+    return wished(None, where, reads.copy, reads.caps)
 
 
 def _is_readable(found: Description) -> bool:
@@ -153,4 +183,10 @@ def on_host(source: Source) -> Source:
         view = _core.on_host(source.view())
     except _core.StatusError as status:
         raise raised_by(BufferError(status.message), found.framework, source.target, "hand_over") from status
-    return source if view is None else Source(view, adapters.protocols(), described(view, "view"), source.target)
+    return source if view is None else Source(view, adapters.protocols(), described(view, "view"), source.target, source)
+
+
+def together(sources: Sequence[Source]) -> list[Source]:
+    """The arrays of one share, which lie on one device: beside memory of a GPU, those that `on_host` has moved are the GPU's."""
+    some_on_gpu = any(each.description.device[0] == devices.CUDA for each in sources)
+    return [(each.on_gpu if some_on_gpu else None) or each for each in sources]

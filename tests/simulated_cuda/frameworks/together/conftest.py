@@ -44,7 +44,7 @@ def xla_machines(libraries: Path, variables: dict[str, str], tmp_path_factory: p
     with contextlib.ExitStack() as end:
 
         @functools.cache
-        def machine(kind: str) -> Machine:
-            return end.enter_context(started(libraries, changed, XLA_COMMANDS, kind, ";devices=2"))
+        def machine(kind: str, settings: str = "") -> Machine:
+            return end.enter_context(started(libraries, changed, XLA_COMMANDS, kind, ";devices=2" + settings))
 
         yield machine

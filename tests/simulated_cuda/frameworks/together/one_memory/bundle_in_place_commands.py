@@ -141,7 +141,9 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             "private": lambda: (broker.get(name, "torch"), got),
             "narrowed": lambda: (broker.get(broker.put(np.arange(9.0), f"{name} f8", replace=True)), np.arange(9.0)),
         }[what]()
+        registered = calls("cuMemHostRegister"), _core.registrations()
         told = broker.plan(array, of, device="cuda:0", allow_downcast=what == "narrowed")
+        assert registered == (calls("cuMemHostRegister"), _core.registrations()), "a plan pins nothing"
         before = moved()
         made, plan = broker.convert(array, of, device="cuda:0", explain=True, allow_downcast=what == "narrowed")
         assert (plan.via, plan.copies) == (told.via, told.copies)

@@ -27,6 +27,10 @@ def host_address(address: int) -> int:
     return found.value if asked == 0 else 0
 
 
+def devices_of(tree: dict[str, Any]) -> set[str]:
+    return {"host" if host_address(array.data.ptr) else "gpu" for array in tree.values()}
+
+
 def until_none_is_registered() -> str:
     gc.collect()
     end = time.monotonic() + 60
@@ -136,6 +140,41 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             assert calls("copies_done") == copied, "the host copies it"
         return f"{share.device} {share.kind}"
 
+    def host_mixed(what: str, way: str, name: str) -> str:
+        """Arrays of one share of which the host has some, too, and of which one is ordinary memory of the GPU."""
+        cupy, values = package("cupy").cupy, {"at": expected("1"), "own": expected("2")}
+        broker.put(values["at"], f"{name} host")
+        own, at = cupy.asarray(values["own"]), broker.get(f"{name} host", "cupy", device="cuda:0", mapped=True)
+        if what == "torch":
+            own, at = broker.convert(own, "torch"), broker.get(f"{name} host", "torch", device="cuda:0", mapped=True)
+        elif what == "reversed":
+            own, values["own"] = at[::-1], values["at"][::-1]
+        elif what == "pinned":
+            host = cupy.cuda.alloc_pinned_memory(4 * COUNT)
+            np.frombuffer(host, "f4", COUNT)[:] = values["at"]
+            at = cupy.ndarray(COUNT, "f4", cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(host.ptr, 4 * COUNT, host, 0), 0))
+        arrays = {"at": at, "own": own}
+        if way == "send":
+            broker.channel(name).send(arrays)
+            found = broker.channel(name).receive("cupy", timeout=60)
+            where = f"{devices_of(found)}"
+        else:
+            share = broker.put(arrays, name) if way == "put" else broker.bundle(name, arrays).fill().publish()
+            where = f"{share.device}"
+            found = broker.get(name, "cupy") if way == "put" else broker.open(name).arrays("cupy")
+        return f"{where} {all((found[each].get() == values[each]).all() for each in values)}"
+
+    def host_natural(of: str, name: str, start: str, mapped: str = "default") -> str:
+        """Packages that have GPUs alone get the share without the name of a device; so does `convert`."""
+        own = package(of)
+        array, plan = broker.get(name, of, explain=True, **MAPPED[mapped])
+        again, its = broker.get(name, of, explain=True, **MAPPED[mapped])
+        converted, third = broker.convert(broker.get(name), of, explain=True)
+        seen = {right(own.values(each), start) for each in (array, again, converted)}
+        broker.put(package("cupy").cupy.asarray(expected("2")), f"{name} on the GPU", replace=True)
+        there, fourth = broker.get(f"{name} on the GPU", of, explain=True)
+        return " ".join((*seen, *(f"{each.via} {each.copies}" for each in (plan, its, third, fourth)), right(own.values(there), "2")))
+
     def host_tree(of: str, name: str) -> str:
         """A tree and a channel: every array of a message is read in place."""
         own, values = package(of), {"one": expected("1"), "more": [expected("2"), np.empty((0, 3), "f4")]}
@@ -168,6 +207,6 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         each.__name__: each
         for each in (
             host_put, host_get, host_error, host_kernel, host_drop, host_registrations, host_leases, host_drop_under_a_kernel,
-            host_relay, host_put_pinned, host_recipe, host_tree, host_many,
+            host_relay, host_put_pinned, host_recipe, host_tree, host_many, host_mixed, host_natural,
         )
     }  # fmt: skip

@@ -104,6 +104,26 @@ def test_pinned_memory_of_cupy_is_put_on_the_host_after_its_kernel(machine: Mach
     assert machine.reader("get_numpy pinned 11") == "host-shm 0 right"
 
 
+@pytest.mark.parametrize("way", ["put", "send", "bundle"])
+@pytest.mark.parametrize("what", ["cupy", "torch", "reversed", "pinned"])
+def test_beside_memory_of_the_gpu_all_arrays_are_the_gpus(machine: Machine, what: str, way: str) -> None:
+    where = "{'gpu'}" if way == "send" else "(2, 0)"
+    assert machine.reader(f"host_mixed {what} {way} mixed-{what}-{way}") == f"{where} True"
+    assert machine.reader("host_drop") == "0 registered"
+
+
+@pytest.mark.parametrize("framework", ["cupy", "numba"])
+def test_packages_that_have_gpus_alone_need_no_device(machine: Machine, with_a_bus: Machine, framework: str) -> None:
+    name = f"natural-{framework}"
+    machine.writer(f"host_put {name} 5")
+    in_place = " ".join(["zero-copy-host 0"] * 3)
+    assert machine.reader(f"host_natural {framework} {name} 5") == f"right {in_place} zero-copy-vmm 0 right"
+    with_a_bus.writer(f"host_put {name} 5")
+    assert with_a_bus.reader(f"host_natural {framework} {name} 5") == "right h2d 1 h2d 1 h2d 1 zero-copy-vmm 0 right"
+    mapped = "zero-copy-host 0 zero-copy-host 0 h2d 1"
+    assert with_a_bus.reader(f"host_natural {framework} {name} 5 mapped") == f"right {mapped} zero-copy-vmm 0 right"
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_trees_and_channels(machine: Machine, framework: str) -> None:
     assert machine.reader(f"host_tree {framework} tree-{framework}") == "zero-copy-host 0 right right right right"
@@ -133,6 +153,16 @@ def test_a_killed_reader_leaves_nothing(machine: Machine) -> None:
         process.process.send_signal(signal.SIGKILL)
         process.process.wait()
     assert machine.writer("host_leases killed 0") == "0"
+
+
+def test_jax_reads_it_in_place_on_one_memory(xla_machines: Machines) -> None:
+    machine = xla_machines("cuda_vmm", ONE_MEMORY)
+    machine.writer("host_put xla-one 15")
+    for framework in ("jax", "tensorflow"):
+        assert machine.reader(f"host_get {framework} xla-one 15") == "zero-copy-host 0 one_memory right", framework
+    assert machine.reader("host_get jax xla-one 15") == "zero-copy-host 0 one_memory right"
+    assert machine.reader("host_kernel jax xla-one 15") == "right"
+    assert machine.reader("host_drop") == "0 registered"
 
 
 def test_jax_reads_it_too(xla_machines: Machines) -> None:

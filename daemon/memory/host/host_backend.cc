@@ -96,8 +96,8 @@ Result<Immutability> HostBlock::Seal() {
     }
     return sealed_.emplace(Immutability::kByContract);
   }
-  // EBUSY while a writable mapping exists, including one in a forked child of the producer. Any other error is
-  // permanent.
+  // EBUSY while a writable mapping exists, including one in a forked child of the producer, or while a page is pinned,
+  // as by a reader's GPU driver. Any other error is permanent.
   const int error = AddMemfdSeals(sealer_.get(), kFinalSeals);
   if (error == EBUSY) return Immutability::kByContract;
   if (error != 0) return FailedPrecondition("the arena cannot be sealed permanently: ", std::strerror(error));

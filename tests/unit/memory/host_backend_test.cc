@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -133,6 +134,31 @@ TEST(HostBackend, SealReportsThatTheProducerForbidsSeals) {
   ASSERT_EQ(*(*block)->Seal(), Immutability::kByContract);
   ASSERT_EQ(::fcntl(handle->descriptor.get(), F_ADD_SEALS, F_SEAL_SEAL), 0);
   EXPECT_EQ((*block)->Seal().status().code(), Code::kFailedPrecondition);
+}
+
+// A reader's GPU driver pins pages, as a pipe does into which they are spliced.
+TEST(HostBackend, PagesThatAReaderPinsDelayThePermanentSealAlone) {
+  const auto backend = MakeHostBackend({.capacity_bytes = kMiB, .huge_pages = false});
+  const auto block = backend->Allocate(kHost, 8192);
+  ASSERT_TRUE(block.ok());
+  ASSERT_EQ(*(*block)->Seal(), Immutability::kByContract);
+  const auto handle = (*block)->Export(Access::kRead);
+  ASSERT_TRUE(handle.ok());
+  void* const map = ::mmap(nullptr, 8192, PROT_READ, MAP_SHARED, handle->descriptor.get(), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  int pipe[2];
+  ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+  const iovec pages{map, 8192};
+  ASSERT_EQ(::vmsplice(pipe[1], &pages, 1, 0), 8192);
+  const auto pinned = (*block)->Seal();
+  ASSERT_TRUE(pinned.ok()) << pinned.status().ToString();
+  EXPECT_EQ(*pinned, Immutability::kByContract);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  const auto released = (*block)->Seal();
+  ASSERT_TRUE(released.ok()) << released.status().ToString();
+  EXPECT_EQ(*released, Immutability::kEnforced);
+  ::munmap(map, 8192);
 }
 
 TEST(Memfd, ASealThatComesTooEarlyReturnsBusy) {

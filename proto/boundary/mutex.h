@@ -38,10 +38,10 @@ class AB_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Waits on a Mutex that the caller holds. Wake-ups can be spurious: wait in a loop.
+// Waits on a Mutex that the caller holds. Wake-ups can be spurious: wait in a loop. wait() needs GCC 12's libstdc++.
 class ConditionVariable {
  public:
-  void Wait(Mutex& mutex) AB_REQUIRES(mutex) { condition_.wait(mutex); }
+  void Wait(Mutex& mutex) AB_REQUIRES(mutex) { WaitUntil(mutex, std::chrono::steady_clock::time_point::max()); }
   void WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) AB_REQUIRES(mutex) {
     condition_.wait_until(mutex, deadline);
   }

@@ -130,7 +130,7 @@ COMPONENTS = {
     "Notices": {f"share/doc/arraybridge/{name}" for name in ("LICENSE", "THIRD_PARTY_NOTICES", "arraybridge.cdx.json")},
     "Protocol": {
         "share/arraybridge/proto/writing-a-client.md",
-        *(f"share/arraybridge/proto/arraybridge/v1/{name}.proto" for name in ("admin", "array", "broker", "tiers")),
+        *(f"share/arraybridge/proto/arraybridge/v1/{name}.proto" for name in ("admin", "array", "born", "broker", "tiers")),
     },
 }
 

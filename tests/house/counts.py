@@ -35,7 +35,7 @@ OWN: tuple[str, ...] = (
     "python/arraybridge/broker/keep/", "python/arraybridge/keep/", "python/arraybridge/recording/",
     "client/ctl/python/", "proto/boundary/pages/", "client/device_blocks/",
     "client/include/arraybridge/device_blocks/", "python/bindings/device_blocks/",
-    "python/arraybridge/integrations/allocators/", "python/arraybridge/dcp/", "python/arraybridge/notebook/",
+    "python/arraybridge/allocators/", "python/arraybridge/array_api/", "python/arraybridge/dcp/", "python/arraybridge/notebook/",
     "python/arraybridge/broker/patterns/", "daemon/broker/objects/runs/", "python/arraybridge/broker/services/",
     "client/ctl/services/", "python/arraybridge/broker/figures/",
     "python/arraybridge/broker/taking/", "python/arraybridge/broker/sequences/", "python/arraybridge/broker/batches/",

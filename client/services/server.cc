@@ -20,8 +20,7 @@ constexpr milliseconds kAsk{5000};
 constexpr milliseconds kCallerLook{100};  // how often it looks whether the caller lives that it has asked
 
 std::optional<milliseconds> LeftOf(const std::optional<Deadline>& until) {
-  if (!until) return std::nullopt;
-  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+  return until ? std::optional(TimeUntil(until)) : std::nullopt;
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ OWN: tuple[str, ...] = (
     "python/arraybridge/broker/patterns/", "daemon/broker/objects/runs/", "python/arraybridge/broker/services/",
     "client/ctl/services/", "python/arraybridge/broker/figures/",
     "python/arraybridge/broker/taking/", "python/arraybridge/broker/sequences/", "python/arraybridge/broker/batches/",
-    "client/pages/", "client/joints/", "client/one_memory/", "proto/boundary/one_memory/",
+    "client/pages/", "client/joints/", "client/one_memory/", "client/arenas/kept/", "proto/boundary/one_memory/",
     "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", "python/arraybridge/broker/one_memory/",
     "proto/arraybridge/v1/tiers.proto", "daemon/config/tiers/", "daemon/mover/", "daemon/broker/objects/tiers/",
     "daemon/broker/tables/tiers/", "daemon/broker/verbs/tiers/", "daemon/service/verbs/tiers/", "client/tiers/",

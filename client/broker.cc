@@ -256,8 +256,7 @@ Result<Broker::Passed> Broker::Send(Channel& channel, std::span<const View> sour
                                     bool in_place) {
   const std::optional<Deadline> until = DeadlineAfter(options.timeout);
   const auto note_time_left = [&] {
-    if (!until) return;
-    options.timeout = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+    if (until) options.timeout = TimeUntil(until);
   };
   if (!options.seen_notice) options.seen_notice = channel.seen_notice();
   // A share that the broker would refuse is refused before the copy.
@@ -346,8 +345,7 @@ Result<std::vector<Acquired>> Broker::Core::AcquireSome(std::span<const ShareRef
     // The broker limits the wait of one request, so a longer wait takes several requests. If connecting has used up the
     // wait, the request still waits for 1 ms, so that it fails with a timeout.
     const milliseconds least(options.wait.count() > 0 ? 1 : 0);
-    auto left = std::max(least, std::chrono::ceil<milliseconds>(until - steady_clock::now()));
-    if (limits.request_timeout_max_ms != 0) left = std::min(left, milliseconds(limits.request_timeout_max_ms));
+    const milliseconds left = std::max(least, session->SliceOf(until, kLongestTime));
     const AcquireWaits waits{static_cast<uint64_t>(left.count()), FenceTimeoutOf(options_.timeout), deadline};
     auto acquired =
         arraybridge::Acquire(*session, options_.ns, some, options.mode, waits, session->NoteFor(options.note));

@@ -179,23 +179,6 @@ std::shared_ptr<Placement::Range> WrittenArenas::Find(const Device& device, cons
   return found->second.range.lock();
 }
 
-bool WrittenArenas::Join(std::span<const std::shared_ptr<Placement::Range>> parts,
-                         const std::shared_ptr<Placement::Range>& joint) {
-  const MutexLock lock(mutex_);
-  const auto is_free = [&](const auto& part) {
-    const auto [entry, its] = At(joint->arena->id, part->offset);
-    return entry != nullptr && its->second.range.lock() == part && !its->second.broker && !part->published.load();
-  };
-  if (!std::ranges::all_of(parts, is_free)) return false;
-  auto& ranges = entries_.at(joint->arena->id).ranges;
-  const auto first = ranges.find(joint->offset);
-  ranges.erase(std::next(first), ranges.lower_bound(joint->offset + joint->size));
-  first->second.size = joint->size;
-  first->second.range = joint;
-  for (const auto& part : parts) part->whole = joint, part->published.store(true);
-  return true;
-}
-
 void WrittenArenas::HoldForBroker(const WrittenArena& arena, uint64_t offset) {
   MutexLock lock(mutex_);
   if (const auto [entry, range] = At(arena.id, offset); entry != nullptr) range->second.broker = true;

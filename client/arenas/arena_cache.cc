@@ -82,12 +82,14 @@ ArenaCache::Entries::iterator ArenaCache::Take(Entries::iterator entry, std::vec
 
 std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
   std::vector<std::shared_ptr<ReadArena>> dead;  // unmapped outside the lock
+  std::vector<std::shared_ptr<Mapping>> idle;    // the same
   std::vector<uint64_t> ids;
   MutexLock lock(mutex_);
   std::vector<Entries::iterator> unused;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     // No array can get a reference while the lock is held, because arrays get theirs from Find and Add. FindAt makes
     // one for a moment, and finds no share there.
+    entry->second.arena->kept.TakeIdle(before, idle);
     const bool in_use = entry->second.arena.use_count() > 1;
     if (in_use) Touch(entry->second);
     if (!in_use && entry->second.used <= before) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/arenas/kept/kept_mappings.h"
 #include "client/arenas/private_ranges.h"
 #include "client/memory/memory_mapper.h"
 #include "proto/boundary/mutex.h"
@@ -45,6 +46,7 @@ struct ReadArena {
   PrivateRanges ranges;             // of host memory
   LeasedRanges leases;              // of host memory
   MemoryMapper* mapper = nullptr;   // for its kind of handle
+  KeptMappings kept;                // of host memory
 };
 
 // Thread-safe.

@@ -88,13 +88,6 @@ Status Channel::End::Explain(Status failed) const {
   return CheckHere();
 }
 
-milliseconds Channel::End::Slice(const Until& until) const {
-  const uint64_t longest = session_->server().limits.request_timeout_max_ms;
-  const milliseconds most = longest == 0 ? kSliceMost : std::min(kSliceMost, milliseconds(longest));
-  if (!until) return most;
-  return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
-}
-
 // Two threads that wait in one end get the same notice: each call says what had been seen when it began.
 bool Channel::End::GoesOn(const Status& refusal, PeerDeath on_peer_death, uint64_t* seen) {
   const std::optional<uint64_t> notice = NoticeOf(refusal);
@@ -117,7 +110,7 @@ Status Channel::End::Send(const Placement& placement, const SendOptions& options
     }
     auto direct = placement.forward() ? std::nullopt : SendDirect(placement, options, until);
     if (direct) return Explain(*std::move(direct));
-    const milliseconds slice = Slice(until);
+    const milliseconds slice = session_->SliceOf(until, kSliceMost);
     const IntoChannel into{id_, static_cast<uint64_t>(slice.count()), seen};
     const Deadline deadline = steady_clock::now() + slice + options_.timeout;
     const auto publish = placement.forward() ? PublishForward : PublishPlacement;
@@ -201,7 +194,7 @@ Result<Acquired> Channel::End::Receive(const ReceiveOptions& options) {
       const auto consumer = Standing(std::move(waiting.consumer));
       const uint64_t counted = consumer && consumer->opened() ? consumer->calls() : 0;
       if (auto received = ReceiveDirect(consumer, waiting.received, options, until)) return *std::move(received);
-      const milliseconds slice = behind ? std::min(Slice(until), kSliceBehind) : Slice(until);
+      const milliseconds slice = session_->SliceOf(until, behind ? kSliceBehind : kSliceMost);
       const Status status = Ask(slice, seen);
       if (status.ok() || GoesOn(status, options.on_peer_death, &seen)) continue;
       if (status.reason() == "CHANNEL_IS_DIRECT") {

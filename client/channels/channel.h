@@ -53,7 +53,6 @@ class Channel::End : public std::enable_shared_from_this<End> {
   bool is_inherited() const;
   Status CheckHere() const;
   Status Explain(Status failed) const;
-  std::chrono::milliseconds Slice(const Until& until) const;
   // Asks the broker for a share, which is kept then.
   Status Ask(std::chrono::milliseconds slice, uint64_t seen);
   // Whether the call goes on after this refusal: a peer was lost, and the caller waits for it to come back. Notes the

@@ -37,8 +37,9 @@ const std::map<std::string, Unit> kUnits = {
 
 template <class Value>
 std::vector<std::string> NamesOf(const std::map<std::string, Value>& named) {
-  const auto names = std::views::keys(named);
-  return {names.begin(), names.end()};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : named) names.push_back(name);
+  return names;
 }
 
 // "500ms", "5s", "2min", "3h", "9d".

@@ -35,9 +35,7 @@ bool IsOver(const DirectWait& how) { return how.until && steady_clock::now() >= 
 
 int TimeoutOf(const DirectWait& how) {
   const milliseconds most = how.interrupted ? kInterruptedLook : kSleepMost;
-  if (!how.until) return static_cast<int>(most.count());
-  const auto left = std::chrono::ceil<milliseconds>(*how.until - steady_clock::now());
-  return static_cast<int>(std::clamp(left, milliseconds(0), most).count());
+  return static_cast<int>(TimeUntil(how.until, most).count());
 }
 
 // Why a wait ends though nothing has happened.

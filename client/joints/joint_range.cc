@@ -2,6 +2,7 @@
 #include "client/joints/joint_range.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -15,6 +16,24 @@ bool AreApart(const JointPart& one, const JointPart& next) {
 }
 
 }  // namespace
+
+// Defined here, because arena.h does not know what a range is.
+bool WrittenArenas::Join(std::span<const std::shared_ptr<Placement::Range>> parts,
+                         const std::shared_ptr<Placement::Range>& joint) {
+  const MutexLock lock(mutex_);
+  const auto is_free = [&](const auto& part) {
+    const auto [entry, its] = At(joint->arena->id, part->offset);
+    return entry != nullptr && its->second.range.lock() == part && !its->second.broker && !part->published.load();
+  };
+  if (!std::ranges::all_of(parts, is_free)) return false;
+  auto& ranges = entries_.at(joint->arena->id).ranges;
+  const auto first = ranges.find(joint->offset);
+  ranges.erase(std::next(first), ranges.lower_bound(joint->offset + joint->size));
+  first->second.size = joint->size;
+  first->second.range = joint;
+  for (const auto& part : parts) part->whole = joint, part->published.store(true);
+  return true;
+}
 
 std::shared_ptr<Placement::Range> JointRangeOf(std::vector<JointPart> parts, Reclaimer& reclaimer) {
   if (parts.size() < 2) return parts.empty() ? nullptr : std::move(parts.front());

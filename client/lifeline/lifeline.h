@@ -37,6 +37,13 @@ inline Deadline DeadlineAfter(std::chrono::milliseconds time) {
 inline std::optional<Deadline> DeadlineAfter(std::optional<std::chrono::milliseconds> time) {
   return time ? std::optional(DeadlineAfter(*time)) : std::nullopt;
 }
+// Rounded up; 0 at least, and `most` at most. Without a deadline `most`.
+inline std::chrono::milliseconds TimeUntil(std::optional<Deadline> then,
+                                           std::chrono::milliseconds most = kLongestTime) {
+  using std::chrono::milliseconds;
+  if (!then) return most;
+  return std::clamp(std::chrono::ceil<milliseconds>(*then - Deadline::clock::now()), milliseconds(0), most);
+}
 
 struct Answer {
   std::string payload;

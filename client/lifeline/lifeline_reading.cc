@@ -39,8 +39,7 @@ Status WhyMalformed() {
 Status Lifeline::Cancelled() { return Status(Code::kCancelled, "interrupted while waiting for the broker"); }
 
 int Lifeline::Milliseconds(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+  return static_cast<int>(TimeUntil(deadline, std::chrono::milliseconds(1 << 30)).count());
 }
 
 Result<Answer> Lifeline::Await(Waiter& waiter, Deadline deadline, const CompletionHandler& handler) {

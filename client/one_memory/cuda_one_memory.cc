@@ -3,6 +3,7 @@
 
 #include <arraybridge/device.h>
 
+#include <chrono>
 #include <utility>
 
 #include "client/memory/cuda/cuda_devices.h"
@@ -54,7 +55,13 @@ Result<View> GpuViewOf(const View& share, int32_t ordinal) {
   shown.read_only = true;
   if (share.elements() == 0) return shown;
   auto lease = std::static_pointer_cast<const Lease>(share.owner);
-  AB_ASSIGN_OR_RETURN(auto registration, HostRegistration::Of(*devices, shown.device.id, lease->arena));
+  auto registered = HostRegistration::Of(*devices, shown.device.id, *lease->arena);
+  if (!registered.ok() && registered.status().code() == Code::kResourceExhausted) {
+    // Arenas that no array uses may be registered.
+    lease->releases->Post(lease->releases->TakeUnused(std::chrono::steady_clock::now()));
+    registered = HostRegistration::Of(*devices, shown.device.id, *lease->arena);
+  }
+  AB_ASSIGN_OR_RETURN(auto registration, std::move(registered));
   const auto* const arena = lease->arena->shared->data();
   shown.data = registration->data() + (static_cast<const std::byte*>(share.data) - arena);
   Reclaimer& reclaimer = lease->reclaimer();

@@ -26,22 +26,20 @@ Status CheckReached(const CudaDevices& devices, int32_t ordinal) {
 
 }  // namespace
 
-HostRegistration::HostRegistration(const CudaDevices& devices, int32_t ordinal, std::shared_ptr<ReadArena> arena)
-    : devices_(devices), ordinal_(ordinal), arena_(std::move(arena)) {}
-
 Result<std::shared_ptr<HostRegistration>> HostRegistration::Of(const CudaDevices& devices, int32_t ordinal,
-                                                               const std::shared_ptr<ReadArena>& arena) {
-  HostRegistrations& all = HostRegistrations::OfThisProcess();
-  if (auto known = all.Find(ordinal, *arena)) return known;
+                                                               ReadArena& arena) {
+  if (auto kept = arena.kept.Find(ordinal)) return std::static_pointer_cast<HostRegistration>(std::move(kept));
   AB_RETURN_IF_ERROR(CheckReached(devices, ordinal));
+  HostRegistrations& all = HostRegistrations::OfThisProcess();
   AB_RETURN_IF_ERROR(all.Begin());
   std::shared_ptr<HostRegistration> made(new HostRegistration(devices, ordinal, arena));
-  AB_RETURN_IF_ERROR(made->Register());
-  return all.Add(ordinal, *arena, made->device_, made);
+  AB_RETURN_IF_ERROR(made->Register(arena.handle.descriptor.get()));
+  all.Add(ordinal, made->device_, made->size_, made);
+  return std::static_pointer_cast<HostRegistration>(arena.kept.Add(ordinal, made));
 }
 
-Status HostRegistration::Register() {
-  void* const base = ::mmap(nullptr, size(), PROT_READ, MAP_SHARED, arena_->handle.descriptor.get(), 0);
+Status HostRegistration::Register(int descriptor) {
+  void* const base = ::mmap(nullptr, size(), PROT_READ, MAP_SHARED, descriptor, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
     return ResourceExhausted("mapping ", size(), " bytes of shared memory: ", ExplainedError(error, "this process"));
@@ -62,7 +60,7 @@ Status HostRegistration::Register() {
 }
 
 HostRegistration::~HostRegistration() {
-  HostRegistrations::OfThisProcess().End();
+  HostRegistrations::OfThisProcess().End(ordinal_, device_);
   if (base_ == nullptr) return;
   // In a forked child CUDA does not work, and the registration is the parent's. If the driver fails to end it, the
   // memory stays mapped: later memory at this address would be taken for it.
@@ -84,7 +82,7 @@ std::byte* HostRegistration::HostAddressOf(int32_t ordinal, const void* address,
   const auto found = HostRegistrations::OfThisProcess().FindAt(ordinal, first);
   if (found == nullptr) return nullptr;
   const auto offset = static_cast<uint64_t>(first - found->device_);
-  return bytes <= found->size() - offset ? found->arena_->shared->data() + offset : nullptr;
+  return bytes <= found->size() - offset ? found->host_ + offset : nullptr;
 }
 
 uint64_t HostRegistration::Living() { return HostRegistrations::OfThisProcess().living(); }

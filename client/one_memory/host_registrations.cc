@@ -10,31 +10,18 @@ HostRegistrations& HostRegistrations::OfThisProcess() {
   return *registrations;
 }
 
-std::shared_ptr<HostRegistration> HostRegistrations::Find(int32_t ordinal, const ReadArena& arena) {
-  const MutexLock lock(mutex_);
-  const auto found = known_.find({ordinal, &arena});
-  return found == known_.end() ? nullptr : found->second.registration.lock();
-}
-
 std::shared_ptr<HostRegistration> HostRegistrations::FindAt(int32_t ordinal, const std::byte* address) {
   const MutexLock lock(mutex_);
-  for (const auto& [key, known] : known_) {
-    const bool inside = key.first == ordinal && address >= known.device && address < known.device + known.size;
-    // An address of one that has ended may be another one's.
-    if (auto living = inside ? known.registration.lock() : nullptr) return living;
-  }
-  return nullptr;
+  auto next = known_.upper_bound({ordinal, address});
+  if (next == known_.begin() || (--next)->first.first != ordinal) return nullptr;
+  if (address >= next->first.second + next->second.size) return nullptr;
+  return next->second.registration.lock();
 }
 
-std::shared_ptr<HostRegistration> HostRegistrations::Add(int32_t ordinal, const ReadArena& arena,
-                                                         const std::byte* device,
-                                                         const std::shared_ptr<HostRegistration>& made) {
+void HostRegistrations::Add(int32_t ordinal, const std::byte* device, uint64_t size,
+                            const std::shared_ptr<HostRegistration>& made) {
   const MutexLock lock(mutex_);
-  std::erase_if(known_, [](const auto& entry) { return entry.second.registration.expired(); });
-  Known& known = known_[{ordinal, &arena}];
-  if (auto faster = known.registration.lock()) return faster;
-  known = {made, device, arena.handle.arena_size};
-  return made;
+  known_[{ordinal, device}] = {made, size};
 }
 
 Status HostRegistrations::Begin() {
@@ -45,9 +32,10 @@ Status HostRegistrations::Begin() {
       .Because("TOO_MANY_REGISTRATIONS");
 }
 
-void HostRegistrations::End() {
+void HostRegistrations::End(int32_t ordinal, const std::byte* device) {
   const MutexLock lock(mutex_);
   --living_;
+  if (device != nullptr) known_.erase({ordinal, device});
 }
 
 uint64_t HostRegistrations::living() const {

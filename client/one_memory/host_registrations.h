@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HostRegistrations of this process, which are found by their arena, or by an address of their GPU.
+// The HostRegistrations of this process, which are found by an address of their GPU.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "client/arenas/arena_cache.h"
 #include "proto/boundary/mutex.h"
 #include "proto/boundary/result.h"
 
@@ -22,25 +21,20 @@ class HostRegistrations {
   // Never destroyed, because arrays may outlive other static objects.
   static HostRegistrations& OfThisProcess();
 
-  std::shared_ptr<HostRegistration> Find(int32_t ordinal, const ReadArena& arena);
-  // The one with the GPU's address `address`; null: there is none.
+  // The one in which the GPU's address `address` lies; null: there is none.
   std::shared_ptr<HostRegistration> FindAt(int32_t ordinal, const std::byte* address);
-  // The one to use: `made`, whose first address of the GPU is `device`, or that of another thread which was faster.
-  std::shared_ptr<HostRegistration> Add(int32_t ordinal, const ReadArena& arena, const std::byte* device,
-                                        const std::shared_ptr<HostRegistration>& made);
+  void Add(int32_t ordinal, const std::byte* device, uint64_t size, const std::shared_ptr<HostRegistration>& made);
   // Counts one more. RESOURCE_EXHAUSTED: kRegistrationsMax.
   Status Begin();
-  // One less: it is unregistered.
-  void End();
+  // One less: it is about to be unregistered. `device` is null if it was not added.
+  void End(int32_t ordinal, const std::byte* device);
   uint64_t living() const;
 
  private:
-  // An arena that is registered is referred to, so no other one has its address meanwhile.
-  using Key = std::pair<int32_t, const ReadArena*>;
+  using Key = std::pair<int32_t, const std::byte*>;
 
   struct Known {
     std::weak_ptr<HostRegistration> registration;
-    const std::byte* device = nullptr;
     uint64_t size = 0;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A MappedArray keeps a share and the registration of its arena, for an array of a GPU. Both end after the work that
-// this process has queued on the GPU when the array is dropped.
+// A MappedArray keeps a share and the registration of its arena, for an array of a GPU. It lets go of both after the
+// work that this process has queued on the GPU when the array is dropped.
 #pragma once
 
 #include <memory>

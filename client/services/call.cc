@@ -20,11 +20,7 @@ ServiceLetter Call::LetterOf(const char* kind, const std::string& caller) const 
   return {.kind = kind, .peer = caller, .number = number, .due_ns = static_cast<uint64_t>(at.count())};
 }
 
-milliseconds Call::Left(milliseconds most) const {
-  if (!due) return most;
-  const auto left = std::chrono::ceil<milliseconds>(*due - std::chrono::steady_clock::now());
-  return std::clamp(left, milliseconds(0), most);
-}
+milliseconds Call::Left(milliseconds most) const { return TimeUntil(due, most); }
 
 Status Call::Gone(std::string_view service) const {
   return Unavailable("the server of service '", service, "', ", NameOf(server_process),

@@ -6,7 +6,6 @@
 
 namespace arraybridge {
 
-using services::Content;
 using services::IsNotice;
 using services::Mailbox;
 using std::chrono::milliseconds;
@@ -53,7 +52,7 @@ Result<Acquired> ServiceCaller::Core::Call(std::span<const View> value, const Ca
       const MutexLock lock(mutex_);
       if (call->outcome) return *std::move(call->outcome);
     }
-    const Status read = call->is_over() ? call->TimedOut(service_) : Step(call->due);
+    Status read = call->is_over() ? call->TimedOut(service_) : Step(call->due);
     if (read.code() == Code::kCancelled) TakeBack(*call, [&] { return read; });
     if (call->is_over()) TakeBack(*call, [&] { return call->TimedOut(service_); });
   }

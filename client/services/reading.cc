@@ -24,11 +24,7 @@ constexpr milliseconds kTicketDue{5};       // how often tickets are tried that 
 Status ServiceCaller::Core::ReadOne(std::optional<Deadline> until) {
   milliseconds pause = tickets_due_ ? kTicketDue : suspicion_.IsOpen() ? services::Suspicion::kPause : kPresenceLook;
   if (!gone_.empty()) pause = milliseconds(0);
-  if (until) {
-    const auto left = std::chrono::ceil<milliseconds>(*until - steady_clock::now());
-    pause = std::clamp(left, milliseconds(0), pause);
-  }
-  auto message = boxes_.answers.Next(mode_, pause);
+  auto message = boxes_.answers.Next(mode_, TimeUntil(until, pause));
   if (message.ok()) {
     Handle(*std::move(message));
   } else if (message.status().reason() == "CHANNEL_EMPTY") {

@@ -20,8 +20,7 @@ constexpr milliseconds kAsk{5000};
 constexpr milliseconds kCallerLook{100};  // how often it looks whether the caller lives that it has asked
 
 std::optional<milliseconds> LeftOf(const std::optional<Deadline>& until) {
-  if (!until) return std::nullopt;
-  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*until - steady_clock::now()));
+  return until ? std::optional(TimeUntil(until)) : std::nullopt;
 }
 
 }  // namespace
@@ -101,7 +100,7 @@ Status Service::Core::Ask(const ServiceLetter& ticket) {
     const MutexLock lock(mutex_);
     if (held_.contains(key) || !asked_.emplace(key, steady_clock::now() + kAsk).second) return Ok();
   }
-  const Status sent =
+  Status sent =
       answers->Post({.kind = services::kAsk, .peer = id_, .number = ticket.number, .retry = options_.retry}, kAsk);
   if (sent.ok()) return sent;
   {
@@ -122,16 +121,17 @@ void Service::Core::ReadArrived() {
 Status Service::Core::ReadOne(milliseconds wait) {
   if (suspicion_.IsOpen()) wait = std::min(wait, services::Suspicion::kPause);
   auto message = boxes_.requests.Next(options_.mode, wait);
+  Status why = message.status();
   if (message.ok()) {
     Handle(*std::move(message));
-  } else if (IsNotice(message.status())) {
+  } else if (IsNotice(why)) {
     suspicion_.Arise();
-  } else if (message.status().reason() != "CHANNEL_EMPTY") {
-    return message.status();
+  } else if (why.reason() != "CHANNEL_EMPTY") {
+    return why;
   }
   Examine();
-  if (message.ok() || IsNotice(message.status()) || wait.count() > 0) return Ok();
-  return message.status();
+  if (why.ok() || IsNotice(why) || wait.count() > 0) return Ok();
+  return why;
 }
 
 void Service::Core::Handle(Acquired message) {

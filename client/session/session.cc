@@ -127,6 +127,11 @@ std::chrono::milliseconds Session::arena_idle() const {
   return server_.limits.arena_idle_ms == 0 ? kArenaIdle : std::chrono::milliseconds(server_.limits.arena_idle_ms);
 }
 
+std::chrono::milliseconds Session::SliceOf(std::optional<Deadline> until, std::chrono::milliseconds most) const {
+  const std::chrono::milliseconds longest(server_.limits.request_timeout_max_ms);
+  return TimeUntil(until, longest.count() == 0 ? most : std::min(most, longest));
+}
+
 Result<Answer> Session::Call(Verb verb, std::string_view payload, Deadline deadline,
                              const Lifeline::CompletionHandler& handler) {
   auto answer = lifeline_->Call(verb, payload, deadline, handler);

@@ -78,6 +78,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string_view NoteFor(std::string_view note) const;
   // How long unused arenas are kept.
   std::chrono::milliseconds arena_idle() const;
+  // How long one request of a wait until then lasts: the broker limits it, and so does `most`.
+  std::chrono::milliseconds SliceOf(std::optional<Deadline> until, std::chrono::milliseconds most) const;
 
  private:
   Session(const Broker::Options& options, const Shared& shared, std::shared_ptr<Lifeline> lifeline,

@@ -61,13 +61,6 @@ Status Watch::Feed::CheckHere() const {
   return Unavailable("the watch ended with the connection to the broker: open it again").Because("WATCH_LOST");
 }
 
-milliseconds Watch::Feed::Slice(const std::optional<Deadline>& until) const {
-  const uint64_t longest = session_->server().limits.request_timeout_max_ms;
-  const milliseconds most = longest == 0 ? kWatchSliceMost : std::min(kWatchSliceMost, milliseconds(longest));
-  if (!until) return most;
-  return std::clamp(std::chrono::ceil<milliseconds>(*until - steady_clock::now()), milliseconds(0), most);
-}
-
 Status Watch::Feed::Ask(milliseconds slice) {
   const Deadline deadline = steady_clock::now() + slice + options_.timeout;
   const auto handler = [weak = weak_from_this()](const Result<Answer>& answer) {
@@ -130,7 +123,7 @@ Result<Event> Watch::Feed::Next(std::optional<milliseconds> timeout) {
     if (!first && until && steady_clock::now() >= *until) {
       return DeadlineExceeded("no event arrived in time").Because("NO_EVENT");
     }
-    AB_RETURN_IF_ERROR(Ask(behind ? std::min(Slice(until), kWatchSliceBehind) : Slice(until)));
+    AB_RETURN_IF_ERROR(Ask(session_->SliceOf(until, behind ? kWatchSliceBehind : kWatchSliceMost)));
   }
 }
 

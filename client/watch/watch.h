@@ -32,7 +32,6 @@ class Watch::Feed : public std::enable_shared_from_this<Feed> {
  private:
   bool is_inherited() const;
   Status CheckHere() const;
-  std::chrono::milliseconds Slice(const std::optional<Deadline>& until) const;
   // Requests events and keeps those that arrive. Returns an error only if it stops waiting for the answer, which then
   // arrives later.
   Status Ask(std::chrono::milliseconds slice);

@@ -82,7 +82,7 @@ class GpuWindow final : public WindowMemory {
       AB_RETURN_IF_ERROR(live_->Drain());
       AB_RETURN_IF_ERROR(Unmap());
     }
-    const Status mapped = Map(*prepared_);
+    Status mapped = Map(*prepared_);
     if (!mapped.ok()) {
       if (live_ == nullptr || Map(*live_).ok()) return mapped;
       return Internal("the GPU's driver maps neither the next generation nor the last one: ", mapped.message());

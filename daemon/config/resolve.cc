@@ -94,10 +94,9 @@ Status ResolveCapacity(Draft& draft, const Reading& reading) {
 
 Status ResolveQuota(Draft& draft, const Reading& reading) {
   Config& config = draft.config;
-  const auto quota =
-      QuotaOf(draft.namespace_quota, config, reading.Where("namespace.default.quota", "--namespace-quota"));
-  if (!quota.ok()) return quota.status();
-  config.namespace_quota_bytes = *quota;
+  AB_ASSIGN_OR_RETURN(
+      config.namespace_quota_bytes,
+      QuotaOf(draft.namespace_quota, config, reading.Where("namespace.default.quota", "--namespace-quota")));
   return Ok();
 }
 
@@ -186,6 +185,7 @@ Result<Config> Resolve(Reading& reading) {
           [&] { return ResolveDevices(draft, reading); });
   resolve("limits.namespaces", {"memory.host.capacity", "memory.backend", "namespace.default.quota"},
           [&] { return ResolveNamespaces(draft, reading); });
+  resolve("tiers.low", {"tiers.high"}, [&] { return draft.config.tiers.Check(reading.Where("tiers.low")); });
   AB_RETURN_IF_ERROR(reading.Refused());
   draft.config.exit_when_idle = draft.exit_when_idle.value_or(draft.config.embedded ? kEmbeddedIdle : milliseconds(0));
   return std::move(draft.config);

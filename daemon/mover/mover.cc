@@ -84,7 +84,7 @@ void Mover::SortOut(const std::vector<std::string>& names, Found* found) {
 void Mover::ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found) {
   for (const auto& [generation, name] : durable) {
     const auto opened = OpenShare(*directory_, name);
-    const Status imported = opened.ok() ? Import(*opened, name) : opened.status();
+    Status imported = opened.ok() ? Import(*opened, name) : opened.status();
     if (imported.ok()) {
       ++found->imported;
     } else if (imported.code() == Code::kAlreadyExists) {
@@ -149,6 +149,11 @@ Status Mover::WriteDurable(const SharePlace& place) {
     AB_ASSIGN_OR_RETURN(looked, tiers_.Look(place));
   }
   if (looked.movable.reason() == "NOT_MOVABLE") return looked.movable;
+  if (!looked.is_complete) {
+    return FailedPrecondition("the bytes of ", NameOf(looked.row),
+                              " are still being made: try again when they are complete")
+        .Because("SHARE_IN_USE");
+  }
   AB_ASSIGN_OR_RETURN(auto stored, Written(looked, true));
   return tiers_.Keep(place, std::move(stored));
 }

@@ -128,7 +128,7 @@ Status WriteShare(const TierDirectory& directory, const TierFile& file, label::L
                   uint64_t offset) {
   const std::string part = file.part_name();
   AB_ASSIGN_OR_RETURN(const auto mapped, Mapped::Of(block, Access::kRead, offset, label.size));
-  const auto written = [&]() -> Status {
+  Status written = [&]() -> Status {
     auto opened = directory.Open(part, O_RDWR | O_CREAT | O_EXCL);
     if (!opened.ok()) return Unavailable(opened.status().message()).Because("DISK_FAILED");
     static_cast<void>(Failpoint("tier_file_made"));

@@ -54,6 +54,12 @@ function(ab_structs path namespace)
   add_custom_command(OUTPUT ${output}.h ${output}.cc
     COMMAND ${Python_EXECUTABLE} ${generate} ${namespace} ${output}.h ${output}.cc ${protos}
     DEPENDS ${generate} ${protos} VERBATIM)
+  if(NOT TARGET ab_structs)
+    add_custom_target(ab_structs) # all of these headers
+  endif()
+  string(MAKE_C_IDENTIFIER "ab_structs_${path}" target)
+  add_custom_target(${target} DEPENDS ${output}.h)
+  add_dependencies(ab_structs ${target})
 endfunction()
 
 # ab_program_of_debian(<program> <component>): links the program's objects a second time, for the Debian packages: with

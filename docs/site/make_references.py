@@ -52,7 +52,7 @@ INTEGRATIONS: Final[dict[str, str]] = {
     "integrations.ray": "put empty share_of near start stop register Share",
     "integrations.dask": "put empty share_of start register",
     "integrations.jupyter": "load",
-    "integrations.array_api": "array_namespace namespace_of to_device dtype_of",
+    "array_api": "array_namespace namespace_of to_device dtype_of",
 }
 
 

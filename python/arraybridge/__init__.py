@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         supports_cuda_array_interface,
         supports_dlpack,
     )
+    from arraybridge.array_api import array_namespace
     from arraybridge.broker import Broker
     from arraybridge.broker.born.block import Born
     from arraybridge.broker.bundle import Bundle, BundleSpec, BundleWriter
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from arraybridge.detect import Converter, get_converter
     from arraybridge.files.loading import load
     from arraybridge.files.saving import save
-    from arraybridge.integrations.array_api import array_namespace
     from arraybridge.integrations.capture import capturing
     from arraybridge.keep.cached_function import CachedFunction, cache
     from arraybridge.keep.checkpoints import Checkpoint, Checkpoints
@@ -245,7 +245,7 @@ _HOMES = {
         "decorators": "DtypeConversion cupy jax memory_types numpy pyclesperanto tensorflow torch",
         "files.loading": "load",
         "files.saving": "save",
-        "integrations.array_api": "array_namespace",
+        "array_api": "array_namespace",
         "integrations.capture": "capturing",
         "keep.cached_function": "CachedFunction cache",
         "keep.checkpoints": "Checkpoint Checkpoints",

@@ -54,7 +54,7 @@ PyObject* Traits(PyObject* self, void*) {
 // A function of the package's module for the array API standard, which is implemented in Python. nullptr with a Python
 // error.
 Ref ArrayApi(const char* function) {
-  const Ref module(PyImport_ImportModule("arraybridge.integrations.array_api"));
+  const Ref module(PyImport_ImportModule("arraybridge.array_api"));
   return Ref(module == nullptr ? nullptr : PyObject_GetAttrString(module.get(), function));
 }
 

@@ -70,7 +70,7 @@ MUST_NOT_IMPORT = {
     "python/arraybridge/arrays/": ("arraybridge.adapters", "arraybridge.conversion", *_ABOVE_CONVERT),
     "python/arraybridge/adapters/": ("arraybridge.conversion", *_ABOVE_CONVERT),
     "python/arraybridge/conversion/": _ABOVE_CONVERT,
-    "python/arraybridge/broker/": _ABOVE_BROKER,
+    "python/arraybridge/broker/": ("arraybridge.integrations", *_ABOVE_BROKER),
 }  # fmt: skip
 # Includes of third parties, which a room must be allowed.
 THIRD_PARTY = re.compile(

@@ -132,6 +132,7 @@ class CudaVmmMapper final : public CudaMapper {
 Status AllowAccess(const CudaDevices& devices, int32_t ordinal, CUdeviceptr address, uint64_t bytes, Access access) {
   const auto allow = [&](const std::vector<int32_t>& gpus, cuda::CUmemAccess_flags flags) {
     std::vector<cuda::CUmemAccessDesc> rights;
+    rights.reserve(gpus.size());
     for (const int32_t gpu : gpus) rights.push_back({{cuda::CU_MEM_LOCATION_TYPE_DEVICE, gpu}, flags});
     return devices.driver().CheckInput(devices.driver().MemSetAccess(address, bytes, rights.data(), rights.size()),
                                        "cuMemSetAccess", bytes, " bytes");

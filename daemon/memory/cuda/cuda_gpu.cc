@@ -133,8 +133,8 @@ void CudaGpu::WhenLost(std::function<void()> callback) {
 }
 
 Result<FoundGpus> FindCudaGpus(const std::string& path, const GpuTable& terms, const Platform& platform) {
-  AB_ASSIGN_OR_RETURN(auto loaded, Driver::Load(path));
-  const auto driver = std::make_shared<const Driver>(std::move(loaded));
+  AB_ASSIGN_OR_RETURN(const Driver loaded, Driver::Load(path));
+  const auto driver = std::make_shared<const Driver>(loaded);
   int count = 0;
   AB_RETURN_IF_ERROR(driver->Check(driver->DeviceGetCount(&count), "cuDeviceGetCount"));
   FoundGpus found;

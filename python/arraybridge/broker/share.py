@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from arraybridge import autograph
 from arraybridge.adapters import numpy as numpy_adapter
 from arraybridge.arguments import Access, check_text
+from arraybridge.array_api import dtype_of, namespace_of, to_device
 from arraybridge.arrays.devices import HOST, named
 from arraybridge.broker.patterns.metadata import decoded
 from arraybridge.broker.tiers.tiered import Tiered
 from arraybridge.errors import BrokerError, InvalidRequest, ShareNotFound, UnsupportedArray, printable
-from arraybridge.integrations.array_api import dtype_of, namespace_of, to_device
 from arraybridge.notebook.facts import table_of
 from arraybridge.planner import OPAQUE_PREFIXES, opaque_refused
 from arraybridge.tables import results

@@ -27,7 +27,7 @@ void FreeScope(PyObject* capsule) { delete static_cast<SharedScope*>(PyCapsule_G
 // NumPy's arrays keep the capsule, and so the scope.
 py::object CapsuleOf(const SharedScope& scope) {
   auto kept = std::make_unique<SharedScope>(scope);
-  const auto capsule =
+  auto capsule =
       py::reinterpret_steal<py::object>(PyCapsule_New(&scope->handler(), kNumpyHandlerCapsule, FreeScope));
   if (!capsule || PyCapsule_SetContext(capsule.ptr(), kept.get()) != 0) throw py::error_already_set();
   static_cast<void>(kept.release());
@@ -80,7 +80,7 @@ class BornNumpy {
 // The classes have no names in the module: only these functions make their objects.
 void AddBorn(py::module_& module) {
   using py::arg;
-  py::class_<BornHeap, std::shared_ptr<BornHeap>>(py::handle(), "BornHeap", py::is_final());
+  const py::class_<BornHeap, std::shared_ptr<BornHeap>> heap(py::handle(), "BornHeap", py::is_final());
   py::class_<BornNumpy>(py::handle(), "BornNumpy", py::is_final())
       .def("enter", &BornNumpy::Enter)
       .def("leave", &BornNumpy::Leave)

@@ -14,7 +14,6 @@ namespace py = pybind11;
 
 namespace {
 
-using tables::Buffer;
 using tables::Node;
 using tables::Parts;
 

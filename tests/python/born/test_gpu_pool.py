@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arraybridge.errors import BrokerUnavailable, InvalidRequest, OutOfMemory
-from arraybridge.integrations.allocators.pool import Order, Pool
+from arraybridge.allocators.pool import Order, Pool
 
 SIZE = 1 << 20
 STREAM, OTHER = Order(7, None), Order(8, None)

@@ -19,7 +19,7 @@ inline constexpr int32_t kPriorityMax = 1000;      // and -1000 is the least
 struct Rank {
   Pin pin = Pin::kNone;
   int32_t priority = 0;
-  friend auto operator<=>(const Rank&, const Rank&) = default;
+  friend auto operator<=>(const Rank&, const Rank&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
 // As records and files state it: the pin in the two lowest bits, above them the priority, counted from the least one;

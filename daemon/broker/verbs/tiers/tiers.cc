@@ -42,24 +42,6 @@ Status CheckIdle(const Share& share) {
       .Because("SHARE_IN_USE");
 }
 
-// Reads without a call leave no trace.
-Clock::time_point LastRead(const Share& share) {
-  if (share.history == nullptr || share.history->readers().empty()) return share.born;
-  const std::chrono::nanoseconds last(share.history->readers().back().last_ns);
-  const auto ago = std::chrono::system_clock::now().time_since_epoch() - last;
-  return std::max(share.born, Clock::now() - std::chrono::duration_cast<Clock::duration>(ago));
-}
-
-// `of`: a namespace, or without a name all those of its owner.
-bool IsIn(const Namespace& ns, const NamespaceKey& of) {
-  return ns.uid() == of.uid && (of.name.empty() || ns.name() == of.name);
-}
-
-bool MayMove(const Share& share) { return !share.withdrawn && !share.arena->is_on_disk() && CheckMovable(share).ok(); }
-
-// How many shares one call looks at under the lock.
-constexpr int kSharesMax = 1024;
-
 // Its bytes are, or were, in a file.
 bool HasFile(const Share& share) { return share.stored != nullptr || share.arena->is_on_disk(); }
 
@@ -102,31 +84,15 @@ Result<Tiers::Looked> Tiers::Look(const SharePlace& place) const {
   if (!looked.row.in_memory) return looked;
   looked.block = share->arena->block();
   looked.movable = CheckIdle(*share);
+  looked.is_complete = share->fence.done();
   return looked;
 }
 
-std::vector<Tiers::Candidate> Tiers::Candidates(const NamespaceKey& of, std::optional<SharePlace>* after) const {
-  const Broker::State& state = *broker_.state_;
-  std::vector<Candidate> found;
-  const std::optional<SharePlace> from = std::exchange(*after, std::nullopt);
-  int visits = 0;
-  const MutexLock lock(state.mutex);
-  const auto& all = state.namespaces.all();
-  for (auto at = all.lower_bound(from ? NamespaceKey{from->owner, from->ns} : of); at != all.end(); ++at) {
-    const Namespace& ns = *at->second;
-    if (!IsIn(ns, of)) break;
-    const bool goes_on = from && ns.name() == from->ns;
-    const auto first = goes_on ? ns.shares().upper_bound(from->share) : ns.shares().begin();
-    for (auto next = first; next != ns.shares().end(); ++next) {
-      if (visits++ == kSharesMax) return found;
-      *after = SharePlace{ns.uid(), ns.name(), next->first};
-      if (MayMove(*next->second)) {
-        found.push_back({next->second->rank, LastRead(*next->second), next->second->size, **after});
-      }
-    }
-  }
-  after->reset();
-  return found;
+Tiers::HostBytes Tiers::HostUse() const {
+  const auto host = HostOf(broker_.state_->backends);
+  if (!host) return {};
+  const MemoryBackend::Usage usage = host->backend->usage(host->device);
+  return {usage.allocated_bytes - usage.cached_bytes, usage.capacity_bytes};
 }
 
 // A reader without a call sees that the catalogue's record is retired, or has written a word that is seen here.

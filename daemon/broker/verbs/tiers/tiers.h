@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/broker/broker.h"
@@ -31,7 +32,7 @@ struct SharePlace {
   uint32_t owner = 0;  // of the namespace
   std::string ns;
   ShareId share{};
-  friend auto operator<=>(const SharePlace&, const SharePlace&) = default;
+  friend auto operator<=>(const SharePlace&, const SharePlace&) = default;  // NOLINT(modernize-use-nullptr): its 0
 };
 
 // The facts about a share that its file states beside the bytes.
@@ -65,7 +66,8 @@ class Tiers {
     TieredRow row;
     std::shared_ptr<MemoryBlock> block;  // null: the bytes are in a file alone
     uint64_t offset = 0;
-    Status movable;  // for MoveOut
+    Status movable;           // for MoveOut
+    bool is_complete = true;  // its bytes have been made
   };
   Result<Looked> Look(const SharePlace& place) const;
   // The file has the bytes: frees the memory. `fresh`: a new file, or empty, for the share's own; a share that has one
@@ -87,6 +89,20 @@ class Tiers {
   // namespace, unless its name is empty. Looks at a bounded number of shares after `after`, and sets it to the last
   // one; nothing: that was all.
   std::vector<Candidate> Candidates(const NamespaceKey& of, std::optional<SharePlace>* after) const;
+
+  // The owners of namespaces.
+  std::vector<uint32_t> Owners() const;
+  struct HostBytes {
+    uint64_t used = 0;  // without memory that is populated ahead of demand
+    uint64_t capacity = 0;
+  };
+  HostBytes HostUse() const;
+  using NamespacePlace = std::pair<uint32_t, std::string>;  // owner and name
+  // The namespaces with these names, of any owner.
+  std::vector<NamespacePlace> Named(const std::vector<std::string>& names) const;
+  // Shares of a namespace that Keep may keep, and that have no durable file. Looks at a bounded number of shares whose
+  // ids are greater than `after`; sets `is_all` if those were all, but for one whose bytes are still being made.
+  std::vector<SharePlace> NotDurable(const NamespaceKey& of, ShareId after, bool* is_all) const;
 
   // Memory for bytes that come back, charged as that of the share's maker.
   class Reserved {
@@ -131,6 +147,8 @@ class Tiers {
   static Status Restore(Broker::State& state, const record::Arena& its, uint32_t record);
 
  private:
+  static constexpr int kSharesMax = 1024;  // that one call looks at under the lock
+
   Broker& broker_;
 };
 

@@ -29,12 +29,21 @@ struct Room {
   uint64_t moved = 0;
 
   bool is_done() const { return moved >= bytes || victims.empty(); }
-  void MoveOne(CountedMover& mover) {
+  // Returns the bytes that have left memory.
+  uint64_t MoveOne(CountedMover& mover) {
     const Tiers::Candidate next = std::move(victims.back());
     victims.pop_back();
-    if (mover.MoveOut(next.place).ok()) moved += next.bytes;
+    if (!mover.MoveOut(next.place).ok()) return 0;
+    moved += next.bytes;
+    return next.bytes;
   }
 };
+
+uint64_t BytesOf(const std::vector<Tiers::Candidate>& victims) {
+  uint64_t bytes = 0;
+  for (const Tiers::Candidate& each : victims) bytes += each.bytes;
+  return bytes;
+}
 
 }  // namespace
 
@@ -73,6 +82,25 @@ void Rooms::Serve(CountedMover& mover, const std::function<void()>& freed) {
   for (std::erase_if(rooms, ends); !rooms.empty(); std::erase_if(rooms, ends)) {
     for (Room& room : rooms) room.MoveOne(mover);
   }
+}
+
+void Rooms::Level(CountedMover& mover, uint64_t bytes, const std::function<void()>& freed) {
+  std::vector<Room> rooms;
+  for (const uint32_t owner : tiers_.Owners()) {
+    auto victims = VictimsOf({owner, ""});
+    const uint64_t its = BytesOf(victims);
+    rooms.push_back({its, std::move(victims)});
+  }
+  const auto left = [](const Room& room) { return room.victims.empty() ? 0 : room.bytes - room.moved; };
+  uint64_t moved = 0;
+  while (moved < bytes) {
+    const auto most = std::ranges::max_element(rooms, {}, left);
+    if (most == rooms.end() || most->victims.empty()) break;
+    moved += most->MoveOne(mover);
+    const MutexLock lock(mutex_);
+    if (!wanted_.empty()) break;
+  }
+  if (moved > 0) freed();
 }
 
 }  // namespace arraybridge::daemon

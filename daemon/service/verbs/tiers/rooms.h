@@ -28,6 +28,9 @@ class Rooms {
   void Want(uint32_t owner, std::string_view ns, uint64_t bytes, const Status& refusal) AB_EXCLUDES(mutex_);
   // Moves shares out, one for each room in turn. `freed`: called for each room that has got memory.
   void Serve(CountedMover& mover, const std::function<void()>& freed) AB_EXCLUDES(mutex_);
+  // Moves out so many bytes of shares, each time one of the owner who has the most bytes that may leave. Ends early if
+  // a room is wanted.
+  void Level(CountedMover& mover, uint64_t bytes, const std::function<void()>& freed) AB_EXCLUDES(mutex_);
 
  private:
   // The first one to leave memory comes last.

@@ -46,7 +46,12 @@ std::string_view ShareIn(const Status& refusal) {
 }  // namespace
 
 TierVerbs::TierVerbs(const VerbParts& parts, PublishVerbs& publishes)
-    : VerbParts(parts), publishes_(publishes), tiers_(broker_), moves_(config_.limits), rooms_(tiers_) {
+    : VerbParts(parts),
+      publishes_(publishes),
+      tiers_(broker_),
+      moves_(config_.limits),
+      rooms_(tiers_),
+      upkeep_(tiers_, config_.tiers, 2 * config_.arena_idle) {
   if (!config_.tiers.directory.empty()) Begin();
 }
 
@@ -67,6 +72,7 @@ void TierVerbs::Begin() {
   }
   if (found.imported > 0) log::Info("found {} durable shares of an earlier broker", found.imported);
   if (found.removed > 0) log::Info("removed {} files of shares that are gone", found.removed);
+  if (upkeep_.is_wanted()) PlanUpkeep(Upkeep::kPeriod);
 }
 
 void TierVerbs::Stop() {
@@ -276,11 +282,21 @@ void TierVerbs::ServeRooms() {
   if (rooms_posted_.exchange(true)) return;
   spiller_.Post([this] {
     rooms_posted_.store(false);
-    rooms_.Serve(*mover_, [this] {
-      reclaimer_.Reclaim();
-      reclaimer_.ServeMemorySoon(Lane::kShort);
-      reclaimer_.ServeMemorySoon(Lane::kLong);
-    });
+    rooms_.Serve(*mover_, [this] { Freed(); });
+  });
+}
+
+void TierVerbs::Freed() {
+  reclaimer_.Reclaim();
+  reclaimer_.ServeMemorySoon(Lane::kShort);
+  reclaimer_.ServeMemorySoon(Lane::kLong);
+}
+
+void TierVerbs::PlanUpkeep(std::chrono::milliseconds wait) {
+  other_.PostAt(Clock::now() + wait, [this] {
+    const bool has_more = upkeep_.Keep(*mover_);
+    spiller_.Post([this] { upkeep_.MakeRoom(rooms_, *mover_, [this] { Freed(); }); });
+    PlanUpkeep(has_more ? std::chrono::milliseconds(0) : Upkeep::kPeriod);
   });
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "daemon/service/verbs/publish_verbs.h"
 #include "daemon/service/verbs/tiers/fetches.h"
 #include "daemon/service/verbs/tiers/rooms.h"
+#include "daemon/service/verbs/tiers/upkeep.h"
 #include "daemon/service/verbs/verb_parts.h"
 #include "proto/boundary/result.h"
 #include "proto/wire/messages.h"
@@ -63,6 +65,10 @@ class TierVerbs : VerbParts {
   void ServeReads();
   void ServeRooms();
   void ServeOthers();
+  // Does the next part of the upkeep soon.
+  void PlanUpkeep(std::chrono::milliseconds wait);
+  // Memory may have become free.
+  void Freed();
   // Reads what acquires wait for, a bounded number.
   void ServeFetches();
   // False: it waits for memory.
@@ -76,6 +82,7 @@ class TierVerbs : VerbParts {
   WaitingLine moves_;                    // one request per user in turn
   Fetches fetches_;
   Rooms rooms_;
+  Upkeep upkeep_;
   bool retry_planned_ = false;  // of fetches that wait for memory; of the reader's thread
   std::atomic<bool> reads_posted_{false};
   std::atomic<bool> rooms_posted_{false};

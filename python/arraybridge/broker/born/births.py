@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, cast
 
 from arraybridge import _core, autograph
 from arraybridge.adapters import born as adapters
+from arraybridge.allocators.scope import NO_HOOK, Allocator, Wish
+from arraybridge.allocators.torch_hook import TorchPool
 from arraybridge.arrays import devices
 from arraybridge.broker.born.block import Born
 from arraybridge.broker.born.frameworks import Frameworks, Scope
 from arraybridge.broker.born_tally.told import Told
 from arraybridge.broker.tiers.tiering import Tiering
 from arraybridge.errors import FrameworkNotAvailable, InvalidRequest
-from arraybridge.integrations.allocators.scope import NO_HOOK, Allocator, Wish
-from arraybridge.integrations.allocators.torch_hook import TorchPool
 
 _FRAMEWORKS: Final = ("numpy", *adapters.NAMES)
 _PAGE: Final = 4096

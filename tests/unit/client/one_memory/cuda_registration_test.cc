@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -39,7 +40,13 @@ std::shared_ptr<ReadArena> ReadOnlyArena(uint8_t value) {
 }
 
 Result<std::shared_ptr<HostRegistration>> RegisteredFor(int32_t ordinal, const std::shared_ptr<ReadArena>& arena) {
-  return HostRegistration::Of(**CudaDevices::OfThisProcess(), ordinal, arena);
+  return HostRegistration::Of(**CudaDevices::OfThisProcess(), ordinal, *arena);
+}
+
+// Ends those that nothing has used since `before`, as the arenas of a session are looked through.
+void EndIdle(ReadArena& arena, std::chrono::steady_clock::time_point before = std::chrono::steady_clock::now()) {
+  std::vector<std::shared_ptr<Mapping>> idle;
+  arena.kept.TakeIdle(before, idle);
 }
 
 uint8_t FirstByteOn(const OnGpu& gpu, const Mapping& mapping) {
@@ -49,7 +56,7 @@ uint8_t FirstByteOn(const OnGpu& gpu, const Mapping& mapping) {
   return copied.ok() ? *static_cast<const uint8_t*>(copied->data) : 0;
 }
 
-TEST_F(HostRegistrationTest, AnArenaIsRegisteredWhileItIsUsed) {
+TEST_F(HostRegistrationTest, AnArenaIsRegisteredWhileItIsUsedAndKeptForAWhile) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const OnGpu gpu("", 4096);
     const auto arena = ReadOnlyArena(7);
@@ -63,8 +70,13 @@ TEST_F(HostRegistrationTest, AnArenaIsRegisteredWhileItIsUsed) {
     EXPECT_EQ(HostRegistration::HostAddressOf(0, gpu.data(), 1), nullptr);
     const void* const address = first->data();
     first.reset();
-    EXPECT_EQ(RegistrationsLiving(), 1u);
+    EndIdle(*arena);
+    EXPECT_EQ(RegistrationsLiving(), 1u) << "it is used";
     again.reset();
+    EndIdle(*arena, std::chrono::steady_clock::now() - std::chrono::minutes(1));
+    EXPECT_TRUE(RegisteredFor(0, arena).ok());
+    EXPECT_EQ(Counter("cuMemHostRegister"), 1) << "the next array finds it";
+    EndIdle(*arena);
     EXPECT_EQ(RegistrationsLiving(), 0u);
     EXPECT_EQ(Counter("live_pinned"), 0);
     EXPECT_EQ(HostRegistration::HostAddressOf(0, address, 1), nullptr);
@@ -100,8 +112,11 @@ TEST_F(HostRegistrationTest, EachGpuHasItsOwn) {
 TEST_F(HostRegistrationTest, NoMoreThanTheMaximum) {
   EXPECT_FINE_IN_FRESH_PROCESS({
     const OnGpu gpu("", 4096);
-    std::vector<std::shared_ptr<HostRegistration>> living;
-    for (uint64_t i = 0; i < kRegistrationsMax; ++i) living.push_back(*RegisteredFor(0, ReadOnlyArena(1)));
+    std::vector<std::shared_ptr<ReadArena>> living;
+    for (uint64_t i = 0; i < kRegistrationsMax; ++i) {
+      living.push_back(ReadOnlyArena(1));
+      ASSERT_TRUE(RegisteredFor(0, living.back()).ok());
+    }
     const auto one_more = ReadOnlyArena(2);
     const auto refused = RegisteredFor(0, one_more);
     EXPECT_EQ(refused.status().reason(), "TOO_MANY_REGISTRATIONS") << refused.status().ToString();
@@ -130,6 +145,7 @@ TEST_F(HostRegistrationTest, TheDriverKeepsItAndTheMemoryStaysMapped) {
     auto registration = *RegisteredFor(0, arena);
     const std::byte* const address = registration->data();
     registration.reset();
+    EndIdle(*arena);
     EXPECT_EQ(RegistrationsLiving(), 0u);
     const auto again = *RegisteredFor(0, arena);
     EXPECT_NE(again->data(), address) << "it is mapped elsewhere";
@@ -145,6 +161,7 @@ TEST_F(HostRegistrationTest, AForkedChildEndsNone) {
     const pid_t child = ::fork();
     if (child == 0) {
       registration.reset();
+      EndIdle(*arena);
       ::_exit(0);
     }
     int status = -1;

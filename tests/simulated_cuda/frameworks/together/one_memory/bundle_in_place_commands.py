@@ -57,7 +57,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
 
     def place_drop() -> str:
         kept.clear()
-        return until_none_is_registered()
+        return until_none_is_registered(broker)
 
     def place_outlives(name: str) -> str:
         """The arrays keep the bytes after the bundle was withdrawn and its memory is wanted again."""
@@ -104,13 +104,14 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         count = int(number)
         arrays = {f"layer {each}": np.full(16, each, "f4") for each in range(count)}
         broker.bundle(name, arrays).fill().publish()
+        until_none_is_registered(broker)
         registered = calls("cuMemHostRegister")
         found = broker.open(name).on("cuda:0").torch()
         values = package("torch").values
         right = all((values(found[f"layer {each}"]) == each).all() for each in (0, count // 2, count - 1))
         made = calls("cuMemHostRegister") - registered
         del found
-        return f"{made} {right} {until_none_is_registered()}"
+        return f"{made} {right} {until_none_is_registered(broker)}"
 
     @with_the_same_gpu
     def place_column(of: str, name: str, how: str = "default") -> str:

@@ -31,10 +31,12 @@ def devices_of(tree: dict[str, Any]) -> set[str]:
     return {"host" if host_address(array.data.ptr) else "gpu" for array in tree.values()}
 
 
-def until_none_is_registered() -> str:
+def until_none_is_registered(broker: arraybridge.Broker) -> str:
+    """After flush(), which gives back what is kept for the next array."""
     gc.collect()
     end = time.monotonic() + 60
     while _core.registrations() and time.monotonic() < end:
+        broker.flush()
         time.sleep(0.005)
     return f"{calls('live_pinned') - calls('cuMemHostAlloc')} registered"
 
@@ -82,7 +84,29 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
             del kept[name]
         else:
             kept.clear()
-        return until_none_is_registered()
+        return until_none_is_registered(broker)
+
+    @with_the_same_gpu
+    def host_camera(of: str, name: str, frames: str) -> str:
+        """So many frames under one name, each read and dropped, with time between them; how often the driver registered memory."""
+        package(of)
+        before, values = calls("cuMemHostRegister"), []
+        for frame in range(int(frames)):
+            broker.put(expected(str(frame)), name, replace=True)
+            array, plan = broker.get(name, of, device="cuda:0", explain=True)
+            values.append(plan.zero_copy and right(package(of).values(array), str(frame)) == "right")
+            del array
+            gc.collect()
+            time.sleep(0.02)
+        return f"{all(values)} {calls('cuMemHostRegister') - before} registered"
+
+    def host_idle() -> str:
+        """Waits until nothing is registered, and asks for nothing."""
+        gc.collect()
+        kept, end = _core.registrations(), time.monotonic() + 60
+        while _core.registrations() and time.monotonic() < end:
+            time.sleep(0.05)
+        return f"{kept} kept, then {_core.registrations()}"
 
     def host_registrations() -> str:
         gc.collect()
@@ -117,7 +141,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
         alive = _core.registrations()
         values = made.copy_to_host(stream=stream)
         stream.synchronize()
-        return f"{alive} {right(values, start)} {until_none_is_registered()}"
+        return f"{alive} {right(values, start)} {until_none_is_registered(broker)}"
 
     def host_relay(of: str, name: str, other: str) -> str:
         """An array of the GPU that was got is put under another name."""
@@ -206,7 +230,7 @@ def functions(broker: arraybridge.Broker) -> dict[str, Callable[..., str]]:
     return {
         each.__name__: each
         for each in (
-            host_put, host_get, host_error, host_kernel, host_drop, host_registrations, host_leases, host_drop_under_a_kernel,
+            host_put, host_get, host_error, host_kernel, host_drop, host_camera, host_idle, host_registrations, host_leases, host_drop_under_a_kernel,
             host_relay, host_put_pinned, host_recipe, host_tree, host_many, host_mixed, host_natural,
         )
     }  # fmt: skip

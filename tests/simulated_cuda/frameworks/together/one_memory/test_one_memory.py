@@ -89,6 +89,12 @@ def test_a_dropped_array_lives_until_its_kernel_has_run(machine: Machine) -> Non
     assert machine.reader("host_drop_under_a_kernel fenced 9") == "1 right 0 registered"
 
 
+def test_the_frames_of_a_camera_register_their_arena_once(machine: Machine) -> None:
+    assert machine.reader("host_drop") == "0 registered"
+    assert machine.reader("host_camera cupy camera 30") == "True 1 registered"
+    assert machine.reader("host_idle") == "1 kept, then 0"
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_what_was_mapped_is_put_as_the_share_that_it_is(machine: Machine, framework: str) -> None:
     name = f"relayed-{framework}"

@@ -7,8 +7,8 @@ import contextlib
 from typing import Any
 
 from arraybridge.adapters import ensure_module
+from arraybridge.allocators.pool import Order, Pool
 from arraybridge.errors import OutOfMemory
-from arraybridge.integrations.allocators.pool import Order, Pool
 
 _PER_THREAD = 2  # the handle of each thread's default stream
 

@@ -8,8 +8,8 @@ import functools
 from typing import Any
 
 from arraybridge.adapters import ensure_module
+from arraybridge.allocators.pool import Pool
 from arraybridge.errors import OutOfMemory
-from arraybridge.integrations.allocators.pool import Pool
 
 
 class CudaCoreHook(contextlib.ExitStack):

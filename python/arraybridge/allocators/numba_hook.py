@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from arraybridge.adapters import ensure_module
+from arraybridge.allocators.pool import Pool
 from arraybridge.errors import InvalidRequest, OutOfMemory
-from arraybridge.integrations.allocators.pool import Pool
 
 _OUT_OF_MEMORY: Final = 2  # CUDA's error
 

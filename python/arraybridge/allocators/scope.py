@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from arraybridge import _core, autograph
+from arraybridge.allocators.cuda_core_hook import CudaCoreHook
+from arraybridge.allocators.cupy_hook import CupyHook
+from arraybridge.allocators.numba_hook import NumbaHook
+from arraybridge.allocators.pool import Pool
+from arraybridge.allocators.torch_hook import TorchHook, TorchPool
 from arraybridge.errors import InvalidRequest
-from arraybridge.integrations.allocators.cuda_core_hook import CudaCoreHook
-from arraybridge.integrations.allocators.cupy_hook import CupyHook
-from arraybridge.integrations.allocators.numba_hook import NumbaHook
-from arraybridge.integrations.allocators.pool import Pool
-from arraybridge.integrations.allocators.torch_hook import TorchHook, TorchPool
 
 FRAMEWORKS: Final = ("cupy", "numba", "torch", "cuda.core")
 # Their GPU memory comes from an allocator inside of them, for which they take no other.

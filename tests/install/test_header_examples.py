@@ -28,6 +28,15 @@ NEEDED = {
         "void Use(const std::vector<arraybridge::View>&);\n",
         "arraybridge::View view; arraybridge::Broker broker({});",
     ),
+    "patterns/batch.h": (
+        "void Log(const arraybridge::Status&);\n",
+        'arraybridge::Broker broker({}); auto service = *arraybridge::Service::Open(broker, "invert", {});',
+    ),
+    "patterns/reorder.h": (
+        "void Log(const arraybridge::Status&);\nstd::vector<arraybridge::View> Processed(const std::vector<arraybridge::View>&);\n",
+        'arraybridge::Broker broker({}); auto work = *broker.OpenChannel("work", arraybridge::Channel::Role::kReceiver);'
+        ' auto done = *broker.OpenChannel("done", arraybridge::Channel::Role::kSender);',
+    ),
     "swap_window.h": ("", "arraybridge::Broker broker({});"),
     "watch.h": ("void Show(const arraybridge::Event&);\n", "arraybridge::Broker broker({});"),
 }

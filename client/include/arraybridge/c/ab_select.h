@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting in C for any of several channels and services. An ab_awaited receives one share, or one request, ahead, on a
-// thread of its own.
+// thread of its own. An ab_broker has room for 64 of them: others say AB_RESOURCE_EXHAUSTED, QUEUED_REQUESTS.
 //
 //   ab_awaited* sources[2];
 //   size_t places[2], found = 0;

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <limits>
-#include <map>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,142 +13,21 @@
 #include <arraybridge/bundle.h>
 #include <arraybridge/token.h>
 
-#include "proto/boundary/frame.h"
-
-struct ab_broker {
-  arraybridge::Broker broker;
-};
-
-struct ab_array {
-  std::vector<arraybridge::View> views;
-  std::optional<arraybridge::Placement> placement;  // of an array made by ab_empty
-  std::shared_ptr<const arraybridge::Share> share;  // of other arrays
-  arraybridge::Sent sent;
-  std::optional<arraybridge::Bundle> bundle;
-  // Entries of the bundle that were asked for, and its fingerprint: callers are given pointers into them.
-  mutable std::map<uint64_t, arraybridge::Bundle::Array> entries;
-  std::string fingerprint;
-};
-
-struct ab_channel {
-  arraybridge::Broker& broker;
-  arraybridge::Channel channel;
-  arraybridge::PeerDeath on_peer_death;
-};
+#include "client/c_api/boundary.h"
 
 namespace {
 
+using namespace arraybridge::c;
 using arraybridge::InvalidArgument;
-using arraybridge::kFrameBytesMax;
 using arraybridge::Ok;
 using arraybridge::Result;
 using arraybridge::Status;
 using arraybridge::View;
 
-constexpr int32_t kRankMax = 64;
-
-std::string& Message() {
-  thread_local std::string message;
-  return message;
-}
-
-std::string& Reason() {
-  thread_local std::string reason;
-  return reason;
-}
-
-// The latest timeout error of a call on this thread.
-Status& TimedOut() {
-  thread_local Status status;
-  return status;
-}
-
-ab_code SetLastStatus(const Status& status) {
-  if (status.code() == arraybridge::Code::kDeadlineExceeded) TimedOut() = status;
-  Message() = status.ok() ? std::string() : status.message();
-  Reason() = status.reason();
-  return static_cast<ab_code>(status.code());
-}
-
-// Returns the result of `work` as a code, and catches all exceptions.
-template <class Work>
-ab_code Guarded(Work work) noexcept {
-  try {
-    return SetLastStatus(work());
-  } catch (const std::bad_alloc&) {
-    Message() = "out of memory";  // short enough for a string that allocates nothing
-    Reason().clear();
-    return AB_RESOURCE_EXHAUSTED;
-  } catch (const std::exception& error) {
-    return SetLastStatus(Status(arraybridge::Code::kInternal, error.what()));
-  }
-}
-
-Status CheckGiven(const void* given, const char* what) {
-  return given == nullptr ? InvalidArgument(what, " is NULL") : Ok();
-}
-
-// Guarded work with a handle, or with a place for an answer.
-template <class Work>
-ab_code With(const void* given, const char* what, Work work) noexcept {
-  return Guarded([&]() -> Status {
-    AB_RETURN_IF_ERROR(CheckGiven(given, what));
-    return work();
-  });
-}
-
-// The sizes of the structs in the first version of the header.
 constexpr size_t kOptionsBytesMin = offsetof(ab_options, token);
-constexpr size_t kViewBytesMin = sizeof(ab_view);
-constexpr size_t kContentBytesMin = sizeof(ab_content);
 constexpr size_t kInfoBytesMin = offsetof(ab_info, fingerprint);
 constexpr size_t kEntryBytesMin = sizeof(ab_entry);
 constexpr size_t kChannelOptionsBytesMin = sizeof(ab_channel_options);
-
-Status CheckSize(size_t size, size_t least, const char* what) {
-  constexpr size_t kMost = 4096;  // larger than any future struct, so not a valid size
-  if (size >= least && size <= kMost) return Ok();
-  return InvalidArgument(what, ".size is ", size, "; set it to the struct's sizeof, which is at least ", least);
-}
-
-// Copies a caller's struct into one of this version. An older header's struct is shorter; its missing fields are zero.
-// A newer header's struct is longer; its unknown fields must be zero, because they must not be ignored silently.
-template <class Struct>
-Result<Struct> Known(const Struct* given, size_t least, const char* what) {
-  AB_RETURN_IF_ERROR(CheckGiven(given, what));
-  const size_t size = given->size;
-  AB_RETURN_IF_ERROR(CheckSize(size, least, what));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(Struct); i < size; ++i) {
-    if (bytes[i] != 0) return InvalidArgument(what, " uses a field that this library is too old for: byte ", i);
-  }
-  Struct known{};
-  std::memcpy(&known, given, std::min(size, sizeof known));
-  return known;
-}
-
-Status CheckShape(const ab_view& view) {
-  if (view.rank < 0 || view.rank > kRankMax) return InvalidArgument("rank ", view.rank, " is not 0 to ", kRankMax);
-  if (view.rank > 0 && view.shape == nullptr) return InvalidArgument("shape is NULL at rank ", view.rank);
-  return Ok();
-}
-
-std::vector<int64_t> Numbers(const int64_t* numbers, int32_t count) {
-  return numbers == nullptr ? std::vector<int64_t>() : std::vector<int64_t>(numbers, numbers + count);
-}
-
-Result<View> ViewOf(const ab_view* given) {
-  AB_ASSIGN_OR_RETURN(const auto known, Known(given, kViewBytesMin, "view"));
-  const ab_view* const source = &known;
-  AB_RETURN_IF_ERROR(CheckShape(*source));
-  if (source->device_type != arraybridge::kDeviceCpu) {
-    return InvalidArgument("device type ", source->device_type, ": the C API takes host memory only (",
-                           arraybridge::kDeviceCpu, ")");
-  }
-  return arraybridge::Describe(source->data, {source->type_code, source->type_bits, source->type_lanes},
-                               Numbers(source->shape, source->rank), Numbers(source->strides, source->rank), {}, true,
-                               nullptr);
-}
 
 Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   arraybridge::Broker::Options options;
@@ -166,61 +42,7 @@ Result<arraybridge::Broker::Options> OptionsOf(const ab_options* given) {
   return options;
 }
 
-Result<std::string> BytesOf(const void* bytes, size_t count, size_t most, const char* what) {
-  if (count == 0) return std::string();
-  AB_RETURN_IF_ERROR(CheckGiven(bytes, what));
-  if (count > most) {
-    return InvalidArgument(what, " has ", count, " bytes; no request has room for more than ", most)
-        .Because("TOO_LARGE");
-  }
-  return std::string(static_cast<const char*>(bytes), count);
-}
-
-// Calls `take` with each struct of a caller's array, in which an older program's are shorter than this library's.
-// REQUIRES: `take` fails where the struct's size is invalid.
-template <class Struct, class Take>
-Status ForEach(const Struct* first, size_t count, const char* what, Take take) {
-  if (count > 0) AB_RETURN_IF_ERROR(CheckGiven(first, what));
-  const auto* next = reinterpret_cast<const std::byte*>(first);
-  for (size_t i = 0; i < count; ++i) {
-    const auto* const given = reinterpret_cast<const Struct*>(next);
-    const Status taken = take(given);
-    if (!taken.ok()) return InvalidArgument(what, "[", i, "]: ", taken.message());
-    next += given->size;
-  }
-  return Ok();
-}
-
 bool IsBorn(const ab_content& content) { return content.array != nullptr && content.array->placement; }
-
-// REQUIRES: the content's array, if there is one, is of a share.
-Result<std::vector<View>> ViewsOf(const ab_content& content) {
-  if (content.array != nullptr) return content.array->views;
-  std::vector<View> views;
-  AB_RETURN_IF_ERROR(ForEach(content.views, content.count, "content.views", [&](const ab_view* given) -> Status {
-    AB_ASSIGN_OR_RETURN(auto view, ViewOf(given));
-    views.push_back(std::move(view));
-    return Ok();
-  }));
-  if (views.empty()) return InvalidArgument("content has no arrays");
-  return views;
-}
-
-// The bytes beside the arrays of a content.
-struct Described {
-  std::string structure;
-  std::string metadata;
-};
-
-Result<Described> DescriptionOf(const ab_content& content) {
-  const bool is_bundle = content.array != nullptr && content.array->bundle && content.structure_bytes == 0;
-  AB_ASSIGN_OR_RETURN(auto structure,
-                      BytesOf(content.structure, content.structure_bytes, kFrameBytesMax, "content.structure"));
-  AB_ASSIGN_OR_RETURN(auto metadata,
-                      BytesOf(content.metadata, content.metadata_bytes, kFrameBytesMax, "content.metadata"));
-  if (is_bundle) structure = arraybridge::Bundle::kStructure;
-  return Described{std::move(structure), std::move(metadata)};
-}
 
 Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, int64_t wait_ms) {
   AB_RETURN_IF_ERROR(CheckGiven(name, "name"));
@@ -229,19 +51,6 @@ Result<arraybridge::Acquired> AcquireNamed(ab_broker& broker, const char* name, 
   arraybridge::Broker::AcquireOptions options;
   options.wait = std::chrono::milliseconds(wait_ms);
   return broker.broker.Acquire(wanted, options);
-}
-
-ab_array* ArrayOf(arraybridge::Acquired acquired) {
-  auto made = std::make_unique<ab_array>();
-  made->views = std::move(acquired.views);
-  made->share = std::move(acquired.share);
-  made->sent = std::move(acquired.sent);
-  return made.release();
-}
-
-std::optional<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms) {
-  if (timeout_ms < 0) return std::nullopt;
-  return std::chrono::milliseconds(timeout_ms);
 }
 
 Status CheckBundle(const ab_array* bundle) {
@@ -460,10 +269,10 @@ ab_code ab_open_channel(ab_broker* broker, const char* name, int32_t role, const
     arraybridge::ChannelOptions opening{known.capacity, static_cast<arraybridge::ChannelMode>(known.mode)};
     if (known.drop_oldest != 0) opening.on_slow = known.drop_oldest > 0 ? OnSlow::kDropOldest : OnSlow::kBlock;
     if (known.replay != 0) opening.replay = known.replay;
-    AB_ASSIGN_OR_RETURN(auto opened,
-                        broker->broker.OpenChannel(name, static_cast<arraybridge::Channel::Role>(role), opening));
+    const auto end = static_cast<arraybridge::Channel::Role>(role);
+    AB_ASSIGN_OR_RETURN(auto opened, broker->broker.OpenChannel(name, end, opening));
     const auto death = known.wait_for_lost != 0 ? arraybridge::PeerDeath::kWait : arraybridge::PeerDeath::kTell;
-    *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, std::move(opened), death}).release();
+    *channel = std::unique_ptr<ab_channel>(new ab_channel{broker->broker, std::move(opened), death, end}).release();
     return Ok();
   });
 }

@@ -213,17 +213,18 @@ def made_by_cmake(source: Path, prefix: Path, folder: Path) -> list[list[str]]:
     return [["cmake", "-S", str(source), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={prefix}"], ["cmake", "--build", str(folder)]]
 
 
-def test_service_in_cpp(prefix: Path, variables: dict[str, str], tmp_path: Path) -> None:
+def test_service_in_cpp_and_c(prefix: Path, variables: dict[str, str], tmp_path: Path) -> None:
     needs("torch")
     for words in made_by_cmake(EXAMPLES / "service", prefix, tmp_path):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     server = started("service/server.py", variables=variables)
     try:
-        done = subprocess.run([str(tmp_path / "ask")], env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
-        answers = [f"an image of {light}: inverted {255 - light} by server {server.pid}" for light in (1, 2, 3)]
-        assert done.stdout.splitlines() == answers
+        for program in ("ask", "ask_in_c"):
+            done = subprocess.run([str(tmp_path / program)], env=variables, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout
+            answers = [f"an image of {light}: inverted {255 - light} by server {server.pid}" for light in (1, 2, 3)]
+            assert done.stdout.splitlines() == answers
     finally:
         server.kill()
         server.communicate()

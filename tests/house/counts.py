@@ -48,7 +48,8 @@ OWN: tuple[str, ...] = (
     "daemon/moves/", "daemon/service/http/tiers/", "daemon/service/http/live/", "client/ctl/residency/", "python/arraybridge/recency/",
     "proto/arraybridge/v1/born.proto", "proto/boundary/layouts/born/", "client/born_tally/",
     "client/include/arraybridge/born_tally.h", "client/ctl/born/", "daemon/service/wire/born/",
-    "python/bindings/born_tally/", "python/arraybridge/broker/born_tally/",
+    "python/bindings/born_tally/", "python/arraybridge/broker/born_tally/", "client/c_api/", "client/include/arraybridge/c/",
+    "client/patterns/", "client/include/arraybridge/patterns/",
 )  # fmt: skip
 # The rooms whose boxes (their folders, and the units beside these) ought to lie on floors.
 FLOORED = ("daemon/broker", "daemon/service", "client", "python/arraybridge")

@@ -13,6 +13,11 @@ HEADERS = ROOT / "client/include/arraybridge"
 # What an example uses and does not make, before it and in its function.
 NEEDED = {
     "arraybridge.h": ("#include <stdio.h>\n", "ab_view view = {0}; ab_array* array;"),
+    "c/ab_select.h": (
+        "#include <stdio.h>\n",
+        "ab_channel* channel = NULL; ab_service* service = NULL; ab_request* request;",
+    ),
+    "c/ab_service.h": ("#include <stdio.h>\n", "ab_broker* broker = NULL; ab_content content = {0};"),
     "broker.h": ("", "arraybridge::View view;"),
     "bundle.h": ("", "std::vector<arraybridge::BundleArray> arrays; std::string fingerprint, metadata; arraybridge::Broker broker({});"),
     "channel.h": ("void Use(const std::vector<arraybridge::View>&);\n", "arraybridge::View view; arraybridge::Broker broker({});"),
@@ -22,6 +27,15 @@ NEEDED = {
         "std::vector<arraybridge::View> Inverted(const std::vector<arraybridge::View>&);\nvoid Log(const arraybridge::Status&);\n"
         "void Use(const std::vector<arraybridge::View>&);\n",
         "arraybridge::View view; arraybridge::Broker broker({});",
+    ),
+    "patterns/batch.h": (
+        "void Log(const arraybridge::Status&);\n",
+        'arraybridge::Broker broker({}); auto service = *arraybridge::Service::Open(broker, "invert", {});',
+    ),
+    "patterns/reorder.h": (
+        "void Log(const arraybridge::Status&);\nstd::vector<arraybridge::View> Processed(const std::vector<arraybridge::View>&);\n",
+        'arraybridge::Broker broker({}); auto work = *broker.OpenChannel("work", arraybridge::Channel::Role::kReceiver);'
+        ' auto done = *broker.OpenChannel("done", arraybridge::Channel::Role::kSender);',
     ),
     "swap_window.h": ("", "arraybridge::Broker broker({});"),
     "watch.h": ("void Show(const arraybridge::Event&);\n", "arraybridge::Broker broker({});"),
@@ -47,7 +61,7 @@ def test_every_header_with_an_example_is_known() -> None:
 @pytest.mark.parametrize("name", NEEDED)
 def test_the_examples_of_a_header_compile_without_warnings(name: str, tmp_path: Path) -> None:
     before, inside = NEEDED[name]
-    in_c = name == "arraybridge.h"
+    in_c = name == "arraybridge.h" or name.startswith("c/")
     header = "" if in_c else "#include <arraybridge/broker.h>\n"
     functions = [f"void Example{i}(void) {{\n{inside}\n{code}\n}}\n" for i, code in enumerate(examples_of(HEADERS / name))]
     declared = "".join(f"void Example{i}(void);\n" for i in range(len(functions)))

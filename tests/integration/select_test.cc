@@ -63,6 +63,26 @@ TEST_F(SelectTest, OneOf64ChannelsIsReady) {
   }
 }
 
+TEST_F(SelectTest, ABrokerWaitsFor64ChannelsAndTwoForTwiceAsMany) {
+  std::vector<std::unique_ptr<AwaitedChannel>> channels;
+  std::vector<const Awaitable*> sources;
+  const auto await = [&](Broker& broker) {
+    const std::string name = "channel-" + std::to_string(channels.size());
+    channels.push_back(std::make_unique<AwaitedChannel>(*broker.OpenChannel(name, Channel::Role::kReceiver)));
+    sources.push_back(channels.back().get());
+  };
+  for (int i = 0; i < 64; ++i) await(broker_), await(other_);
+  EXPECT_TRUE(Select(sources, milliseconds(100))->empty());
+  channels.pop_back(), sources.pop_back();
+  for (int i = 0; i < 2; ++i) await(other_);
+  const auto ready = Select(sources, kLong);
+  ASSERT_TRUE(ready.ok() && !ready->empty());
+  const auto told = channels[ready->front()]->TryReceive();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->status().reason(), "QUEUED_REQUESTS");
+  EXPECT_NE(told->status().message().find("the session has 64 requests waiting, the most is 64"), std::string::npos);
+}
+
 TEST_F(SelectTest, AChannelIsReadableWhileSomethingIsThere) {
   Channel sender = Open("numbers", Channel::Role::kSender);
   AwaitedChannel channel(*other_.OpenChannel("numbers", Channel::Role::kReceiver));

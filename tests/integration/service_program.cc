@@ -2,6 +2,7 @@
 // A server or a caller of a service, in C++, which the tests of Python run beside servers and callers in Python.
 //
 //   service_program ADDRESS NAMESPACE serve NAME KIND FILE       a line to FILE for each request that it begins
+//   service_program ADDRESS NAMESPACE reorder NAME WINDOW        results of channel NAME; a line for each one or error
 //   service_program ADDRESS NAMESPACE call NAME FIRST LAST MS    one call after the other; a line for each outcome
 //   service_program ADDRESS NAMESPACE submit NAME FIRST LAST MS  all of them at once
 //
@@ -16,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <arraybridge/patterns/batch.h>
+#include <arraybridge/patterns/reorder.h>
 #include <arraybridge/services/service.h>
 
 namespace arraybridge {
@@ -63,11 +66,37 @@ bool Act(const std::string& kind, int64_t number, ServiceRequest& request) {
   return false;
 }
 
+// Takes batches of at most four, and answers each from its end.
+int ServeBatches(Service& service) {
+  while (true) {
+    auto batch = ReceiveBatch(service, {.most = 4, .within = milliseconds(600000)});
+    if (!batch.ok()) return Tell(batch.status().ToString()), 1;
+    Tell("batch ", batch->size());
+    for (auto request = batch->rbegin(); request != batch->rend(); ++request) {
+      if (!request->Reply(request->value().views, request->value().share->structure).ok()) return 1;
+    }
+  }
+}
+
+int Order(Broker& broker, const std::string& name, size_t window) {
+  auto ordered = Reorder::Of(*broker.OpenChannel(name, Channel::Role::kReceiver), {.window = window});
+  Tell("open ", ::getpid());
+  while (true) {
+    const auto next = ordered->Receive({});
+    if (next.ok())
+      Tell("result ", SumOf(next->views.at(0)));
+    else
+      Tell(next.status().reason(), " ", next.status().message());
+    if (next.status().reason() == "CHANNEL_ENDED") return 0;
+  }
+}
+
 int Serve(Broker& broker, const std::string& name, const std::string& kind, const char* file) {
   const int record = ::open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   auto service = Service::Open(broker, name, {.retry = kind.starts_with("retry")});
   if (!service.ok()) return Tell(service.status().ToString()), 1;
   Tell("open ", ::getpid());
+  if (kind == "batches") return ServeBatches(*service);
   while (true) {
     auto request = service->Receive({});
     if (!request.ok()) return Tell(request.status().ToString()), 1;
@@ -106,6 +135,7 @@ int Call(ServiceCaller& caller, int64_t first, int64_t last, milliseconds timeou
 int Run(const std::vector<std::string>& words) {
   Broker broker({.address = words.at(0), .ns = words.at(1), .client = "in-c++"});
   const std::string& role = words.at(2);
+  if (role == "reorder") return Order(broker, words.at(3), std::stoull(words.at(4)));
   if (role == "serve") return Serve(broker, words.at(3), words.at(4), words.at(5).c_str());
   auto caller = ServiceCaller::Open(broker, words.at(3));
   if (!caller.ok()) return Tell(caller.status().ToString()), 1;

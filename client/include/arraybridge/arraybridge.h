@@ -26,6 +26,8 @@ extern "C" {
 typedef int32_t ab_code;
 enum {
   AB_OK = 0,
+  AB_CANCELLED = 1,
+  AB_UNKNOWN = 2,
   AB_INVALID_ARGUMENT = 3,
   AB_DEADLINE_EXCEEDED = 4,
   AB_NOT_FOUND = 5,

@@ -2,6 +2,8 @@
 /* program ADDRESS: every function of the C API, and what it refuses. Prints what went wrong, or "ok". */
 #define _POSIX_C_SOURCE 200112L
 #include <arraybridge/arraybridge.h>
+#include <arraybridge/c/ab_select.h>
+#include <arraybridge/c/ab_service.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +281,82 @@ static int check_bundles(ab_broker* broker, ab_view good) {
   return 0;
 }
 
+/* What services and ab_select refuse; what they do is in the tests of Python. */
+static int check_services(ab_broker* broker, ab_view good) {
+  ab_content content = {sizeof content, &good, 1, NULL, NULL, 0, NULL, 0};
+  ab_service_options options = {sizeof options, 0, 3};
+  ab_request_state state = {sizeof state, 0, 0};
+  ab_caller* caller = NULL;
+  ab_service *service = NULL, *other = NULL;
+  ab_request* request = NULL;
+  ab_array* answer = NULL;
+  EXPECT(ab_open_caller(NULL, "s", &caller) == AB_INVALID_ARGUMENT && strcmp(ab_message(), "broker is NULL") == 0);
+  EXPECT(ab_open_caller(broker, NULL, &caller) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_caller(broker, "s", NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_open_caller(broker, "", &caller) == AB_INVALID_ARGUMENT && strstr(ab_message(), "name is empty") != NULL);
+  EXPECT(ab_open_caller(broker, "s", &caller) == AB_OK);
+  EXPECT(ab_call(NULL, &content, 0, &answer) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_call(caller, NULL, 0, &answer) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_call(caller, &content, 0, NULL) == AB_INVALID_ARGUMENT && strcmp(ab_message(), "answer is NULL") == 0);
+  content.metadata = "said", content.metadata_bytes = 4;
+  EXPECT(ab_call(caller, &content, 0, &answer) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "content.metadata has 4 bytes") != NULL);
+  content.metadata_bytes = 0;
+  EXPECT(ab_call(caller, &content, 20, &answer) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "NOT_TAKEN") == 0);
+
+  EXPECT(ab_open_service(broker, "s", &options, NULL) == AB_INVALID_ARGUMENT);
+  options.size = 1;
+  EXPECT(ab_open_service(broker, "s", &options, &service) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "options.size is 1") != NULL);
+  options.size = sizeof options;
+  EXPECT(ab_open_service(broker, "t", &options, &service) == AB_OK);
+  EXPECT(ab_open_service(broker, "t", NULL, &other) == AB_FAILED_PRECONDITION && strcmp(ab_reason(), "QUEUE") == 0);
+  EXPECT(ab_take(NULL, 0, &request) == AB_INVALID_ARGUMENT && ab_take(service, 0, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_take(service, 0, &request) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "NO_REQUEST") == 0);
+  EXPECT(ab_value_of(NULL) == NULL && ab_state_of(NULL, &state) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_reply(NULL, &content, NULL) == AB_INVALID_ARGUMENT && ab_fail(NULL, "", NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_close_service(service) == AB_OK && ab_close_service(NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_take(service, 0, &request) == AB_NOT_FOUND && strcmp(ab_reason(), "CHANNEL_NOT_OPEN") == 0);
+  ab_drop_caller(caller);
+  ab_drop_caller(NULL);
+  ab_drop_service(service);
+  ab_drop_service(NULL);
+  ab_drop_request(NULL);
+  return 0;
+}
+
+/* Only receivers can be waited for, and at least one thing. */
+static int check_select(ab_broker* broker) {
+  ab_channel* channel = NULL;
+  ab_awaited* awaited = NULL;
+  ab_array* array = NULL;
+  ab_request* request = NULL;
+  size_t place = 7, found = 7;
+  EXPECT(ab_open_channel(broker, "waits", AB_SENDER, NULL, &channel) == AB_OK);
+  EXPECT(ab_await_channel(channel, &awaited) == AB_INVALID_ARGUMENT);
+  EXPECT(strstr(ab_message(), "'waits' is open as a sender") != NULL);
+  ab_drop_channel(channel);
+  EXPECT(ab_open_channel(broker, "waited", AB_RECEIVER, NULL, &channel) == AB_OK);
+  EXPECT(ab_await_channel(NULL, &awaited) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_await_channel(channel, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_await_service(NULL, &awaited) == AB_INVALID_ARGUMENT && ab_fileno(NULL) == -1);
+  EXPECT(ab_select(&awaited, 1, 0, &place, &found) == AB_INVALID_ARGUMENT);
+  EXPECT(strcmp(ab_message(), "sources[0] is NULL") == 0);
+  EXPECT(ab_await_channel(channel, &awaited) == AB_OK && ab_fileno(awaited) >= 0);
+  EXPECT(ab_select(&awaited, 0, 0, &place, &found) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_select(&awaited, 1, 0, NULL, &found) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_select(&awaited, 1, 0, &place, NULL) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_select(NULL, 1, 0, &place, &found) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_select(&awaited, 1, 0, &place, &found) == AB_OK && found == 0);
+  EXPECT(ab_try_receive(awaited, NULL) == AB_INVALID_ARGUMENT && ab_try_receive(NULL, &array) == AB_INVALID_ARGUMENT);
+  EXPECT(ab_try_receive(awaited, &array) == AB_DEADLINE_EXCEEDED && strcmp(ab_reason(), "CHANNEL_EMPTY") == 0);
+  EXPECT(ab_try_take(awaited, &request) == AB_INVALID_ARGUMENT && ab_try_take(NULL, &request) == AB_INVALID_ARGUMENT);
+  ab_drop_awaited(awaited);
+  ab_drop_awaited(NULL);
+  ab_drop_channel(channel);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   ab_broker* broker = NULL;
   ab_array* array = NULL;
@@ -366,6 +444,7 @@ int main(int argc, char** argv) {
   if (check_refusals(broker, view) != 0 || check_channels(broker, view) != 0) return 1;
   if (check_nulls(broker, view) != 0 || check_relay(broker, view) != 0) return 1;
   if (check_bundles(broker, view) != 0 || check_options(argv[1]) != 0) return 1;
+  if (check_services(broker, view) != 0 || check_select(broker) != 0) return 1;
   view.rank = -1;
   EXPECT(ab_put(broker, "x", &view, 0) == AB_INVALID_ARGUMENT);
   view.rank = 2, view.device_type = 2;

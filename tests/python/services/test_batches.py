@@ -2,6 +2,7 @@
 """Batches: several requests at a time, of callers that wait for one answer each."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -129,3 +130,17 @@ def test_a_request_that_is_over_is_in_no_batch(broker):
     assert [future.result(120).tolist() for future in futures] == [[1, 1], [2, 2]]
     server.join()
     assert server.sizes == [2]
+
+
+def test_a_server_is_told_of_more_cancelled_requests_than_its_box_holds(broker):
+    """All of a batch are cancelled while the server does not read its box, which has room for seven letters."""
+    with broker.service("held", batch=12, within=600) as service:
+        futures = [broker.submit("held", np.ones(2), timeout=600) for _ in range(12)]
+        batch = service.receive(timeout=600)
+        assert len(batch) == 12
+        for future in futures:
+            future.cancel()
+        waiting, until = list(batch), time.monotonic() + 10
+        while waiting and time.monotonic() < until:
+            waiting = [each for each in waiting if not each.cancelled]
+        assert waiting == []

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Select waits for any of several channels and services. Each is wrapped once, and receives one share, or one request,
-// ahead from then on, on a thread of its own.
+// ahead from then on, on a thread of its own. A Broker has room for 64: TryReceive of others says QUEUED_REQUESTS.
 //
 //   arraybridge::AwaitedChannel left(*broker.OpenChannel("left", arraybridge::Channel::Role::kReceiver));
 //   arraybridge::AwaitedChannel right(*broker.OpenChannel("right", arraybridge::Channel::Role::kReceiver));

@@ -114,9 +114,7 @@ class Caller:
 
     def make_room(self, call: Call, room: int) -> None:
         """The server may send so many further items."""
-        server, letter = self._servers.get(call.server), Letter(letters.MORE, self._id, call.number, room=room)
-        if server is not None and not server.try_post(letter):
-            self._late.submit(lambda: server.post(letter, due=call.due))
+        self._tell_its_server(call, Letter(letters.MORE, self._id, call.number, room=room))
 
     def close(self) -> None:
         """Ends it. Calls that wait fail."""
@@ -129,9 +127,13 @@ class Caller:
 
     def _cancel(self, call: Call) -> None:
         call.withdrawn = True
+        self._tell_its_server(call, call.letter(letters.CANCEL, self._id))
+
+    def _tell_its_server(self, call: Call, letter: Letter) -> None:
+        """At once, or when the server's box has room, unless the call's time is over before."""
         server = self._servers.get(call.server)
-        if server is not None:
-            server.try_post(call.letter(letters.CANCEL, self._id))
+        if server is not None and not server.try_post(letter):
+            self._late.submit(lambda: server.post(letter, due=call.due))
 
     def _announce(self, call: Call, due: Due) -> None:
         """Sends its ticket, unless a server has the call. Fails the call if it cannot."""
@@ -252,8 +254,7 @@ class Caller:
 
     def _parted(self, id: str, held: frozenset[int] | None = None) -> None:
         """A server has ended. `held`: the requests that it may have executed; None: all that it got."""
-        server = self._servers.pop(id, None)
-        if server is not None:
+        if (server := self._servers.pop(id, None)) is not None:
             server.discard()
         with self._lock:
             calls = [call for call in self._calls.values() if call.server == id]
@@ -289,8 +290,7 @@ def _wait_for_ends(of: weakref.ref[Caller], presence: weakref.ref[Channel]) -> N
 
 
 def _take_back(of: weakref.ref[Caller], call: Call) -> None:
-    caller = of()
-    if caller is not None:
+    if (caller := of()) is not None:
         caller.take_back(call)
 
 

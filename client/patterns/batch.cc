@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arraybridge/patterns/batch.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace arraybridge {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+Result<std::vector<ServiceRequest>> ReceiveBatch(Service& service, const BatchOptions& options) {
+  if (options.most == 0) return InvalidArgument("most is 0: state how many requests a batch may have, at least 1");
+  std::vector<ServiceRequest> batch;
+  AB_ASSIGN_OR_RETURN(auto first, service.Receive(options.timeout));
+  batch.push_back(std::move(first));
+  const auto until = steady_clock::now() + options.within;
+  while (batch.size() < options.most) {
+    const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+    auto next = service.Receive(std::max(left, milliseconds(0)));
+    if (!next.ok()) break;  // there is none in time; another error comes again with the next batch
+    batch.push_back(*std::move(next));
+  }
+  return batch;
+}
+
+}  // namespace arraybridge

@@ -6,18 +6,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 namespace arraybridge {
 
 static_assert(std::atomic_ref<uint64_t>::is_always_lock_free && std::atomic_ref<uint32_t>::is_always_lock_free,
               "a lock would exist in only one of the processes");
 
-inline uint64_t Load(const uint64_t& word, std::memory_order order) {
+template <class Word>
+inline Word Load(const Word& word, std::memory_order order) {
   // C++20 has no atomic_ref of const. A load never writes.
-  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(order);
-}
-inline uint32_t Load(const uint32_t& word, std::memory_order order) {
-  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(order);
+  return std::atomic_ref<Word>(const_cast<Word&>(word)).load(order);
 }
 
 // Loads two neighbouring words at once, each atomically, like Load with memory_order_relaxed: the supported processors
@@ -31,11 +30,9 @@ inline WordPair LoadPair(const uint64_t* words) {
 #endif
 }
 
-inline void Store(uint64_t& word, uint64_t value, std::memory_order order) {
-  std::atomic_ref<uint64_t>(word).store(value, order);
-}
-inline void Store(uint32_t& word, uint32_t value, std::memory_order order) {
-  std::atomic_ref<uint32_t>(word).store(value, order);
+template <class Word>
+inline void Store(Word& word, std::type_identity_t<Word> value, std::memory_order order) {
+  std::atomic_ref<Word>(word).store(value, order);
 }
 
 #if defined(__GNUC__) && !defined(__clang__)

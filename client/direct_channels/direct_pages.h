@@ -44,7 +44,7 @@ class DirectPages {
   }
   uint64_t capacity() const { return capacity_; }
   bool opened() const { return Load(control().opened, std::memory_order_acquire) != 0; }
-  bool stands() const { return Load(control().revoked, std::memory_order_acquire) == direct_channel::kStands; }
+  bool stands() const { return direct_channel::Stands(control()); }
 
   // After an entry was written or taken: wakes the other end if it sleeps. False: the broker revokes the direct
   // channel, and the control block will say whether the entry counts. One thread's at a time.

@@ -28,6 +28,8 @@ function(ab_flags target)
       # libstdc++'s RTTI.
       target_compile_options(${target} PRIVATE -fno-sanitize=vptr)
     endif()
+    # ThreadSanitizer runs a fence and does not reason with it, as g++ warns: nor need it.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
   endif()
 endfunction()
 

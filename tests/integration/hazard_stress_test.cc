@@ -52,7 +52,8 @@ TEST(HazardStressTest, WithoutHoldsItIs) {
   EXPECT_GT(Number(Stress({"no_hold", "1000000000", "60", "3", "stop"}), "stale"), 0u);
 }
 
-// A load must overtake the store while the broker looks, which takes two CPUs.
+// A load must overtake the store while the broker looks, which takes two CPUs. A call between the two gives the store
+// enough time to become visible: Load and Store must be inline in every build.
 TEST(HazardStressTest, WithoutTheFenceItIs) {
   if (!HasSeveralCpus()) GTEST_SKIP() << "one CPU sees its own stores in order";
   EXPECT_GT(Number(Stress({"no_fence", "1000000000", "120", "3", "stop"}), "stale"), 0u);

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -219,7 +218,7 @@ void DirectChannel::Revoke(const Take& take, const Ended& ended) {
   const bool complete = !sealed() || TakeAll(take, &head, &taken);
   ended(complete, complete ? taken : 0);
   ended_ = true;
-  direct_channel::EndRevoke(control_, head, taken);
+  direct_channel::EndRevoke(control_);
   // An end that sleeps wakes, and reads the control block.
   Ring(producer_doorbell_);
   Ring(consumer_doorbell_);
@@ -228,14 +227,11 @@ void DirectChannel::Revoke(const Take& take, const Ended& ended) {
 // The counts are stored before the first entry is taken: if this daemon is killed, the next one takes the same entries,
 // although the consumer may have moved since.
 //
-// `taken` first: an honest consumer's never passes a head that is loaded later. A consumer that takes back its `taken`
-// changes nothing about what its producer has seen. With impossible counts no entry is queued, so no range is the
-// broker's to return: the producer waits for the consumer, and for the end of its session.
+// With impossible counts no entry is queued, so no range is the broker's to return: the producer waits for the
+// consumer, and for the end of its session.
 bool DirectChannel::TakeAll(const Take& take, uint64_t* head, uint64_t* taken) {
   if (Load(control_.decided, std::memory_order_relaxed) == 0) {
-    *taken = Load(consumer_.progress.taken, std::memory_order_acquire);
-    *taken = std::max(*taken, Load(producer_.seen, std::memory_order_acquire));
-    *head = Load(producer_.progress.head, std::memory_order_acquire);
+    direct_channel::LoadCounts(producer_, consumer_, head, taken);
     const bool possible = CanBe(*head, *taken);
     direct_channel::Decide(control_, *head, possible ? *taken : *head, possible);
   }

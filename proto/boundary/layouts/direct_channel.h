@@ -34,6 +34,7 @@
 // broker clears the bit when no share uses the bytes any more.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -147,12 +148,14 @@ inline uint64_t Encode(Header header, std::string_view description, Entry& entry
   return words;
 }
 
-// Producer: from now on it may use the slots and ranges of so many entries again. False: the direct channel is revoked,
-// and the control block says what was taken.
+// An end, after the fence that follows its count. False: the control block says what counts, or will.
+inline bool Stands(const ControlBlock& control) { return Load(control.revoked, std::memory_order_acquire) == kStands; }
+
+// Producer: from now on it may use the slots and ranges of so many entries again, if the direct channel stands.
 inline bool StoreSeen(ProducerPage& page, uint64_t seen, const ControlBlock& control) {
   Store(page.seen, seen, std::memory_order_release);
   ThreadFence(std::memory_order_seq_cst);
-  return Load(control.revoked, std::memory_order_acquire) == kStands;
+  return Stands(control);
 }
 
 // Consumer, on any thread: it does not read the range of this bit any more.
@@ -178,16 +181,19 @@ inline void BeginRevoke(ControlBlock& control) {
   Store(control.revoked, kRevoking, std::memory_order_relaxed);
   ThreadFence(std::memory_order_seq_cst);
 }
+// `taken` first: an honest consumer's never passes a head that is loaded later. A consumer that takes back its `taken`
+// changes nothing about what its producer has seen.
+inline void LoadCounts(const ProducerPage& producer, const ConsumerPage& consumer, uint64_t* head, uint64_t* taken) {
+  *taken = Load(consumer.progress.taken, std::memory_order_acquire);
+  *taken = std::max(*taken, Load(producer.seen, std::memory_order_acquire));
+  *head = Load(producer.progress.head, std::memory_order_acquire);
+}
 // The counts that EndRevoke will publish. `possible`: the ends may have counted so.
 inline void Decide(ControlBlock& control, uint64_t counted, uint64_t taken, bool possible) {
   Store(control.counted, counted, std::memory_order_relaxed);
   Store(control.taken, taken, std::memory_order_relaxed);
   Store(control.decided, static_cast<uint64_t>(possible ? kPossible : kImpossible), std::memory_order_release);
 }
-inline void EndRevoke(ControlBlock& control, uint64_t counted, uint64_t taken) {
-  Store(control.counted, counted, std::memory_order_relaxed);
-  Store(control.taken, taken, std::memory_order_relaxed);
-  Store(control.revoked, kRevoked, std::memory_order_release);
-}
+inline void EndRevoke(ControlBlock& control) { Store(control.revoked, kRevoked, std::memory_order_release); }
 
 }  // namespace arraybridge::direct_channel

@@ -36,10 +36,9 @@ constexpr uint64_t WordOf(uint64_t slot, uint64_t generation) {
   return (slot + 1) << catalogue::kGenerationBits | generation;
 }
 
-// The fences that order the two sides. A test replaces them with weaker ones and sees the protocol fail.
+// The parts that make the client's side right. A stress test leaves one out and sees the protocol fail.
 struct Ordering {
   static void AfterHold() { ThreadFence(std::memory_order_seq_cst); }
-  static void AfterRetire() { ThreadFence(std::memory_order_seq_cst); }
   static constexpr bool kHolds = true;
 };
 
@@ -62,11 +61,10 @@ bool Claim(Page& page, uint32_t index, uint64_t slot, uint64_t seen, const uint6
 }
 
 // Broker. After the fence every client that claims this record sees that it is dead; then the broker checks the pages.
-template <class Order = Ordering>
-void Retire(uint64_t& state) {
+inline void Retire(uint64_t& state) {
   const uint64_t generation = catalogue::GenerationOf(Load(state, std::memory_order_relaxed));
   Store(state, catalogue::StateOf(generation, catalogue::RecordState::kDead), std::memory_order_relaxed);
-  Order::AfterRetire();
+  ThreadFence(std::memory_order_seq_cst);
 }
 
 // Broker. Loads each word once and calls `visit` for every word that is not 0.

@@ -19,7 +19,6 @@
 // Words of the other side's page are untrusted: an impossible count breaks the queue.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>

@@ -37,8 +37,8 @@ const std::map<std::string, Unit> kUnits = {
 
 template <class Value>
 std::vector<std::string> NamesOf(const std::map<std::string, Value>& named) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : named) names.push_back(name);
+  std::vector<std::string> names(named.size());
+  std::ranges::transform(named, names.begin(), &std::pair<const std::string, Value>::first);
   return names;
 }
 

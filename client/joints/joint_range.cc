@@ -21,11 +21,12 @@ bool AreApart(const JointPart& one, const JointPart& next) {
 bool WrittenArenas::Join(std::span<const std::shared_ptr<Placement::Range>> parts,
                          const std::shared_ptr<Placement::Range>& joint) {
   const MutexLock lock(mutex_);
-  const auto is_free = [&](const auto& part) {
+  for (const auto& part : parts) {
     const auto [entry, its] = At(joint->arena->id, part->offset);
-    return entry != nullptr && its->second.range.lock() == part && !its->second.broker && !part->published.load();
-  };
-  if (!std::ranges::all_of(parts, is_free)) return false;
+    if (entry == nullptr || its->second.range.lock() != part || its->second.broker || part->published.load()) {
+      return false;
+    }
+  }
   auto& ranges = entries_.at(joint->arena->id).ranges;
   const auto first = ranges.find(joint->offset);
   ranges.erase(std::next(first), ranges.lower_bound(joint->offset + joint->size));

@@ -20,12 +20,11 @@ uint64_t CountOf(uint64_t number) { return number; }
 uint64_t CountOf(std::chrono::milliseconds time) { return static_cast<uint64_t>(time.count()); }
 
 template <class T, class Read>
-Setting Limit(std::string name, T Limits::*field, Read read, uint64_t least, std::string help) {
+Setting Limit(const std::string& name, T Limits::*field, Read read, uint64_t least, std::string help) {
   const auto read_in_range = [name, read, least](std::string_view text) {
     auto value = read(text);
-    if (!value.ok()) return value;
-    if (CountOf(*value) < least) value = InvalidArgument("limit ", name, ": must be more than ", least - 1);
-    return value;
+    if (!value.ok() || CountOf(*value) >= least) return value;
+    return decltype(value)(InvalidArgument("limit ", name, ": must be more than ", least - 1));
   };
   Value value = In(
       [field](auto& config) -> auto& { return config.limits.*field; }, read_in_range);

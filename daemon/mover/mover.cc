@@ -104,7 +104,7 @@ Status Mover::Import(const OpenedFile& opened, const std::string& name) {
   facts->description = its.description;
   auto file = directory_->Adopt(name, its.maker_uid, its.size);
   file->Keep();
-  const Status imported =
+  Status imported =
       tiers_.Import({std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note), RankOf(its.rank)},
                     Stored{name, true, file});
   if (!imported.ok()) file->Forget();  // the caller decides

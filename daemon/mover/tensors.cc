@@ -112,7 +112,7 @@ std::optional<Tensor> TensorOf(const wire::ArraySpec& spec, std::string name, ui
 
 // All tensors of the file, without gaps. One of all bytes if an array has no form in the format.
 std::vector<Tensor> TensorsOf(const label::Label& label) {
-  const std::vector<Tensor> plain{BytesFrom("bytes", 0, label.size)};
+  std::vector<Tensor> plain{BytesFrom("bytes", 0, label.size)};
   const auto share = wire::Decode<wire::Share>(label.description);
   if (!share.ok()) return plain;
   const auto specs = wire::Decode<wire::ArraySpecs>(share->specs);

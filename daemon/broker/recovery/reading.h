@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/broker/ledger/records.h"
+#include "daemon/broker/tables/journal.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 

@@ -93,8 +93,8 @@ Result<ExportedDirectChannel> Broker::ExportDirectChannel(SessionId session, Cha
 Status Broker::State::Store(DirectChannel& direct) const {
   if (!journal.keeps()) return Ok();
   AB_ASSIGN_OR_RETURN(const auto files, direct.ExportForNextDaemon());
-  std::vector<int> numbers;
-  for (const UniqueFd& file : files) numbers.push_back(file.get());
+  std::vector<int> numbers(files.size());
+  std::ranges::transform(files, numbers.begin(), &UniqueFd::get);
   AB_ASSIGN_OR_RETURN(direct.stored, journal.Store(StoredName(kStoredDirectChannel, direct.number()), numbers));
   return Ok();
 }

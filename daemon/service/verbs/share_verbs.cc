@@ -66,8 +66,8 @@ Served ShareVerbs::Acquire(const Caller& caller, const wire::AcquireRequest& req
   const auto attempt = [this, caller](std::string_view again) {
     return AcquireNow(caller, *wire::Decode<wire::AcquireRequest>(again));
   };
-  const auto wait = std::make_shared<Wait>(std::string(bytes), is_pending ? FenceTimeoutOf(request, said) : said,
-                                           attempt, granted.status());
+  const auto wait = std::make_shared<Wait>(
+      Wait{std::string(bytes), is_pending ? FenceTimeoutOf(request, said) : said, attempt, granted.status()});
   return WaitForNames(caller, request.namespace_, request.shares.size(), wait, later);
 }
 
@@ -130,7 +130,7 @@ Served ShareVerbs::Claim(const Caller& caller, const wire::ClaimRequest& request
   const auto attempt = [this, caller](std::string_view again) {
     return ClaimNow(caller, *wire::Decode<wire::ClaimRequest>(again));
   };
-  const auto wait = std::make_shared<Wait>(std::string(bytes), timeout_ms, attempt, claimed.status());
+  const auto wait = std::make_shared<Wait>(Wait{std::string(bytes), timeout_ms, attempt, claimed.status()});
   return WaitForNames(caller, request.namespace_, 1, wait, later);
 }
 

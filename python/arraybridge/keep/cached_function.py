@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from arraybridge import autograph
 from arraybridge.broker.broker import Broker
 from arraybridge.broker.publication import lifetime_of
-from arraybridge.broker.share import Share
 from arraybridge.errors import InvalidRequest, OutOfMemory, ShareNotFound
 from arraybridge.keep import digests
 from arraybridge.recency.eviction import evict
@@ -170,8 +169,10 @@ class CachedFunction:
         return True
 
     def clear(self) -> int:
-        """Withdraws all results of this function; their number."""
-        return self._withdrawn([listed.share for listed in self._used_broker().list(self._prefix)])
+        """Withdraws all results of this function, and what its processes published of their uses; the number of results."""
+        self._uses = Uses(self._prefix)
+        self._withdrawn(self._uses.shared)
+        return self._withdrawn(self._prefix)
 
     def _used_broker(self) -> Broker:
         if self._broker is None:
@@ -182,19 +183,18 @@ class CachedFunction:
         broker = self._used_broker()
         evict(broker, self._prefix, budget, kept, self._uses.last(broker))
 
-    def _withdrawn(self, shares: list[Share]) -> int:
+    def _withdrawn(self, prefix: str) -> int:
         number = 0
-        for share in shares:
+        for listed in self._used_broker().list(prefix):
             with contextlib.suppress(ShareNotFound):  # by another process
-                share.withdraw()
+                listed.share.withdraw()
                 number += 1
         return number
 
     def _kept_after_all(self, name: str, result: Any, refused: OutOfMemory) -> Any:
         self._evict(0, name)
-        broker, keeping = self._used_broker(), self._keeping
         try:
-            return broker.cached(name, lambda: result, keeping.framework, lifetime=keeping.lifetime)
+            return self._used_broker().cached(name, lambda: result, self._keeping.framework, lifetime=self._keeping.lifetime)
         except OutOfMemory:
             text = f"the result of {self._whole_name} is not kept, and computed again at the next call: {refused.message}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -27,7 +27,7 @@ class Uses:
     """The uses of the shares whose names begin with `prefix`, which ends with a slash. Threads and forked children may call it."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix, self._shared = prefix, f"uses/{prefix}"
+        self._prefix, self.shared = prefix, f"uses/{prefix}"
         self._used: dict[str, float] = {}  # seconds of the host's monotonic clock, by what follows the prefix; the latest use last
         self._published, self._process, self._own_name = 0.0, 0, ""
 
@@ -45,7 +45,7 @@ class Uses:
         second before its latest one may be missing.
         """
         found = dict(self._used)
-        for listed in broker.list(self._shared):
+        for listed in broker.list(self.shared):
             with contextlib.suppress(BrokerError, ValueError):  # withdrawn meanwhile, or not ours
                 for key, used in json.loads(broker.get(listed.share).tobytes()).items():
                     found[key] = max(used, found.get(key, 0.0))
@@ -53,7 +53,7 @@ class Uses:
 
     def _publish(self, broker: Broker) -> None:
         if self._process != os.getpid():
-            self._process, self._own_name = os.getpid(), f"{self._shared}{secrets.token_hex(8)}"
+            self._process, self._own_name = os.getpid(), f"{self.shared}{secrets.token_hex(8)}"
         for key in list(self._used)[:-_NAMES_MAX]:
             self._used.pop(key, None)
         text = json.dumps(dict(self._used)).encode()

@@ -153,6 +153,21 @@ def test_a_wait_has_an_end_that_names_the_maker(broker: Broker, processes: list[
     assert said(first).startswith("has")
 
 
+def test_who_makes_a_share_can_be_asked(broker: Broker, processes: list[Process]) -> None:
+    def nobody() -> np.ndarray:
+        raise LookupError("nobody computes it")
+
+    with pytest.raises(LookupError, match="nobody computes it"):
+        broker.cached("made", nobody, wait=0)
+    first = started(broker, processes)
+    assert said(first) == f"makes {first.pid}"
+    with pytest.raises(arraybridge.ShareNotFound, match=f"process {first.pid} .*has claimed its name"):
+        broker.cached("made", nobody, wait=0)
+    tell(first, "go")
+    assert said(first).startswith("has")
+    assert broker.cached("made", nobody, wait=0).sum() == 7000
+
+
 def test_what_others_publish_meanwhile_is_what_all_get(broker: Broker) -> None:
     def overtaken() -> np.ndarray:
         with Broker(broker.address, namespace=broker.namespace, start="never") as other:

@@ -132,3 +132,13 @@ def test_uses_are_few_calls(place: Place) -> None:
     with Broker(broker.address, start="never") as other:
         (uses,) = other.list("uses/")
         assert uses.share.nbytes <= 256
+
+
+def test_clear_withdraws_the_uses_of_all_processes(place: Place) -> None:
+    function, broker = place.module.function, place.module.broker
+    function(0)
+    assert place.elsewhere("print(function(0)[0], calls)") == "0 []\n"
+    assert len(broker.list("uses/")) == 2
+    assert function.clear() == 1
+    assert broker.list() == []
+    assert function(0)[0] == 0 and len(broker.list("uses/")) == 1, "uses count again"

@@ -302,12 +302,12 @@ Status Tiers::Import(const ShareLabel& label, Stored stored) {
   return Ok();
 }
 
-Status Tiers::Restore(Broker::State& state, const record::Arena& its, uint32_t record) {
-  AB_ASSIGN_OR_RETURN(const auto ns, state.namespaces.FindOrMake({its.ns_uid, its.ns}, its.maker_uid));
+Status Tiers::Restore(Namespaces& namespaces, Arenas& arenas, const record::Arena& its, uint32_t record) {
+  AB_ASSIGN_OR_RETURN(const auto ns, namespaces.FindOrMake({its.ns_uid, its.ns}, its.maker_uid));
   auto arena = MakeDiskArena(ArenaId{its.id}, its.generation, *ns, its.size);
   arena->maker_uid = its.maker_uid;
   arena->record = record;
-  state.arenas.Restore(nullptr, std::move(arena));
+  arenas.Restore(nullptr, std::move(arena));
   return Ok();
 }
 

@@ -26,6 +26,8 @@
 namespace arraybridge::daemon {
 
 class Arena;
+class Arenas;
+class Namespaces;
 
 // A share, whoever asks.
 struct SharePlace {
@@ -144,7 +146,7 @@ class Tiers {
   Status Import(const ShareLabel& label, Stored stored);
 
   // For recovery: the bytes of the arena's share are in a file.
-  static Status Restore(Broker::State& state, const record::Arena& its, uint32_t record);
+  static Status Restore(Namespaces& namespaces, Arenas& arenas, const record::Arena& its, uint32_t record);
 
  private:
   static constexpr int kSharesMax = 1024;  // that one call looks at under the lock

@@ -74,6 +74,7 @@ void Rooms::Serve(CountedMover& mover, const std::function<void()>& freed) {
     wanted.swap(wanted_);
   }
   std::vector<Room> rooms;
+  rooms.reserve(wanted.size());
   for (const auto& [of, bytes] : wanted) rooms.push_back({bytes, VictimsOf({of.first, of.second})});
   const auto ends = [&freed](const Room& room) {
     if (room.is_done() && room.moved > 0) freed();

@@ -2,6 +2,7 @@
 #include "daemon/mover/mover.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <set>
 
@@ -9,6 +10,12 @@
 
 namespace arraybridge::daemon {
 namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+// Of a keep whose share leaves memory while its file is written.
+constexpr int kTriesMax = 4;
 
 label::Label LabelOf(const ShareLabel& share, bool durable) {
   return {.size = share.size,
@@ -20,7 +27,8 @@ label::Label LabelOf(const ShareLabel& share, bool durable) {
           .durable = durable,
           .description = share.facts->description,
           .note = share.note,
-          .rank = NumberOf(share.rank)};
+          .rank = NumberOf(share.rank),
+          .expires_ms = duration_cast<milliseconds>(share.expires.time_since_epoch()).count()};
 }
 
 // Whether the file is that of the share.
@@ -50,8 +58,8 @@ Mover::Found Mover::Begin() {
       auto file = directory_->Adopt(row.stored.file, row.label.maker_uid, row.label.size);
       if (row.stored.durable) file->Keep();
       tiers_.Own(row.place, std::move(file));
-    } else if (!row.in_memory && !row.stored.file.empty()) {
-      found.lost.push_back(NameOf(row));
+    } else if (!row.stored.file.empty()) {
+      (row.in_memory ? found.unkept : found.lost).push_back(NameOf(row));
       tiers_.Lose(row.place, row.stored.file);
     }
   }
@@ -104,9 +112,10 @@ Status Mover::Import(const OpenedFile& opened, const std::string& name) {
   facts->description = its.description;
   auto file = directory_->Adopt(name, its.maker_uid, its.size);
   file->Keep();
-  Status imported =
-      tiers_.Import({std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note), RankOf(its.rank)},
-                    Stored{name, true, file});
+  const std::chrono::system_clock::time_point expires{milliseconds(its.expires_ms)};
+  Status imported = tiers_.Import(
+      {std::move(facts), its.ns_uid, its.maker_uid, its.size, std::string(its.note), RankOf(its.rank), expires},
+      Stored{name, true, file});
   if (!imported.ok()) file->Forget();  // the caller decides
   return imported;
 }
@@ -125,9 +134,18 @@ Status Mover::MoveOut(const SharePlace& place) {
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
   if (!looked.row.in_memory) return Ok();
   AB_RETURN_IF_ERROR(looked.movable);
-  if (!looked.row.stored.file.empty()) return tiers_.MoveOut(place, Stored());
-  AB_ASSIGN_OR_RETURN(auto stored, Written(looked, false));
-  return tiers_.MoveOut(place, std::move(stored));
+  if (!looked.row.stored.file.empty()) {
+    const Status there = CheckFile(looked.row);
+    if (there.ok()) return tiers_.MoveOut(place, looked.arena, Stored());
+    if (there.code() != Code::kDataLoss) return there;
+  }
+  AB_ASSIGN_OR_RETURN(auto stored, Written(looked, looked.row.stored.durable));
+  return tiers_.MoveOut(place, looked.arena, std::move(stored));
+}
+
+Status Mover::CheckFile(const TieredRow& row) {
+  const auto opened = OpenShare(*directory_, row.stored.file);
+  return Judged(row, opened.ok() ? CheckIsOf(*opened, row.label) : opened.status());
 }
 
 Status Mover::Pin(const SharePlace& place, Rank rank) {
@@ -139,7 +157,13 @@ Status Mover::Pin(const SharePlace& place, Rank rank) {
 
 Status Mover::Keep(const SharePlace& place) {
   AB_ASSIGN_OR_RETURN(const auto looked, tiers_.Look(place));
-  return looked.row.stored.durable ? Ok() : WriteDurable(place);
+  if (looked.row.stored.durable) {
+    const Status there = CheckFile(looked.row);
+    if (there.ok() || there.code() != Code::kDataLoss || !looked.row.in_memory) return there;
+  }
+  Status kept = WriteDurable(place);
+  for (int tries = 1; kept.reason() == "SHARE_IN_USE" && tries < kTriesMax; ++tries) kept = WriteDurable(place);
+  return kept;
 }
 
 Status Mover::WriteDurable(const SharePlace& place) {
@@ -155,7 +179,7 @@ Status Mover::WriteDurable(const SharePlace& place) {
         .Because("SHARE_IN_USE");
   }
   AB_ASSIGN_OR_RETURN(auto stored, Written(looked, true));
-  return tiers_.Keep(place, std::move(stored));
+  return tiers_.Keep(place, looked.arena, std::move(stored));
 }
 
 Status Mover::MoveIn(const SharePlace& place) {

@@ -27,6 +27,7 @@ class Mover {
 
   struct Found {
     std::vector<std::string> lost;     // shares whose file is gone or damaged
+    std::vector<std::string> unkept;   // shares in memory whose durable file is gone
     std::vector<std::string> strange;  // files that the broker has not written: left alone
     uint64_t removed = 0;              // files that no share has any more
     uint64_t imported = 0;             // durable shares of an earlier broker
@@ -53,6 +54,9 @@ class Mover {
   void ImportAll(const std::vector<std::pair<uint64_t, std::string>>& durable, Found* found);
   Status Import(const OpenedFile& opened, const std::string& name);
   Status WriteDurable(const SharePlace& place);
+  // OK: the file of the share is there, and is its own. DATA_LOSS: it was set aside, and the share, whose bytes are in
+  // memory, has none any more.
+  Status CheckFile(const TieredRow& row);
   // Writes the bytes to a new file.
   Result<Stored> Written(const Tiers::Looked& looked, bool durable);
   // The status of an access to the file of a share whose bytes are nowhere else, which is lost if the file is damaged.

@@ -56,6 +56,15 @@ Status Full(const char* key, uint64_t bytes, const Quota& of) {
       .With("value", std::to_string(of.bytes()));
 }
 
+// A user who can write there could give durable shares to other users' namespaces.
+Status CheckIsOurs(const UniqueFd& directory) {
+  struct stat facts {};
+  if (::fstat(directory.get(), &facts) != 0) return CannotUse("it cannot be looked at");
+  if (facts.st_uid == ::geteuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0) return Ok();
+  return FailedPrecondition("the directory of [tiers] belongs to uid ", facts.st_uid,
+                            ", or others may write there: give it to uid ", ::geteuid(), ", with mode 0700");
+}
+
 }  // namespace
 
 TierFile::~TierFile() {
@@ -66,6 +75,7 @@ Result<std::shared_ptr<TierDirectory>> TierDirectory::Open(const TierTerms& term
   if (::mkdir(terms.directory.c_str(), 0700) != 0 && errno != EEXIST) return CannotUse("it cannot be made");
   UniqueFd directory(::open(terms.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid()) return CannotUse("it cannot be opened");
+  AB_RETURN_IF_ERROR(CheckIsOurs(directory));
   UniqueFd lock(::openat(directory.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return CannotUse("its lock cannot be opened");
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -126,7 +136,8 @@ bool TierDirectory::IsOwnName(std::string_view name) { return HasForm(name, kSuf
 bool TierDirectory::IsPartName(std::string_view name) { return HasForm(name, kPartSuffix); }
 
 Result<UniqueFd> TierDirectory::Open(const std::string& name, int flags) const {
-  UniqueFd file(::openat(directory_.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // O_NONBLOCK: a pipe of this name, too, is opened at once.
+  UniqueFd file(::openat(directory_.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (file.valid()) return file;
   const bool is_gone = errno == ENOENT;
   return FailedPrecondition("the file of the share cannot be opened: ", std::strerror(errno))

@@ -38,6 +38,7 @@ RAISED = {
         "om2": ONE_MEMORY,  # what a review found
         "me4": (*TIERS, "client/joints/"),  # watermarks, durable namespaces; a method that knew ranges only by name moved
         "me5": (*TIERS, "client/joints/"),  # what clang-tidy found
+        "fin": (*TIERS, "python/arraybridge/keep/"),  # what a review found
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders

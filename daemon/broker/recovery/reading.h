@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "daemon/broker/ledger/records.h"
-#include "daemon/broker/tables/journal.h"
 #include "daemon/memory/descriptor_store.h"
 #include "daemon/memory/shared_pages/record_file.h"
 
@@ -64,7 +63,7 @@ class Records {
     }
     return old;
   }
-  const Table& Of(record::Kind kind) const { return of_kind_.at(kind); }
+  const Table& Of(uint8_t kind) const { return of_kind_.at(kind); }  // of record::Kind
 
  private:
   std::array<Table, 256> of_kind_;  // a kind is one byte

@@ -40,7 +40,8 @@ void Broker::Recovery::Quotas() {
 void Broker::Recovery::Arenas() {
   for (const Records::Entry& entry : Of(record::kArena)) {
     const auto its = entry.Read<record::Arena>();
-    const Status restored = its.kind == 0 ? Tiers::Restore(state_.namespaces, state_.arenas, its, entry.place) : RestoreArena(its, entry.place);
+    const Status restored = its.kind == 0 ? Tiers::Restore(state_.namespaces, state_.arenas, its, entry.place)
+                                          : RestoreArena(its, entry.place);
     if (restored.ok()) continue;
     arenas_lost_.emplace(entry.id, LostArena{its.ns_uid, std::string(its.ns), restored.message()});
     journal().Erase(entry.place);

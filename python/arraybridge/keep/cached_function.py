@@ -110,7 +110,7 @@ class CachedFunction:
         self._function, self._broker, self._keeping = function, broker, keeping
         self._signature = inspect.signature(function)
         # The values that a function closes over may change from call to call.
-        changes = keeping.key is None and bool(getattr(inspect.unwrap(function), "__closure__", None))
+        changes = keeping.key is None and any(getattr(each, "__closure__", None) for each in digests.layers(function))
         self._code = None if changes else digests.of_function(function, closure=False)
         self._whole_name = f"{function.__module__}.{function.__qualname__}"
         # A name of its own also for a function whose name is cut.

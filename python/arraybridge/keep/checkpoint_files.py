@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,18 @@ STEP_MAX: Final = 10**_DIGITS - 1
 _TREE: Final = "arraybridge.tree"  # keys of the file's metadata
 _SHA256: Final = "arraybridge.sha256"
 _STORABLE: Final = frozenset(DTYPES.values())
+
+
+_LOCKED: weakref.WeakSet[CheckpointFiles] = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    """A child that outlives its parent would keep the lock, although it saves nothing."""
+    for each in tuple(_LOCKED):
+        each.unlock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class DamagedFile(InvalidRequest):
@@ -76,6 +89,7 @@ class CheckpointFiles:
             text = f"another process saves checkpoints {self._name!r} in {self._folder}: let one process save, or choose another name"
             raise InvalidRequest(text) from error
         self._lock = lock
+        _LOCKED.add(self)
         for each in self._folder.glob(f".{self._name}-*.safetensors.*"):
             each.unlink(missing_ok=True)
 
@@ -128,7 +142,8 @@ class CheckpointFiles:
         """Gives a damaged file another name, under which it is no checkpoint."""
         path = self.path(step)
         aside = path.with_name(f"{path.name}.damaged")
-        path.rename(aside)
+        with contextlib.suppress(FileNotFoundError):  # another process has done so
+            path.rename(aside)
         return aside
 
     def remove(self, steps: Sequence[int]) -> None:

@@ -47,18 +47,35 @@ def joined(*parts: bytes) -> str:
 
 
 def of_function(function: Callable[..., Any], closure: bool) -> bytes:
-    """The digest of a function's name and code, with `closure` also of the values that it closes over; not of what it calls.
+    """The digest of a function's name and code, and of what wraps it by functools.wraps; not of what it calls. With `closure`
+    also of the values that these close over: of a wrapper's, those whose content can be told.
 
     Raises:
-        InvalidRequest: the content of such a value cannot be told.
+        InvalidRequest: the content of a value that the function itself closes over cannot be told.
     """
     found = _new()
     _add(found, f"{function.__module__}.{function.__qualname__}".encode())
-    _add_function(found, inspect.unwrap(function), set() if closure else None)
+    seen: set[int] | None = set() if closure else None
+    *wrappers, inner = layers(function)
+    _add_function(found, inner, seen, strict=True)
+    for each in wrappers:
+        _add_function(found, each, seen, strict=False)
     return bytes(found.digest())
 
 
-def _add_function(found: _Hash, function: Callable[..., Any], seen: set[int] | None) -> None:
+def layers(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The functions that functools.wraps has put around a function, from the outside, and then the function."""
+    found: list[Callable[..., Any]] = []
+
+    def noted(each: Callable[..., Any]) -> bool:
+        found.append(each)
+        return False  # so that it goes on
+
+    inner = inspect.unwrap(function, stop=noted)
+    return [*found, inner]
+
+
+def _add_function(found: _Hash, function: Callable[..., Any], seen: set[int] | None, strict: bool) -> None:
     if not isinstance(function, FunctionType):
         return  # one that is written in C has its name alone
     _add_code(found, function.__code__)
@@ -72,9 +89,13 @@ def _add_function(found: _Hash, function: Callable[..., Any], seen: set[int] | N
             continue
         _add(found, name.encode())
         if isinstance(value, FunctionType):
-            _add_function(found, value, seen)
-        else:
+            _add_function(found, value, seen, strict)
+            value = {"defaults": value.__defaults__, "keywords": value.__kwdefaults__}
+        try:
             _add(found, of_values({name: value}, f"{function.__qualname__} uses {name!r} of the function around it"))
+        except InvalidRequest:
+            if strict:
+                raise
 
 
 def _add_code(found: _Hash, code: CodeType) -> None:
@@ -84,7 +105,16 @@ def _add_code(found: _Hash, code: CodeType) -> None:
         if isinstance(constant, CodeType):
             _add_code(found, constant)
         else:
-            _add(found, repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant).encode())
+            _add(found, _text(constant).encode())
+
+
+def _text(constant: Any) -> str:
+    """The same in each process: a set's own text depends on the process."""
+    if isinstance(constant, frozenset):
+        return repr(sorted(map(_text, constant)))
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_text, constant))})"
+    return repr(constant)
 
 
 def _of_leaf(leaf: Any) -> bytes:

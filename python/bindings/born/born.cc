@@ -27,8 +27,7 @@ void FreeScope(PyObject* capsule) { delete static_cast<SharedScope*>(PyCapsule_G
 // NumPy's arrays keep the capsule, and so the scope.
 py::object CapsuleOf(const SharedScope& scope) {
   auto kept = std::make_unique<SharedScope>(scope);
-  auto capsule =
-      py::reinterpret_steal<py::object>(PyCapsule_New(&scope->handler(), kNumpyHandlerCapsule, FreeScope));
+  auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(&scope->handler(), kNumpyHandlerCapsule, FreeScope));
   if (!capsule || PyCapsule_SetContext(capsule.ptr(), kept.get()) != 0) throw py::error_already_set();
   static_cast<void>(kept.release());
   return capsule;

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from arraybridge.errors import BrokerUnavailable, InvalidRequest, OutOfMemory
 from arraybridge.allocators.pool import Order, Pool
+from arraybridge.errors import BrokerUnavailable, InvalidRequest, OutOfMemory
 
 SIZE = 1 << 20
 STREAM, OTHER = Order(7, None), Order(8, None)

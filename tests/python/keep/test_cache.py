@@ -259,3 +259,47 @@ def test_what_is_no_plain_function_is_refused(function) -> None:
 def test_wrong_options_are_refused(option) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(option))):
         arraybridge.cache(lambda: np.ones(1), **option)
+
+
+def test_what_wraps_a_function_and_the_defaults_of_its_helpers_count(broker: Broker) -> None:
+    def scaled(factor):
+        def wrap(function):
+            @functools.wraps(function)
+            def run(x):
+                return function(x) * factor
+
+            return run
+
+        return wrap
+
+    def made(factor):
+        @arraybridge.cache(broker=broker)
+        @scaled(factor)
+        def function(x):
+            return np.full(2, float(x))
+
+        return function
+
+    def helped(factor):
+        def helper(x, by=factor):
+            return x * by
+
+        @arraybridge.cache(broker=broker)
+        def function(x):
+            return np.full(2, float(helper(x)))
+
+        return function
+
+    assert made(2)(1)[0] == 2 and made(3)(1)[0] == 3 and made(2)(1)[0] == 2
+    assert helped(2)(1)[0] == 2 and helped(3)(1)[0] == 3
+    assert made(object()).name(1), "a wrapper may close over what no digest tells"
+
+
+def test_a_set_in_a_constant_has_one_name_in_all_processes(client: Client) -> None:
+    code = (
+        "import arraybridge\nfrom arraybridge.keep import digests\n"
+        "def function(x):\n    return x in ({'a', 'b', 'c', 'd'}, 1) or x in {'a', 'b', 'c', 'd'}\n"
+        "function.__code__ = function.__code__.replace(co_consts=(None, (frozenset('abcdef'), 1)))\n"
+        "print(digests.of_function(function, closure=False).hex())"
+    )
+    assert len({client(code, PYTHONHASHSEED=str(seed)) for seed in range(4)}) == 1

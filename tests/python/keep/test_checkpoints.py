@@ -2,6 +2,7 @@
 """Checkpoints: states that outlive trainers, brokers and damaged files."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -377,3 +378,48 @@ def test_a_forked_child_is_told(made) -> None:
         os._exit(4)
     assert os.waitpid(child, 0)[1] == 0
     saved.save(2, {"x": np.ones(1)})
+
+
+def test_a_child_that_outlives_the_trainer_does_not_keep_it_from_saving(broker: Broker, made, tmp_path: Path) -> None:
+    code = (
+        "import arraybridge, numpy as np, os, sys, time\n"
+        "broker = arraybridge.Broker(sys.argv[1], start='never')\n"
+        "saved = arraybridge.Checkpoints('run', sys.argv[2], broker=broker)\n"
+        "saved.save(1, {'w': np.ones(3)}); saved.flush()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n    time.sleep(60); os._exit(0)\n"
+        "print(child, flush=True); time.sleep(60)\n"
+    )
+    trainer = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, str(broker.address), str(tmp_path / "ckpt")],
+        stdout=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    assert trainer.stdout is not None
+    child = int(trainer.stdout.readline())
+    try:
+        trainer.kill()
+        trainer.wait()
+        saved = made()
+        assert saved.latest().step == 1
+        saved.save(2, {"w": np.ones(3)})
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_several_processes_may_find_one_damaged_file(broker: Broker, made, monkeypatch) -> None:
+    saved = made()
+    for step in (1, 2):
+        saved.save(step, {"w": np.full(3, step)})
+    saved.flush()
+    forget(broker)
+    path = next(Path(saved._files._folder).glob("*2.safetensors"))
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    aside = type(saved._files).set_aside
+
+    def both(files, step):
+        aside(files, step)  # another process is faster
+        return aside(files, step)
+
+    monkeypatch.setattr(type(saved._files), "set_aside", both)
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert saved.latest().step == 1

@@ -23,11 +23,11 @@ namespace arraybridge {
 Result<HostReach> HostReachOf(int32_t ordinal);
 
 // The same array at the address that the GPU has for its bytes, read-only: a write by the GPU is an error of the driver
-// (CUDA_ERROR_ILLEGAL_ADDRESS). The arena of the share is mapped once more and registered with the driver, so the arrays
-// that the CPU reads are not pinned memory. It stays so until the GPU's work has ended that was queued when the last
-// array was dropped, and `memory.host.arena_idle` longer, for the next array. Without elements nothing is registered. UNIMPLEMENTED, NOT_HOST_MEMORY: the view is not of a share in
-// host memory that was acquired for reading (MapMode::kShared). UNIMPLEMENTED, HOST_NOT_REACHED: HostReachOf says why.
-// RESOURCE_EXHAUSTED, TOO_MANY_REGISTRATIONS: arrays of kRegistrationsMax arenas live in this process.
+// (CUDA_ERROR_ILLEGAL_ADDRESS). The share's arena is mapped once more and registered with the driver, so arrays of the
+// CPU are not pinned memory; until the GPU's work has ended that was queued when the last array was dropped, and
+// `memory.host.arena_idle` longer. Without elements nothing is registered. UNIMPLEMENTED, NOT_HOST_MEMORY: the view is
+// not of a share in host memory that was acquired for reading (MapMode::kShared). UNIMPLEMENTED, HOST_NOT_REACHED:
+// HostReachOf says why. RESOURCE_EXHAUSTED, TOO_MANY_REGISTRATIONS: arrays of kRegistrationsMax arenas live here.
 Result<View> GpuViewOf(const View& share, int32_t ordinal);
 inline constexpr uint64_t kRegistrationsMax = 256;
 

@@ -24,9 +24,15 @@ Status Changed(const Share& share) {
       .Because("SHARE_IN_USE");
 }
 
+std::chrono::system_clock::time_point ExpiryOf(const Share& share) {
+  using System = std::chrono::system_clock;
+  if (!share.expires) return {};
+  return System::now() + std::chrono::duration_cast<System::duration>(*share.expires - Clock::now());
+}
+
 TieredRow RowOf(const Share& share) {
   TieredRow row{{share.ns->uid(), share.ns->name(), share.facts->id},
-                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note, share.rank},
+                {share.facts, share.ns->uid(), share.maker_uid, share.size, share.note, share.rank, ExpiryOf(share)},
                 {},
                 !share.arena->is_on_disk()};
   if (share.stored != nullptr) row.stored = *share.stored;
@@ -83,6 +89,7 @@ Result<Tiers::Looked> Tiers::Look(const SharePlace& place) const {
   Looked looked{.row = RowOf(*share), .block = {}, .offset = share->offset, .movable = Ok()};
   if (!looked.row.in_memory) return looked;
   looked.block = share->arena->block();
+  looked.arena = share->arena->id();
   looked.movable = CheckIdle(*share);
   looked.is_complete = share->fence.done();
   return looked;
@@ -96,7 +103,7 @@ Tiers::HostBytes Tiers::HostUse() const {
 }
 
 // A reader without a call sees that the catalogue's record is retired, or has written a word that is seen here.
-Status Tiers::MoveOut(const SharePlace& place, Stored fresh) {
+Status Tiers::MoveOut(const SharePlace& place, ArenaId from, Stored fresh) {
   Broker::State& state = *broker_.state_;
   const auto generation = RandomBytes<uint64_t>();
   const MutexLock lock(state.mutex);
@@ -104,7 +111,7 @@ Status Tiers::MoveOut(const SharePlace& place, Stored fresh) {
   if (share == nullptr) return Gone(place);
   if (share->arena->is_on_disk()) return Ok();
   const bool has_file = !FileOf(share->stored).empty();
-  if (!has_file && fresh.file.empty()) return Changed(*share);
+  if (share->arena->id() != from || (!has_file && fresh.file.empty())) return Changed(*share);
   AB_RETURN_IF_ERROR(CheckIdle(*share));
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
   Namespace& ns = *share->ns;
@@ -134,11 +141,12 @@ Status Tiers::SetRank(const SharePlace& place, Rank rank) {
   return Ok();
 }
 
-Status Tiers::Keep(const SharePlace& place, Stored file) {
+Status Tiers::Keep(const SharePlace& place, ArenaId from, Stored file) {
   Broker::State& state = *broker_.state_;
   const MutexLock lock(state.mutex);
   Share* const share = ShareAt(state.namespaces, place);
   if (share == nullptr) return Gone(place);
+  if (share->arena->id() != from) return Changed(*share);
   AB_RETURN_IF_ERROR(state.journal.CheckRoom(DescriptionBytes(*share) + share->facts->name.size()));
   share->stored = std::make_unique<Stored>(std::move(file));
   state.journal.Put(*share);
@@ -276,6 +284,11 @@ Status Tiers::Import(const ShareLabel& label, Stored stored) {
   share->maker_uid = label.maker_uid;
   share->maker_client = std::make_shared<const std::string>();
   share->born = Clock::now();
+  if (label.expires != std::chrono::system_clock::time_point{}) {
+    const auto left = label.expires - std::chrono::system_clock::now();
+    if (left.count() <= 0) return AlreadyExists("its lifetime is over");
+    share->expires = share->born + std::chrono::duration_cast<Clock::duration>(left);
+  }
   share->note = label.note;
   share->rank = label.rank;
   share->stored = std::make_unique<Stored>(std::move(stored));
@@ -298,6 +311,7 @@ Status Tiers::Import(const ShareLabel& label, Stored stored) {
   Account& account = *state.accounts.Of(label.maker_uid);
   ++account.shares;
   account.description_bytes += DescriptionBytes(*share);
+  static_cast<void>(state.shares.Limit(*share));
   ns->Add(std::move(share));
   return Ok();
 }

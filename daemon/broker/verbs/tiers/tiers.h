@@ -45,6 +45,7 @@ struct ShareLabel {
   uint64_t size = 0;
   std::string note;
   Rank rank = {};
+  std::chrono::system_clock::time_point expires{};  // when its lifetime ends; the epoch: never
 };
 
 // A named share and where its bytes are.
@@ -68,17 +69,19 @@ class Tiers {
     TieredRow row;
     std::shared_ptr<MemoryBlock> block;  // null: the bytes are in a file alone
     uint64_t offset = 0;
+    ArenaId arena{};          // of the block; bytes that leave memory never come back to it
     Status movable;           // for MoveOut
     bool is_complete = true;  // its bytes have been made
   };
   Result<Looked> Look(const SharePlace& place) const;
-  // The file has the bytes: frees the memory. `fresh`: a new file, or empty, for the share's own; a share that has one
-  // keeps it. FAILED_PRECONDITION: a process reads the share, or uses its bytes.
-  Status MoveOut(const SharePlace& place, Stored fresh);
+  // The file has the bytes: frees the memory. `from`: the place that they were read from. `fresh`: a new file, or
+  // empty, for the share's own; a share that has one keeps it. FAILED_PRECONDITION, SHARE_IN_USE: a process reads the
+  // share, or uses its bytes; or they have left `from` meanwhile, so that the file may have others.
+  Status MoveOut(const SharePlace& place, ArenaId from, Stored fresh);
   // Lasts as long as the share; a durable file keeps the one that it was written with.
   Status SetRank(const SharePlace& place, Rank rank);
-  // The file has the bytes, which stay in memory, too.
-  Status Keep(const SharePlace& place, Stored file);
+  // The file has the bytes, which stay in memory, too. Errors as of MoveOut if they have left `from` meanwhile.
+  Status Keep(const SharePlace& place, ArenaId from, Stored file);
 
   // A share that may be moved out now, and when it was published, or a call has read it.
   struct Candidate {
@@ -142,7 +145,7 @@ class Tiers {
   // True: this daemon continues no other one, so shares of an earlier broker are in its files alone.
   bool is_first() const;
   // A durable file that an earlier broker left: the share has its name and its generation again. ALREADY_EXISTS:
-  // another share has the name. Errors as of Publish.
+  // another share has the name, or its lifetime is over. Errors as of Publish.
   Status Import(const ShareLabel& label, Stored stored);
 
   // For recovery: the bytes of the arena's share are in a file.

@@ -21,7 +21,9 @@ constexpr std::chrono::milliseconds kRetry{50};  // between tries to get memory 
 constexpr int kTriesAtOnce = 64;                 // of reads, before other requests for a read have their turn
 constexpr uint64_t kRowBytes = 64;               // of a row in an answer, without its name
 
-Status NoTier() {
+Status NoTier(const std::string& unopened) {
+  if (!unopened.empty())
+    return FailedPrecondition("no bytes of shares are moved to files: ", unopened).Because("NO_TIER");
   return FailedPrecondition(
              "this broker keeps bytes of shares in memory alone: set tiers.directory in its configuration")
       .Because("NO_TIER");
@@ -65,6 +67,7 @@ void TierVerbs::Begin() {
   mover_ = std::make_unique<CountedMover>(tiers_, *std::move(directory));
   const Mover::Found found = mover_->Begin();
   for (const std::string& share : found.lost) log::Warn("lost: {}: its file is gone", share);
+  for (const std::string& share : found.unkept) log::Warn("{} is kept no more: its file is gone: keep it again", share);
   for (const std::string& name : found.strange) {
     log::Warn(
         "the directory of [tiers] has a file that this broker has not written, or that is damaged: '{}' is left alone",
@@ -96,7 +99,7 @@ Status TierVerbs::CheckTier(const Caller& caller, const wire::TierRequest& reque
   }
   const bool is_known = request.action >= Action::kList && request.action <= Action::kPin;
   if (!is_known) return InvalidArgument("Tier has no action ", static_cast<int>(request.action));
-  return mover_ == nullptr && request.action != Action::kList ? NoTier() : Ok();
+  return mover_ == nullptr && request.action != Action::kList ? NoTier(unopened_) : Ok();
 }
 
 Served TierVerbs::Tier(const Caller& caller, const wire::TierRequest& request, std::string_view bytes,
@@ -258,7 +261,8 @@ void TierVerbs::ServeFetches() {
     if (!Read(*next)) waiting.push_back(next->place);
   }
   const bool waits = !waiting.empty();
-  const bool has_more = !fetches_.empty();
+  // Without any progress the others, too, wait for memory: then there is a pause.
+  const bool has_more = !fetches_.empty() && waiting.size() < static_cast<size_t>(tries);
   for (const SharePlace& place : waiting) fetches_.PutBack(place);
   if (has_more) ServeReads();
   if (!waits || std::exchange(retry_planned_, true)) return;

@@ -97,7 +97,7 @@ class Tiered(Held):
             timeout: seconds to wait for the disk; None: an hour.
 
         Raises:
-            BrokerError: as of `demote`. ShareNotFound: it has ended.
+            BrokerError: as of `demote`. OutOfMemory: its bytes were in a file alone, and have no room. ShareNotFound: it has ended.
         """
         asked(self._broker._connection, Action.KEEP, self.name, self.generation, timeout)
         return self

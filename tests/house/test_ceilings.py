@@ -39,6 +39,7 @@ RAISED = {
         "me4": (*TIERS, "client/joints/"),  # watermarks, durable namespaces; a method that knew ranges only by name moved
         "me5": (*TIERS, "client/joints/"),  # what clang-tidy found
         "fin": (*TIERS, "python/arraybridge/keep/"),  # what a review found
+        "rv": (*CPP_SERVICES, "python/arraybridge/broker/services/", "python/arraybridge/broker/patterns/"),  # the same of services
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders

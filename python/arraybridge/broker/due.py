@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from arraybridge.arguments import check_seconds
 
+SECONDS_MAX: Final = 365 * 86400  # a longer wait has no limit
+
 
 class Due(NamedTuple):
     """The end of a wait; None: no limit."""
@@ -20,10 +22,8 @@ class Due(NamedTuple):
         """Raises:
         InvalidRequest: `timeout` is not a number of seconds.
         """
-        if timeout is None:
-            return NEVER
-        seconds = check_seconds(timeout, "timeout")
-        return cls(time.monotonic() + seconds, seconds)
+        seconds = None if timeout is None else check_seconds(timeout, "timeout")
+        return NEVER if seconds is None or seconds > SECONDS_MAX else cls(time.monotonic() + seconds, seconds)
 
     def left(self) -> float | None:
         return None if self.at is None else max(0.0, self.at - time.monotonic())

@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 import select as _system
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from arraybridge import autograph
 from arraybridge.broker.due import Due
 from arraybridge.errors import InvalidRequest
+
+_POLL_MS_MAX: Final = 2**31 - 1
 
 
 class HasFileno(Protocol):
@@ -55,7 +57,7 @@ def select(sources: Iterable[Source], timeout: float | None = None) -> list[Sour
     for number in set(numbers):
         poll.register(number, _system.POLLIN)
     left = Due.after(timeout).left()
-    ready = {number for number, _ in poll.poll(None if left is None else math.ceil(left * 1000))}
+    ready = {number for number, _ in poll.poll(None if left is None else min(math.ceil(left * 1000), _POLL_MS_MAX))}
     return [source for source, number in zip(found, numbers, strict=True) if number in ready]
 
 

@@ -16,6 +16,7 @@ from arraybridge import autograph
 from arraybridge.arguments import check_text
 from arraybridge.broker.delivery import Wanted
 from arraybridge.broker.due import Due
+from arraybridge.broker.fork_lock import lock_of
 from arraybridge.broker.keep.caching import Caching
 from arraybridge.broker.message import Message
 from arraybridge.broker.patterns.calls import CallCancelled
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _NAME_BYTES_MAX: Final = 128
 C = TypeVar("C", bound=Call)
-_making = threading.Lock()
+_lock = lock_of(globals(), threading.Lock)
 
 
 class CallWishes(ReceiverWishes, total=False):
@@ -203,7 +204,7 @@ class Asking(Caching):
     def _caller(self, name: str, wanted: Wanted) -> Caller:
         """The Caller of this process; a new one after the broker has ended."""
         key = os.getpid(), _checked(name), wanted.private
-        with _making:
+        with _lock:
             if self._callers is None:
                 self._callers = {}
             known = self._callers.get(key)

@@ -87,7 +87,11 @@ class Caller:
             self._number += 1
             call = self._calls[self._number] = kind(self._number, self._service, content, wanted, due)
         if waits:
-            self._announce(call, due)
+            try:
+                self._announce(call, due)
+            except BaseException:
+                self.take_back(call)  # nobody gets its outcome, so no server may execute it
+                raise
             return call
         self._deadlines.add(call)
         if not self._tickets.try_post(call.letter(letters.TICKET, self._id)):

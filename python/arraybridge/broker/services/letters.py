@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import functools
+import re
+import time
 from typing import Final, NamedTuple
 
 from arraybridge import _core
+from arraybridge.broker.due import SECONDS_MAX
 from arraybridge.broker.message import Message
 
 TICKET: Final = "ticket"  # caller to any server: a request waits
@@ -22,6 +25,7 @@ END: Final = "end"  # server to caller: there are no further items
 FAILED: Final = "failed"  # server to caller: there is none
 BYE: Final = "bye"  # server to caller: I end; `held`: the requests that I may have executed in part
 _NS: Final = 1_000_000_000
+_PEER: Final = re.compile("[0-9A-Za-z_-]{0,64}")
 
 
 class Letter(NamedTuple):
@@ -49,7 +53,10 @@ def read(metadata: bytes) -> Letter | None:
     if fields is None:
         return None
     kind, peer, number, due_ns, text, retry, held, room = fields
-    return Letter(kind, peer, number, due_ns / _NS, text, retry, held, room)
+    if not _PEER.fullmatch(peer):  # it is a part of the name of a channel
+        return None
+    due = due_ns / _NS
+    return Letter(kind, peer, number, due if due < time.monotonic() + SECONDS_MAX else 0.0, text, retry, held, room)
 
 
 @functools.cache

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <arraybridge/patterns/batch.h>
 
-#include <algorithm>
 #include <utility>
+
+#include "client/lifeline/lifeline.h"
 
 namespace arraybridge {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 Result<std::vector<ServiceRequest>> ReceiveBatch(Service& service, const BatchOptions& options) {
@@ -16,8 +16,7 @@ Result<std::vector<ServiceRequest>> ReceiveBatch(Service& service, const BatchOp
   batch.push_back(std::move(first));
   const auto until = steady_clock::now() + options.within;
   while (batch.size() < options.most) {
-    const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
-    auto next = service.Receive(std::max(left, milliseconds(0)));
+    auto next = service.Receive(TimeUntil(until));
     if (!next.ok()) break;  // there is none in time; another error comes again with the next batch
     batch.push_back(*std::move(next));
   }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "client/lifeline/lifeline.h"
+
 namespace arraybridge {
 
 namespace {
@@ -31,12 +33,9 @@ Result<Reorder> Reorder::Of(Channel results, Options options) {
 }
 
 Result<Acquired> Reorder::Receive(std::optional<std::chrono::milliseconds> timeout) {
-  const auto until = timeout ? std::optional(std::chrono::steady_clock::now() + *timeout) : std::nullopt;
+  const std::optional<Deadline> until = DeadlineAfter(timeout);
   while (!IsDue()) {
-    const auto left = [&] {
-      return std::chrono::ceil<std::chrono::milliseconds>(*until - std::chrono::steady_clock::now());
-    };
-    if (until) timeout = std::max(left(), std::chrono::milliseconds(0));
+    if (until) timeout = TimeUntil(until);
     auto received = results_.Receive({.mode = options_.mode, .timeout = timeout});
     if (received.ok()) {
       AB_RETURN_IF_ERROR(Hold(*std::move(received)));

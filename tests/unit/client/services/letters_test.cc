@@ -10,7 +10,7 @@ namespace arraybridge {
 namespace {
 
 TEST(LettersTest, EveryFieldArrives) {
-  const ServiceLetter sent{"bye", "a server",         7, UINT64_MAX, "das Bild ist zu dunkel \xE2\x98\xBE",
+  const ServiceLetter sent{"bye", "a-server",         7, UINT64_MAX, "das Bild ist zu dunkel \xE2\x98\xBE",
                            true,  {1, 2, UINT64_MAX}, 8};
   const std::string bytes = sent.Encoded();
   const auto read = ServiceLetter::Of(bytes);
@@ -28,10 +28,18 @@ TEST(LettersTest, EveryFieldArrives) {
 TEST(LettersTest, OtherBytesAreNoLetters) {
   EXPECT_FALSE(ServiceLetter::Of("").has_value());
   EXPECT_FALSE(ServiceLetter::Of(R"(["ticket","a",1,0,"",false,[],0])").has_value());
-  const std::string bytes = ServiceLetter{.kind = "ticket", .peer = "a caller", .number = 1}.Encoded();
+  const std::string bytes = ServiceLetter{.kind = "ticket", .peer = "a-caller", .number = 1}.Encoded();
   for (size_t size = 0; size < bytes.size(); ++size) {
     const auto read = ServiceLetter::Of(std::string_view(bytes).substr(0, size));
     EXPECT_TRUE(!read || read->number == 0) << size;
+  }
+}
+
+TEST(LettersTest, APeerThatNoChannelCanHaveIsNone) {
+  EXPECT_TRUE(ServiceLetter::Of(ServiceLetter{.kind = "ticket", .peer = std::string(64, 'a')}.Encoded()).has_value());
+  for (const std::string& peer :
+       {std::string(65, 'a'), std::string("a b"), std::string("a/b"), std::string("a\0b", 3)}) {
+    EXPECT_FALSE(ServiceLetter::Of(ServiceLetter{.kind = "ticket", .peer = peer}.Encoded()).has_value()) << peer;
   }
 }
 

@@ -87,9 +87,9 @@ std::vector<uint64_t> ArenaCache::TakeIdle(Instant before) {
   MutexLock lock(mutex_);
   std::vector<Entries::iterator> unused;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
+    entry->second.arena->kept.TakeIdle(before, idle);
     // No array can get a reference while the lock is held, because arrays get theirs from Find and Add. FindAt makes
     // one for a moment, and finds no share there.
-    entry->second.arena->kept.TakeIdle(before, idle);
     const bool in_use = entry->second.arena.use_count() > 1;
     if (in_use) Touch(entry->second);
     if (!in_use && entry->second.used <= before) {

@@ -57,12 +57,12 @@ def run_client(code: str, *arguments: str, **changes: str) -> str:
 
 
 @contextlib.contextmanager
-def children() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts Python with arguments, whose output the test reads; ends all of them."""
+def children(*program: object) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a program, by default Python, with arguments, whose output the test reads; ends all of them."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, *map(str, arguments)]
+        command = [*map(str, program or (sys.executable,)), *map(str, arguments)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
         return started[-1]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ROOT, environment
+from native import begun, line, lines, opened, request
+from processes import ROOT, children
 
 import arraybridge
 from arraybridge import BrokerTimeout, RequestFailed, ServerGone
@@ -18,23 +19,6 @@ LIBRARY = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev")) / "clien
 LONG = 600  # seconds that no test waits
 LONG_MS = 1000 * LONG
 KILLS = 200 if os.environ.get("ARRAYBRIDGE_LONG") else 20
-
-
-def request(number):
-    return {"n": number, "x": np.full(4, number)}
-
-
-def line(process):
-    return process.stdout.readline().rstrip("\n")
-
-
-def lines(process):
-    return process.communicate()[0].splitlines()
-
-
-def begun(record):
-    """The numbers of the requests that servers have begun, in order."""
-    return [int(row.split()[0]) for row in record.read_text().splitlines()] if record.exists() else []
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +36,8 @@ def compiled(tmp_path_factory):
 @pytest.fixture
 def program(compiled, address, broker):
     """Starts the program; it ends with the test."""
-    started = []
-
-    def start(role, *words):
-        command = [str(compiled), str(address), broker.namespace, role, "double", *map(str, words)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with children(compiled) as start:
+        yield lambda role, *words: start(address, broker.namespace, role, "double", *words)
 
 
 @pytest.fixture
@@ -71,9 +45,7 @@ def serve_c(program, record):
     """Starts a server in C, which is open when this returns."""
 
     def start(kind="double"):
-        server = program("serve", kind, record)
-        assert line(server) == f"open {server.pid}"
-        return server
+        return opened(program("serve", kind, record))
 
     return start
 

@@ -2,37 +2,22 @@
 """Batches of requests, and results in order, in C++, with callers and workers in Python."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ROOT, environment
+from native import line, opened
+from processes import ROOT, children
 
 PROGRAM = Path(os.environ.get("ARRAYBRIDGE_BUILD", ROOT / "build/dev")) / "tests/integration/service_program"
 LONG = 600  # seconds that no test waits
 
 
-def line(process):
-    return process.stdout.readline().rstrip("\n")
-
-
 @pytest.fixture
 def program(address, broker):
-    """Starts the program in C++; it ends with the test."""
-    started = []
-
-    def start(*words):
-        command = [str(PROGRAM), str(address), broker.namespace, *map(str, words)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()))
-        assert line(started[-1]) == f"open {started[-1].pid}"
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    """Starts the program in C++, which is open when this returns; it ends with the test."""
+    with children(PROGRAM) as start:
+        yield lambda *words: opened(start(address, broker.namespace, *words))
 
 
 def test_a_server_in_cpp_answers_batches(broker, program, record):

@@ -23,9 +23,11 @@ ServiceLetter Call::LetterOf(const char* kind, const std::string& caller) const 
 milliseconds Call::Left(milliseconds most) const { return TimeUntil(due, most); }
 
 Status Call::Gone(std::string_view service) const {
+  const char* const remedy =
+      retry ? "so did 2 others before: look in the servers' logs whether this request ends them"
+            : "it may have executed it, or a part: call again if that does no harm, or state `retry` in the servers";
   return Unavailable("the server of service '", service, "', ", NameOf(server_process),
-                     ", ended with the request in its hands; it may have executed it, or a part: call again if that "
-                     "does no harm, or state `retry` in the servers")
+                     ", ended with the request in its hands; ", remedy)
       .Because("SERVER_GONE")
       .With("process_id", Concat(server_process.process_id))
       .With("client", server_process.client);

@@ -17,6 +17,8 @@
 
 namespace arraybridge::services {
 
+inline constexpr int kTriesMax = 3;  // so many servers may end with one request in their hands
+
 // Its caller guards it by a lock, except what is constant.
 struct Call {
   const uint64_t number;  // of the request in its caller
@@ -28,10 +30,12 @@ struct Call {
 
   std::string server{};  // the server that has the request; empty: none
   Sender server_process{};
-  bool retry = false;       // this server states that the request may be executed again
-  bool giving = false;      // a thread sends the request now
-  bool withdrawn = false;   // no caller waits for the outcome
-  bool ticket_due = false;  // its ticket was not sent yet, or may be lost
+  bool retry = false;                // this server states that the request may be executed again
+  std::optional<Mailbox> give_to{};  // a server that asked for the request, which is still to be sent
+  bool giving = false;               // a thread sends the request now
+  int tries = 0;                     // servers that had it
+  bool withdrawn = false;            // no caller waits for the outcome
+  bool ticket_due = false;           // its ticket was not sent yet, or may be lost
   std::optional<Result<Acquired>> outcome{};
   std::promise<Result<Acquired>> promise{};
 
@@ -39,6 +43,9 @@ struct Call {
   // The time left of `most`, or of the call if that is less.
   std::chrono::milliseconds Left(std::chrono::milliseconds most) const;
   bool is_over() const { return due && std::chrono::steady_clock::now() >= *due; }
+
+  // The server that has it has ended: another one may execute it again.
+  bool may_retry() const { return retry && tries < kTriesMax; }
 
   // The errors if the server has ended, if it has no result, or if the time is over.
   Status Gone(std::string_view service) const;

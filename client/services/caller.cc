@@ -6,11 +6,18 @@
 
 namespace arraybridge {
 
+using services::Content;
 using services::IsNotice;
 using services::Mailbox;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using Until = std::optional<Deadline>;
+
+namespace {
+
+constexpr size_t kUnsentMax = 256;  // letters that wait for room in the boxes of servers
+
+}  // namespace
 
 ServiceCaller::Core::Core(Broker& broker, std::string service, MapMode mode, std::string id, Boxes boxes)
     : broker_(broker), service_(std::move(service)), mode_(mode), id_(std::move(id)), boxes_(std::move(boxes)) {}
@@ -52,6 +59,7 @@ Result<Acquired> ServiceCaller::Core::Call(std::span<const View> value, const Ca
       const MutexLock lock(mutex_);
       if (call->outcome) return *std::move(call->outcome);
     }
+    Give(*call);
     Status read = call->is_over() ? call->TimedOut(service_) : Step(call->due);
     if (read.code() == Code::kCancelled) TakeBack(*call, [&] { return read; });
     if (call->is_over()) TakeBack(*call, [&] { return call->TimedOut(service_); });
@@ -112,6 +120,35 @@ void ServiceCaller::Core::ServeSubmitted() {
     }
     // Options::interrupted is for threads of the user.
     static_cast<void>(Step(ExpireSubmitted()));
+    GiveSubmitted();
+  }
+}
+
+void ServiceCaller::Core::Give(services::Call& call) {
+  std::optional<Mailbox> server;
+  {
+    const MutexLock lock(mutex_);
+    server = std::exchange(call.give_to, std::nullopt);
+    if (!server) return;
+  }
+  const Content content{call.views, call.structure};
+  const Status sent = server->Post(call.LetterOf(services::kGo, id_), call.Left(broker_.options().timeout), &content);
+  const MutexLock lock(mutex_);
+  call.giving = false;
+  changed_.NotifyAll();
+  if (sent.ok() || call.outcome) return;
+  if (IsNotice(sent)) {  // the server has not got it
+    call.server.clear();
+    call.ticket_due = true;
+    return;
+  }
+  Finish(call, sent);  // it cannot be sent to any server
+  server->TryPost({.kind = services::kNo, .peer = id_, .number = call.number});
+}
+
+void ServiceCaller::Core::GiveSubmitted() {
+  for (const ACall& call : CallsThat([](const services::Call& each) { return !each.waits && each.give_to; })) {
+    Give(*call);
   }
 }
 
@@ -127,16 +164,35 @@ Until ServiceCaller::Core::ExpireSubmitted() {
 }
 
 void ServiceCaller::Core::TakeBack(services::Call& call, const std::function<Status()>& why) {
-  std::optional<Mailbox> server;
   {
     const MutexLock lock(mutex_);
+    const bool given = !std::exchange(call.give_to, std::nullopt);
+    if (!given) call.giving = false;
     while (call.giving) changed_.Wait(mutex_);  // a thread reads the arrays, which are the user's again afterwards
     if (call.outcome) return;
     call.withdrawn = true;
     Finish(call, why());
-    if (const auto found = servers_.find(call.server); found != servers_.end()) server = found->second;
+    if (call.server.empty() || unsent_.size() >= kUnsentMax) return;
+    unsent_.emplace_back(call.server, call.LetterOf(given ? services::kCancel : services::kNo, id_));
   }
-  if (server) server->TryPost(call.LetterOf(services::kCancel, id_));
+  SendUnsent();
+}
+
+void ServiceCaller::Core::SendUnsent() {
+  std::deque<std::pair<std::string, ServiceLetter>> unsent;
+  std::map<std::string, Mailbox> servers;
+  {
+    const MutexLock lock(mutex_);
+    if (unsent_.empty()) return;
+    unsent.swap(unsent_);
+    servers = servers_;
+  }
+  std::erase_if(unsent, [&servers](const auto& letter) {
+    const auto server = servers.find(letter.first);
+    return server == servers.end() || server->second.TryPost(letter.second);
+  });
+  const MutexLock lock(mutex_);
+  unsent_.insert(unsent_.begin(), unsent.begin(), unsent.end());
 }
 
 void ServiceCaller::Core::Finish(services::Call& call, Result<Acquired> outcome) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <future>
 #include <map>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <arraybridge/services/service.h>
@@ -50,8 +52,13 @@ class ServiceCaller::Core {
   void ServeSubmitted() AB_EXCLUDES(mutex_);
   // The soonest end of a wait of a call that was submitted, after those are taken back that are over.
   std::optional<Deadline> ExpireSubmitted() AB_EXCLUDES(mutex_);
+  // Sends the request to the server that has asked for it; nothing if none has, or another thread does.
+  void Give(services::Call& call) AB_EXCLUDES(mutex_);
+  void GiveSubmitted() AB_EXCLUDES(mutex_);
   // No server gets the call from now on, an answer is dropped, and the outcome is `why`.
   void TakeBack(services::Call& call, const std::function<Status()>& why) AB_EXCLUDES(mutex_);
+  // Sends what found no room in the box of a server.
+  void SendUnsent() AB_EXCLUDES(mutex_);
   void Finish(services::Call& call, Result<Acquired> outcome) AB_REQUIRES(mutex_);
   void FinishIfOpen(services::Call& call, Result<Acquired> outcome) AB_EXCLUDES(mutex_);
   // All calls fail, and no call can be made any more.
@@ -61,10 +68,12 @@ class ServiceCaller::Core {
 
   // Of the thread that reads:
   Status ReadOne(std::optional<Deadline> until) AB_EXCLUDES(mutex_);
+  // No answer is there: also none that a server that has ended sent before. A server that found no room for its
+  // question has dropped the ticket.
+  void AllIsRead() AB_EXCLUDES(mutex_);
   void Handle(Acquired message) AB_EXCLUDES(mutex_);
   // A server has a ticket: it gets the request if no other one has it.
   void Asked(const ServiceLetter& letter, const Sender& server) AB_EXCLUDES(mutex_);
-  void Give(services::Call& call, services::Mailbox& server) AB_EXCLUDES(mutex_);
   // Nothing: it has ended since it asked.
   std::optional<services::Mailbox> ServerOf(const std::string& id) AB_EXCLUDES(mutex_);
   // A server has ended. `held`: the requests that it may have executed; null: all that it got.
@@ -90,12 +99,14 @@ class ServiceCaller::Core {
   Status lost_ AB_GUARDED_BY(mutex_);             // why no call can be made any more
   std::map<uint64_t, ACall> calls_ AB_GUARDED_BY(mutex_);
   std::map<std::string, services::Mailbox> servers_ AB_GUARDED_BY(mutex_);
+  std::deque<std::pair<std::string, ServiceLetter>> unsent_ AB_GUARDED_BY(mutex_);  // to servers without room
   std::thread thread_ AB_GUARDED_BY(mutex_);
 
   // Of the thread that reads:
   services::Suspicion suspicion_;
   std::set<std::string> gone_;  // servers that have ended, and whose last answers may not be read yet
   bool tickets_due_ = false;    // some were not sent yet
+  bool was_slow_ = false;       // servers may have asked in vain
   Deadline look_at_{};          // when presence is looked at again
 };
 

@@ -2,6 +2,8 @@
 // The kinds of letters, and the meaning of each.
 #pragma once
 
+#include <chrono>
+
 namespace arraybridge::services {
 
 inline constexpr char kTicket[] = "ticket";  // caller to any server: a request waits
@@ -13,5 +15,10 @@ inline constexpr char kBack[] = "back";      // server to caller: I have not exe
 inline constexpr char kAnswer[] = "answer";  // server to caller: the result
 inline constexpr char kFailed[] = "failed";  // server to caller: there is no result
 inline constexpr char kBye[] = "bye";        // server to caller: I end; `held`
+
+// How long a server waits for a caller that lives and does not answer: it was stopped, or has no memory. A server that
+// finds no room for a question in this time drops the ticket; the caller sends it again after it has read a letter that
+// is so old.
+inline constexpr std::chrono::milliseconds kPatience{5000};
 
 }  // namespace arraybridge::services

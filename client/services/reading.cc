@@ -5,10 +5,10 @@
 
 #include "client/services/caller.h"
 #include "client/services/letters.h"
+#include "proto/boundary/boot_time.h"
 
 namespace arraybridge {
 
-using services::Content;
 using services::IsNotice;
 using services::Mailbox;
 using std::chrono::milliseconds;
@@ -19,20 +19,22 @@ namespace {
 constexpr milliseconds kPresenceLook{100};  // how often presence is looked at while a call has no server
 constexpr milliseconds kTicketDue{5};       // how often tickets are tried that found no room
 
+bool IsOld(const Sent& sent) {
+  const std::chrono::nanoseconds age(static_cast<int64_t>(BootTime() - sent.time_ns));
+  return age > services::kPatience / 2;
+}
+
 }  // namespace
 
 Status ServiceCaller::Core::ReadOne(std::optional<Deadline> until) {
   milliseconds pause = tickets_due_ ? kTicketDue : suspicion_.IsOpen() ? services::Suspicion::kPause : kPresenceLook;
-  if (!gone_.empty()) pause = milliseconds(0);
+  if (!gone_.empty() || was_slow_) pause = milliseconds(0);
   auto message = boxes_.answers.Next(mode_, TimeUntil(until, pause));
   if (message.ok()) {
+    was_slow_ = was_slow_ || IsOld(message->sent);
     Handle(*std::move(message));
   } else if (message.status().reason() == "CHANNEL_EMPTY") {
-    // No answer is there: also none that a server that has ended sent before.
-    for (const std::string& id : std::exchange(gone_, {})) {
-      suspicion_.Confirm();
-      Parted(id, nullptr);
-    }
+    AllIsRead();
   } else if (IsNotice(message.status())) {
     suspicion_.Arise();
   } else if (message.status().code() == Code::kCancelled) {
@@ -44,6 +46,17 @@ Status ServiceCaller::Core::ReadOne(std::optional<Deadline> until) {
   Examine();
   SendTickets();
   return Ok();
+}
+
+void ServiceCaller::Core::AllIsRead() {
+  for (const std::string& id : std::exchange(gone_, {})) {
+    suspicion_.Confirm();
+    Parted(id, nullptr);
+  }
+  if (!std::exchange(was_slow_, false)) return;
+  const auto waiting = CallsThat([](const services::Call& call) { return call.server.empty(); });
+  const MutexLock lock(mutex_);
+  for (const ACall& call : waiting) call->ticket_due = call->server.empty();
 }
 
 void ServiceCaller::Core::Handle(Acquired message) {
@@ -68,37 +81,23 @@ void ServiceCaller::Core::Asked(const ServiceLetter& letter, const Sender& serve
     look_at_ = {};
     return;
   }
-  ACall call;
   {
     const MutexLock lock(mutex_);
     const auto found = calls_.find(letter.number);
     if (found != calls_.end() && found->second->server.empty() && !found->second->is_over()) {
-      call = found->second;
+      const ACall& call = found->second;
       call->server = letter.peer;
       call->server_process = server;
       call->retry = letter.retry;
       call->ticket_due = false;
+      call->give_to = *box;
       call->giving = true;
+      ++call->tries;
+      changed_.NotifyAll();  // the thread that waits for it, or the Core's own, sends it
+      return;
     }
   }
-  if (call) return Give(*call, *box);
   box->TryPost({.kind = services::kNo, .peer = id_, .number = letter.number});
-}
-
-void ServiceCaller::Core::Give(services::Call& call, Mailbox& server) {
-  const Content content{call.views, call.structure};
-  const Status sent = server.Post(call.LetterOf(services::kGo, id_), call.Left(broker_.options().timeout), &content);
-  const MutexLock lock(mutex_);
-  call.giving = false;
-  changed_.NotifyAll();
-  if (sent.ok() || call.outcome) return;
-  if (IsNotice(sent)) {  // the server has not got it
-    call.server.clear();
-    call.ticket_due = true;
-    return;
-  }
-  Finish(call, sent);  // it cannot be sent to any server
-  server.TryPost({.kind = services::kNo, .peer = id_, .number = call.number});
 }
 
 std::optional<Mailbox> ServiceCaller::Core::ServerOf(const std::string& id) {
@@ -127,7 +126,7 @@ void ServiceCaller::Core::Parted(const std::string& id, const std::vector<uint64
   for (const ACall& call : calls) {
     if (call->outcome) continue;
     const bool may_have_begun = held == nullptr || std::ranges::count(*held, call->number) != 0;
-    if (may_have_begun && !call->retry) {
+    if (may_have_begun && !call->may_retry()) {
       Finish(*call, call->Gone(service_));
       continue;
     }
@@ -158,6 +157,7 @@ bool ServiceCaller::Core::AServerHasEnded() {
 }
 
 void ServiceCaller::Core::SendTickets() {
+  SendUnsent();
   auto waiting = CallsThat([](const services::Call& call) { return call.server.empty(); });
   if (waiting.empty()) return;
   const bool a_server_has_ended = AServerHasEnded();

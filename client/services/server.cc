@@ -15,9 +15,9 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// How long it waits for a caller that lives and does not answer: it was stopped, or has no memory.
-constexpr milliseconds kAsk{5000};
-constexpr milliseconds kCallerLook{100};  // how often it looks whether the caller lives that it has asked
+constexpr milliseconds kSlow{60000};      // how long a caller that did not answer in time is not waited for
+constexpr milliseconds kCallerLook{100};  // how often it looks whether the callers live that it has asked
+constexpr size_t kAsideMax = 1024;        // requests of slow callers that it has asked for
 
 std::optional<milliseconds> LeftOf(const std::optional<Deadline>& until) {
   return until ? std::optional(TimeUntil(until)) : std::nullopt;
@@ -32,18 +32,22 @@ Result<ServiceRequest> Service::Core::Receive(std::optional<milliseconds> timeou
   const auto until = DeadlineAfter(timeout);
   const MutexLock turn(receiving_);
   while (true) {
-    if (IsHolding()) ReadArrived();  // what their callers say finds room then
+    ReadArrived();  // what callers say finds room then
     if (auto given = TakeGiven()) return *std::move(given);
-    if (IsAsking()) {
+    if (IsAwaiting()) {
       {
         const MutexLock lock(reading_);
         AB_RETURN_IF_ERROR(ReadOne(kCallerLook));
       }
-      DropAsked();
+      Look();
       continue;
     }
-    const Status asked = AskForNext(until);
-    if (asked.code() != Code::kDeadlineExceeded) {
+    const Deadline look = steady_clock::now() + kCallerLook;
+    const bool sooner = Look() && (!until || look < *until);
+    const Status asked = AskForNext(sooner ? look : until);
+    const bool is_late = asked.code() == Code::kDeadlineExceeded;
+    if (sooner && is_late) continue;
+    if (!is_late) {
       AB_RETURN_IF_ERROR(asked);
       continue;
     }
@@ -70,14 +74,14 @@ std::optional<ServiceRequest> Service::Core::TakeGiven() {
   return std::nullopt;
 }
 
-bool Service::Core::IsHolding() {
+bool Service::Core::IsExpecting() {
   const MutexLock lock(mutex_);
-  return !held_.empty();
+  return !held_.empty() || !asked_.empty();
 }
 
-bool Service::Core::IsAsking() {
+bool Service::Core::IsAwaiting() {
   const MutexLock lock(mutex_);
-  return !asked_.empty();
+  return std::ranges::any_of(asked_, [](const auto& each) { return each.second.awaited; });
 }
 
 Status Service::Core::AskForNext(std::optional<Deadline> until) {
@@ -96,24 +100,44 @@ Status Service::Core::Ask(const ServiceLetter& ticket) {
   auto answers = AnswersTo(ticket.peer);
   if (!answers) return Ok();
   const Key key(ticket.peer, ticket.number);
-  {
-    const MutexLock lock(mutex_);
-    if (held_.contains(key) || !asked_.emplace(key, steady_clock::now() + kAsk).second) return Ok();
-  }
-  Status sent =
-      answers->Post({.kind = services::kAsk, .peer = id_, .number = ticket.number, .retry = options_.retry}, kAsk);
+  const ServiceLetter letter{.kind = services::kAsk, .peer = id_, .number = ticket.number, .retry = options_.retry};
+  if (!IsToBeAsked(key, letter)) return Ok();
+  Status sent = answers->Post(letter, services::kPatience);
   if (sent.ok()) return sent;
+  if (sent.code() == Code::kDeadlineExceeded) {  // its caller sends the ticket again when it reads again
+    Lapse(key);
+    return Ok();
+  }
   {
     const MutexLock lock(mutex_);
     asked_.erase(key);
   }
-  if (!IsNotice(sent) && sent.code() != Code::kDeadlineExceeded) return sent;
+  if (!IsNotice(sent)) return sent;
   Lose(ticket.peer);
   return Ok();
 }
 
+bool Service::Core::IsToBeAsked(const Key& key, const ServiceLetter& question) {
+  const Deadline now = steady_clock::now();
+  const MutexLock lock(mutex_);
+  const auto known = slow_.find(key.first);
+  const bool is_slow = known != slow_.end() && now < known->second;
+  if (held_.contains(key) || (is_slow && asked_.size() >= kAsideMax)) return false;
+  const Deadline until = now + (is_slow ? kSlow : services::kPatience);
+  const bool is_new = asked_.emplace(key, Asked{until, !is_slow}).second;
+  if (is_new && is_slow) unsent_.emplace(key, question);
+  return is_new && !is_slow;
+}
+
+void Service::Core::Lapse(const Key& key) {
+  const MutexLock lock(mutex_);
+  asked_.erase(key);
+  unsent_.erase(key);
+  if (answers_.contains(key.first)) slow_[key.first] = steady_clock::now() + kSlow;
+}
+
 void Service::Core::ReadArrived() {
-  if (!reading_.try_lock()) return;  // another thread reads
+  if (!IsExpecting() || !reading_.try_lock()) return;  // no caller says anything, or another thread reads
   while (ReadOne(milliseconds(0)).ok()) continue;
   reading_.unlock();
 }
@@ -157,9 +181,11 @@ void Service::Core::Given(const ServiceLetter& letter, Acquired message) {
       return;
     }
   }
-  if (auto answers = AnswersTo(letter.peer)) {
-    answers->TryPost({.kind = services::kBack, .peer = id_, .number = letter.number});
-  }
+  const ServiceLetter back{.kind = services::kBack, .peer = id_, .number = letter.number};
+  auto answers = AnswersTo(letter.peer);
+  if (!answers || answers->TryPost(back)) return;
+  const MutexLock lock(mutex_);
+  if (unsent_.size() < kAsideMax) unsent_.emplace(request->key(), back);
 }
 
 void Service::Core::Examine() {
@@ -176,19 +202,29 @@ void Service::Core::Examine() {
   }
 }
 
-void Service::Core::DropAsked() {
-  std::map<Key, Deadline> asked;
+bool Service::Core::Look() {
+  std::map<Key, Asked> asked;
+  std::map<Key, ServiceLetter> unsent;
   {
     const MutexLock lock(mutex_);
     asked = asked_;
+    unsent = unsent_;
   }
-  for (const auto& [key, until] : asked) {
+  for (const auto& [key, question] : asked) {
     auto answers = AnswersTo(key.first);
-    const bool is_gone = !answers || answers->OwnerIsGone();
-    if (is_gone) Lose(key.first);
-    const MutexLock lock(mutex_);
-    if (is_gone || steady_clock::now() >= until) asked_.erase(key);
+    if (!answers || answers->OwnerIsGone()) {
+      Lose(key.first);
+    } else if (steady_clock::now() >= question.until) {
+      Lapse(key);
+    }
   }
+  for (const auto& [key, letter] : unsent) {
+    auto answers = AnswersTo(key.first);
+    if (answers && !answers->TryPost(letter)) continue;
+    const MutexLock lock(mutex_);
+    unsent_.erase(key);
+  }
+  return !asked.empty() || !unsent.empty();
 }
 
 std::optional<Mailbox> Service::Core::AnswersTo(const std::string& caller) {
@@ -218,6 +254,9 @@ void Service::Core::Lose(const std::string& caller) {
       box = found->second;
       answers_.erase(found);
     }
+    slow_.erase(caller);
+    std::erase_if(asked_, [&](const auto& each) { return each.first.first == caller; });
+    std::erase_if(unsent_, [&](const auto& each) { return each.first.first == caller; });
   }
   if (box) box->Discard();
 }
@@ -250,6 +289,7 @@ void Service::Core::Close() {
     answers.swap(answers_);
     given.swap(given_);
     asked_.clear();
+    unsent_.clear();
     for (const auto& [caller, box] : answers) byes[caller] = {.kind = services::kBye, .peer = id_};
     for (const auto& [key, weak] : held_) {
       ARequest request = weak.lock();

@@ -40,6 +40,10 @@ class Service::Core : public services::Answering, public std::enable_shared_from
  private:
   using ARequest = std::shared_ptr<ServiceRequest::Core>;
   using Key = services::Key;
+  struct Asked {
+    Deadline until;  // when the caller has answered too late
+    bool awaited;    // false: the server goes on meanwhile, because the caller is slow
+  };
 
   // The next request that a caller has handed over; nothing: there is none. Drops those that are cancelled.
   std::optional<ServiceRequest> TakeGiven() AB_EXCLUDES(mutex_);
@@ -52,10 +56,15 @@ class Service::Core : public services::Answering, public std::enable_shared_from
   void Given(const ServiceLetter& letter, Acquired message) AB_EXCLUDES(mutex_);
   // Finds callers that have ended, if a notice has said that there is one.
   void Examine() AB_EXCLUDES(mutex_) AB_REQUIRES(reading_);
-  // Callers that were asked and have ended, or take too long, are not waited for.
-  void DropAsked() AB_EXCLUDES(mutex_);
-  bool IsHolding() AB_EXCLUDES(mutex_);
-  bool IsAsking() AB_EXCLUDES(mutex_);
+  // Callers that were asked and have ended, or take too long, are not waited for. Sends what has room now. True: it has
+  // asked callers that are slow.
+  bool Look() AB_EXCLUDES(mutex_);
+  bool IsExpecting() AB_EXCLUDES(mutex_);
+  bool IsAwaiting() AB_EXCLUDES(mutex_);
+  // Expects the answer of a caller. False: it was asked before, or is slow: then it is asked when it has room.
+  bool IsToBeAsked(const Key& key, const ServiceLetter& question) AB_EXCLUDES(mutex_);
+  // Its caller lives, and has not answered in time.
+  void Lapse(const Key& key) AB_EXCLUDES(mutex_);
   // Nothing: this caller has ended.
   std::optional<services::Mailbox> AnswersTo(const std::string& caller) AB_EXCLUDES(mutex_);
   // A caller has ended.
@@ -73,7 +82,9 @@ class Service::Core : public services::Answering, public std::enable_shared_from
 
   Mutex mutex_;
   bool closed_ AB_GUARDED_BY(mutex_) = false;
-  std::map<Key, Deadline> asked_ AB_GUARDED_BY(mutex_);  // until when their callers may answer
+  std::map<Key, Asked> asked_ AB_GUARDED_BY(mutex_);
+  std::map<std::string, Deadline> slow_ AB_GUARDED_BY(mutex_);  // callers: until when nobody waits for them
+  std::map<Key, ServiceLetter> unsent_ AB_GUARDED_BY(mutex_);   // they wait for room in the boxes of their callers
   std::map<Key, std::weak_ptr<ServiceRequest::Core>> held_ AB_GUARDED_BY(mutex_);  // not answered yet
   std::deque<ARequest> given_ AB_GUARDED_BY(mutex_);                               // not received yet
   std::map<std::string, services::Mailbox> answers_ AB_GUARDED_BY(mutex_);         // by caller

@@ -74,9 +74,13 @@ def encoded(info: _core.ShareInfo, views: Sequence[_core.View]) -> bytes:
     """A received message as a safetensors file.
 
     Raises:
-        InvalidRequest: it is a malformed bundle. MemoryConversionError: memory of a GPU cannot be read.
+        InvalidRequest: it is a malformed bundle, or no text. MemoryConversionError: memory of a GPU cannot be read.
     """
     structure, views = bundled_tree.unpacked(info.structure, views)
+    try:
+        text_of_structure = structure.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the structure of a message is no UTF-8: {error.reason} at byte {error.start}") from error
     sequence, stream, sent_ns, process_id, client = info.sent or (0, 0, 0, 0, "")
     header: dict[str, Any] = {}
     lacking: dict[str, tuple[str, Code, tuple[int, ...]]] = {}
@@ -91,7 +95,7 @@ def encoded(info: _core.ShareInfo, views: Sequence[_core.View]) -> bytes:
         values.append(bits)
         end += bits.nbytes
     header[METADATA] = {
-        "arraybridge": "1", "structure": structure.decode(), "metadata": base64.b64encode(info.metadata).decode(),
+        "arraybridge": "1", "structure": text_of_structure, "metadata": base64.b64encode(info.metadata).decode(),
         "dtypes": json.dumps(lacking), "sequence": str(sequence), "stream": str(stream), "sent_ns": str(sent_ns),
         "process_id": str(process_id), "client": client,
     }  # fmt: skip

@@ -12,6 +12,7 @@ import os
 import stat
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
 
@@ -91,6 +92,16 @@ class Recording:
     def channels(self) -> set[str]:
         """The recorded channels that were found until now, by name."""
         return {channel.name for channel in self._channels.values() if channel.metadata.get(KIND) == "channel"}
+
+    def all_channels(self) -> set[str]:
+        """The recorded channels of the whole file, by name. Reads all of a file that has no summary: its recorder was killed.
+
+        Raises:
+            As `messages`.
+        """
+        if not self._read_summary():
+            deque(self.messages(), maxlen=0)
+        return self.channels()
 
     def messages(self, begin_s: float = 0.0, end_s: float | None = None) -> Iterator[FileMessage]:
         """Messages and events that were recorded from `begin_s` up to `end_s` seconds after the first one, in the order of the file.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
-from arraybridge import autograph
+from arraybridge import _core, autograph
 from arraybridge.arguments import check_word
 from arraybridge.broker import Broker
 from arraybridge.broker.channel import Channel
@@ -219,11 +219,25 @@ class Recorder:
             return self._options.follow
         received_ns = self._now_ns()
         sequence, sent_ns = (info.sent or (0, 0, 0))[0], self._epoch_ns + (info.sent[2] if info.sent else 0)
-        data = entry.encoded(info, views)
-        image = images.image_of(views[0], name, sent_ns) if self._options.foxglove and not info.structure and len(views) == 1 else None
+        data = self._encoded(name, info, views)
+        if data is None:
+            return True
+        image = self._image_of(name, info, views, sent_ns)
         del info, views  # the memory is the broker's again
         self._write(name, data, image, (sequence, received_ns, sent_ns))
         return True
+
+    def _encoded(self, name: str, info: _core.ShareInfo, views: Sequence[_core.View]) -> bytes | None:
+        """None: it is malformed. What one sender sends ends no recording of the others."""
+        try:
+            return entry.encoded(info, views)
+        except InvalidRequest as refused:
+            self._event(name, "refused", text=refused.message, sequence=(info.sent or (0,))[0])
+            return None
+
+    def _image_of(self, name: str, info: _core.ShareInfo, views: Sequence[_core.View], sent_ns: int) -> bytes | None:
+        alone = self._options.foxglove and not info.structure and len(views) == 1
+        return images.image_of(views[0], name, sent_ns) if alone else None
 
     def _write(self, name: str, data: bytes, image: bytes | None, when: tuple[int, int, int]) -> None:
         with self._lock:

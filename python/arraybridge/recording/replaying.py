@@ -7,11 +7,13 @@ import contextlib
 import json
 import math
 import os
+import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from arraybridge import autograph
+from arraybridge.arguments import check_seconds
 from arraybridge.broker import Broker
 from arraybridge.broker.channel import Channel
 from arraybridge.broker.due import Due
@@ -68,7 +70,10 @@ class _Options(NamedTuple):
     chunk_bytes_max: int = CHUNK_BYTES_MAX
 
     def check(self) -> None:
-        if self.begin < 0 or (self.end is not None and self.end <= self.begin):
+        begin, end = check_seconds(self.begin, "begin"), None if self.end is None else check_seconds(self.end, "end")
+        if self.rename is not None and not isinstance(self.rename, Mapping):
+            raise InvalidRequest(f"rename must be a dict of new names by recorded names, not {reprlib.repr(self.rename)}")
+        if end is not None and end <= begin:
             raise InvalidRequest(f"begin={self.begin} and end={self.end} must be seconds after the first message, begin before end")
         Terms(mode=self.mode).check()
 
@@ -111,10 +116,10 @@ def replay(
         >>> replay("run.mcap", broker=broker, speed=2.0, rename={"frames": "test"})
         Replayed(messages={'test': 1}, whole=True, seconds=...)
     """
-    options, pace, begun = _Options(**wishes), _Pace(speed), time.monotonic()
-    options.check()
+    options, pace, begun = _options_of(channels, wishes), _Pace(speed), time.monotonic()
     player = _Player(broker or Broker(), options, channels)
     with Recording(os.fspath(path), options.chunk_bytes_max) as recording, player:
+        _check_names(recording, [*(channels or ()), *(options.rename or ())])
         for message in recording.messages(options.begin, options.end):
             act = _act_of(recording, message, player)
             if act is not None:
@@ -125,6 +130,27 @@ def replay(
             there = ", ".join(sorted(recording.channels())[:_SHOWN_MAX]) or "none"
             raise recording.refused(f"nothing was recorded in these channels at this time; its channels are {printable(there)}")
     return Replayed(player.sent, recording.whole, time.monotonic() - begun)
+
+
+def _options_of(channels: object, wishes: ReplayWishes) -> _Options:
+    unknown = sorted(set(wishes) - set(_Options._fields))
+    if unknown:
+        raise TypeError(f"replay takes no argument {', '.join(unknown)}: there are {', '.join(_Options._fields)}")
+    if isinstance(channels, str):
+        raise InvalidRequest(f"channels must be a list of names, not {channels!r}: pass [{channels!r}]")
+    options = _Options(**wishes)
+    options.check()
+    return options
+
+
+def _check_names(recording: Recording, names: Sequence[str]) -> None:
+    """Raises:
+    InvalidRequest: no channel of the file has one of these names. Nothing is sent then, least of all into a live channel.
+    """
+    unknown = sorted(set(names) - recording.all_channels()) if names else []
+    if unknown:
+        there = ", ".join(sorted(recording.channels())[:_SHOWN_MAX]) or "none"
+        raise recording.refused(f"it has no channel {printable(unknown[0])}; its channels are {printable(there)}")
 
 
 class _Pace:

@@ -15,6 +15,8 @@ from recordings import PATIENCE_S, Taken, arrays_of, events_of, eventually, mcap
 
 from arraybridge import Broker, InvalidRequest, PeerGone
 from arraybridge.adapters import numpy as numpy_adapter
+from arraybridge.broker.due import NEVER
+from arraybridge.broker.message import Message
 from arraybridge.planner import CODES
 from arraybridge.recording import Recorder, replay, tee
 
@@ -239,8 +241,11 @@ def test_chosen_channels_are_replayed(broker: Broker, tmp_path: Path) -> None:
     taken = Taken(broker, "test")
     done = replay(tmp_path / "run.mcap", ["right"], broker=broker, rename={"right": "test"}, timeout=PATIENCE_S)
     assert len(taken.all()) == 1 and done.messages == {"test": 1}
-    with pytest.raises(InvalidRequest, match="its channels are left, right"):
-        replay(tmp_path / "run.mcap", ["other"], broker=broker)
+    with broker.channel("left").open("receiver") as live:
+        for wishes in ({"channels": ["other"]}, {"channels": ["right", "other"]}, {"rename": {"lfet": "test"}}):
+            with pytest.raises(InvalidRequest, match="it has no channel '?(other|lfet)'?; its channels are left, right"):
+                replay(tmp_path / "run.mcap", broker=broker, speed=float("inf"), **wishes)
+        assert live.try_receive() is None
 
 
 def test_a_tee_of_a_queue_is_recorded_and_the_queue_loses_nothing(broker: Broker, tmp_path: Path) -> None:
@@ -283,6 +288,19 @@ def test_a_channel_of_mode_latest_is_recorded(broker: Broker, tmp_path: Path) ->
         assert recorder.wait(PATIENCE_S)
 
 
+def test_a_message_that_cannot_be_recorded_ends_no_recording(broker: Broker, tmp_path: Path) -> None:
+    out = sender(broker, "frames")
+    with Recorder(tmp_path / "run.mcap", ["frames"], broker=broker) as recorder:
+        out.send(np.zeros(3))
+        out._send(Message.of(np.zeros(3), None)._replace(structure=b'{"d":["\xff"]}'), NEVER)
+        out.send(np.zeros(3))
+        out.close()
+        assert recorder.wait(PATIENCE_S)
+    counts = recorder.close()["frames"]
+    assert (counts.messages, counts.missed) == (2, 1)
+    assert b'"refused"' in (tmp_path / "run.mcap").read_bytes()
+
+
 def test_channels_that_a_recorder_would_disturb_are_refused(broker: Broker, tmp_path: Path) -> None:
     with broker.channel("queue", mode="queue").open("sender"), broker.channel("slow", mode="broadcast", on_slow="block").open("sender"):
         for name in ("queue", "slow"):
@@ -301,9 +319,12 @@ def test_arguments_that_are_refused(broker: Broker, tmp_path: Path) -> None:
     Recorder(tmp_path / "there.mcap", ["frames"], broker=broker, replace=True).close()
     for wishes, text in (
         ({"speed": 0}, "speed must be"), ({"speed": float("nan")}, "speed must be"), ({"begin": -1.0}, "begin"), ({"begin": 2.0, "end": 1.0}, "begin"),
+        ({"begin": "10s"}, "begin must be 0 or more seconds"), ({"rename": "a=b"}, "rename must be a dict"), ({"channels": "frames"}, r"pass \['frames'\]"),
     ):  # fmt: skip
         with pytest.raises(InvalidRequest, match=text):
             replay(tmp_path / "there.mcap", broker=broker, **wishes)
+    with pytest.raises(TypeError, match="replay takes no argument start: there are begin, end"):
+        replay(tmp_path / "there.mcap", broker=broker, start=1.0)
     with pytest.raises(InvalidRequest, match="nothing was recorded .* its channels are frames"):
         replay(tmp_path / "there.mcap", broker=broker)
 

@@ -49,6 +49,8 @@ with broker.service(name, retry=kind.startswith("retry"), queue=2 if kind == "sm
         if kind in ("hold", "retry-hold"):
             tell("holds", number)
             time.sleep(600)
+        elif kind == "retry-die":
+            os._exit(1)
         elif kind.endswith("sequence"):
             sequence(request)
         elif kind == "cancel":

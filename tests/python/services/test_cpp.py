@@ -4,6 +4,7 @@
 import os
 import random
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -194,3 +195,38 @@ def test_random_kills_of_both_languages(program, serve, serve_cpp, record):
         assert set(kinds) <= {"answer", "SERVER_GONE"}, kinds
         assert kinds["answer"] >= KILLS
         assert {int(outcome.split()[1]) for outcome in outcomes if outcome.startswith("answer")} <= set(executed)
+
+
+def answered_soon(broker):
+    """Calls of another process, while one stands still."""
+    begun = time.monotonic()
+    for number in range(100, 112):
+        assert broker.call("double", request(number), timeout=60)["n"] == number
+    assert time.monotonic() - begun < 30
+
+
+def test_a_server_in_cpp_does_not_wait_for_a_caller_that_stands_still(broker, begin, serve_cpp):
+    slow = begin("many.py", "double", 30)
+    assert line(slow) == "asked"
+    os.kill(slow.pid, signal.SIGSTOP)
+    serve_cpp()
+    answered_soon(broker)
+    os.kill(slow.pid, signal.SIGCONT)
+    assert line(slow).split() == ["answered", *map(str, range(30))]
+
+
+def test_a_caller_in_cpp_that_stood_still_loses_nothing(broker, program, serve):
+    slow = program("submit", 0, 29, LONG_MS)
+    time.sleep(1)
+    os.kill(slow.pid, signal.SIGSTOP)
+    serve()
+    answered_soon(broker)
+    os.kill(slow.pid, signal.SIGCONT)
+    assert lines(slow) == [f"answer {number} {8 * number}" for number in range(30)]
+
+
+def test_a_request_of_cpp_that_ends_its_servers_ends_three(program, serve, record):
+    for _ in range(5):
+        serve("retry-die")
+    assert "2 others before" in " ".join(lines(program("call", 1, 1, LONG_MS)))
+    assert len(begun(record)) == 3

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arraybridge import autograph
@@ -46,6 +46,10 @@ class Batch(Sequence[Request]):
         Raises:
             InvalidRequest: the number of results is another one. Errors of `Request.reply`.
         """
+        if isinstance(results, Mapping):
+            raise InvalidRequest("reply takes a sequence of results, one for each request, not a dict: pass a list of dicts, [{...}, ...]")
+        if not hasattr(results, "__len__"):
+            raise InvalidRequest(f"reply takes a sequence of results, one for each request, not {type(results).__name__}")
         if len(results) != len(self):
             raise InvalidRequest(f"reply takes one result for each of the {len(self)} requests, not {len(results)}")
         for request, result in zip(self._requests, results, strict=True):

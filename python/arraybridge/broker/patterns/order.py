@@ -38,7 +38,8 @@ def reorder(results: Iterator[Any], window: int = 16, *, first: int = 1, key: Ca
 
     Each worker sends the sequence of the frame on, which `receive(info=True)` tells it, as the metadata of its result. Results
     that come early are held, at most `window` of them, in broker memory. A frame is missing when `window` later results have
-    come before its own, or when the stream has ended: Gap says which.
+    come before its own, or when the stream has ended: Gap says which. No result tells of frames that are missing after the last one:
+    PeerGone does, and `Reorder.expected` has the first of them.
 
     Args:
         results: `channel.receiver(info=True)` of the channel into which the workers send, or any iterator. Its errors, such as

@@ -27,7 +27,8 @@ class Answers(Iterator[Any], AsyncIterator[Any]):
         self._caller = caller
         self._call: SequenceCall | None = call
         self._granted = granted
-        self._end = weakref.finalize(self, caller.take_back, call)
+        caller.may_drop()
+        self._end = weakref.finalize(self, caller.drop, call)
         self._end.atexit = False  # the server is told by the end of the process
 
     def __iter__(self) -> Answers:

@@ -8,7 +8,9 @@ import functools
 import os
 import reprlib
 import threading
+import unicodedata
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
@@ -24,16 +26,17 @@ from arraybridge.broker.patterns.receiver import ReceiverWishes
 from arraybridge.broker.sequences.answers import Answers
 from arraybridge.broker.sequences.call import SequenceCall
 from arraybridge.broker.services.call import Call, delivered
-from arraybridge.broker.services.caller import Caller
+from arraybridge.broker.services.caller import RETIRED, Caller
 from arraybridge.broker.services.service import Service
 from arraybridge.broker.services.terms import Terms
 from arraybridge.broker.worker import waitable
-from arraybridge.errors import InvalidRequest
+from arraybridge.errors import BrokerUnavailable, InvalidRequest
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
 _NAME_BYTES_MAX: Final = 128
+_CALLERS_MAX: Final = 16  # services whose callers stay open though no call waits
 C = TypeVar("C", bound=Call)
 _lock = lock_of(globals(), threading.Lock)
 
@@ -53,8 +56,8 @@ class Asking(Caching):
         """A server of a service, for `call` of other processes. Several processes may serve one name: each request goes to one.
 
         Args:
-            retry: a request may be executed again, on another server, if the one that had it has ended. False: its caller gets
-                ServerGone.
+            retry: a request may be executed again, on another server, if the one that had it has ended. False, or if three have
+                ended with it: its caller gets ServerGone.
             queue: how many requests may wait for a server, the same in all servers of a name. Further callers wait for room.
             batch: `requests` yields Batches of at most so many requests. None: it yields each Request.
             within: seconds for which a batch waits for further requests after its first one.
@@ -110,8 +113,8 @@ class Asking(Caching):
             asked = self._submitted(SequenceCall, name, value, (framework, wishes), timeout)
             return Answers(*asked, cast("Broker", self)._delivery.granted)
         due, wanted = Due.after(timeout), Wanted.of_share(framework, **wishes)
-        caller = self._caller(name, wanted)
-        call = caller.begin(Message.of(value, None), wanted, due, True, Call)
+        checked, content = _checked(name), Message.of(value, None)
+        caller, call = self._begun(checked, wanted, lambda caller: caller.begin(content, wanted, due, True, Call))
         try:
             if not wait([call.outcome], due.left()).done:
                 caller.take_back(call)
@@ -125,7 +128,8 @@ class Asking(Caching):
     ) -> Future[Any]:
         """`call` without waiting: a concurrent.futures.Future of the answer. Arrays of `value` must not be written before it is done.
 
-        `Future.cancel` takes the request back; a server that has it sees `Request.cancelled`.
+        `Future.cancel` takes the request back; a server that has it sees `Request.cancelled`. Callbacks of the futures of one
+        service run one after the other, on one thread: none of them may wait for another of these futures.
 
         Raises:
             BrokerUnavailable. Errors of `Channel.send` about the value. All others are of `Future.result`.
@@ -146,7 +150,7 @@ class Asking(Caching):
             >>> server.join()
         """
         caller, call = self._submitted(Call, name, value, (framework, wishes), timeout)
-        future = delivered(call, cast("Broker", self)._delivery.granted)
+        future = delivered(call, cast("Broker", self)._delivery.granted, caller.delivering)
         # Weakly, without a cycle: answers are freed at once.
         future.add_done_callback(functools.partial(_cancelled, weakref.ref(caller), weakref.ref(call)))
         return future
@@ -157,7 +161,8 @@ class Asking(Caching):
         """`call` for an event loop, which it does not hold. `stream`: the iterator is for `async for`.
 
         Raises:
-            CallCancelled: the task was cancelled. If no server had the request, none gets it, and `outcome` is cancelled;
+            CallCancelled: the task was cancelled, also by asyncio.timeout (of Python before 3.13, which then raises this and no
+                TimeoutError: pass `timeout`). If no server had the request, none gets it, and `outcome` is cancelled;
                 otherwise `outcome` has what the server answers, which sees `Request.cancelled`. Errors of `call`.
 
         Example:
@@ -176,7 +181,7 @@ class Asking(Caching):
         if wishes.get("stream"):
             return self.call(name, value, framework, timeout=timeout, **wishes)
         caller, call = self._submitted(Call, name, value, (framework, wishes), timeout)
-        future = delivered(call, cast("Broker", self)._delivery.granted)
+        future = delivered(call, cast("Broker", self)._delivery.granted, caller.delivering)
         try:
             await asyncio.wait({waitable(future)})
         except asyncio.CancelledError:
@@ -198,19 +203,40 @@ class Asking(Caching):
 
     def _submitted(self, kind: type[C], name: str, value: Any, form: tuple[str, Any], timeout: float | None) -> tuple[Caller, C]:
         due, wanted = Due.after(timeout), Wanted.of_share(form[0], **form[1])
-        caller = self._caller(name, wanted)
-        return caller, caller.begin(Message.of(value, None).exported(), wanted, due, False, kind)
+        checked, content = _checked(name), Message.of(value, None).exported()
+        return self._begun(checked, wanted, lambda caller: caller.begin(content, wanted, due, False, kind))
+
+    def _begun(self, name: str, wanted: Wanted, begin: Callable[[Caller], C]) -> tuple[Caller, C]:
+        """A call, and its caller, which another thread may have ended as one that was not used for long."""
+        while True:
+            caller = self._caller(name, wanted)
+            try:
+                return caller, begin(caller)
+            except BrokerUnavailable as ended:
+                if ended.reason != RETIRED:
+                    raise
 
     def _caller(self, name: str, wanted: Wanted) -> Caller:
         """The Caller of this process; a new one after the broker has ended."""
-        key = os.getpid(), _checked(name), wanted.private
+        key = os.getpid(), name, wanted.private
         with _lock:
             if self._callers is None:
                 self._callers = {}
             known = self._callers.get(key)
             if known is None or known.ended:
+                _retire_one(self._callers)
                 known = self._callers[key] = Caller(cast("Broker", self), name, wanted.private)
             return known
+
+
+def _retire_one(callers: dict[tuple[int, str, bool], Caller]) -> None:
+    """Ends the caller that was idle for longest, if there are too many: each has channels and threads."""
+    mine = {key: caller for key, caller in callers.items() if key[0] == os.getpid()}
+    idle = {key: since for key, caller in mine.items() if (since := caller.idle_since) is not None}
+    if len(mine) >= _CALLERS_MAX and idle:
+        oldest = min(idle, key=idle.__getitem__)
+        if callers[oldest].retire():
+            del callers[oldest]
 
 
 def _checked(name: str) -> str:
@@ -222,6 +248,8 @@ def _checked(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"a service's name must be a non-empty str, not {reprlib.repr(name)}")
     check_text(name, "a service's name")
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
+        raise InvalidRequest(f"a service's name must be without control characters, not {name!r}")
     if len(name.encode()) > _NAME_BYTES_MAX:
         raise InvalidRequest(f"a service's name has {len(name.encode())} bytes, the most is {_NAME_BYTES_MAX}: pass a shorter one")
     return name

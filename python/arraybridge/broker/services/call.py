@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from arraybridge.broker.delivery import Acquired, Wanted
 from arraybridge.broker.due import Due
@@ -13,7 +14,10 @@ from arraybridge.broker.message import Message
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.errors import ServerGone
 from arraybridge.broker.services.letters import Letter
+from arraybridge.broker.worker import Worker
 from arraybridge.errors import BrokerTimeout
+
+TRIES_MAX: Final = 3  # so many servers may end with one request in their hands
 
 
 class Call:
@@ -38,6 +42,7 @@ class Call:
         self.server = ""
         self.retry = False
         self.withdrawn = False
+        self._tries = 0
         self._service = service
         self._process_id, self._client = 0, ""
 
@@ -48,7 +53,13 @@ class Call:
     def given_to(self, letter: Letter, process_id: int, client: str) -> None:
         """The server that asked for it has it from now on."""
         self.server, self.retry = letter.peer, letter.retry
+        self._tries += 1
         self._process_id, self._client = process_id, client
+
+    @property
+    def may_retry(self) -> bool:
+        """The server that has it has ended: another one may execute it again."""
+        return self.retry and self._tries < TRIES_MAX
 
     def item(self, message: Acquired) -> None:
         """A part of a sequence, which this caller has not asked for."""
@@ -65,6 +76,8 @@ class Call:
         """The error if the server has ended."""
         what = f"the server of service {self._service!r}, {self._server()}, ended with the request in its hands"
         remedy = "it may have executed it, or a part: call again if that does no harm, or state Broker.service(retry=True) in the servers"
+        if self.retry:
+            remedy = f"so did {TRIES_MAX - 1} others before: look in the servers' logs whether this request ends them"
         return ServerGone(f"{what}; {remedy}", self._process_id, self._client)
 
     def timed_out(self) -> BrokerTimeout:
@@ -81,11 +94,20 @@ class Call:
         return f"{self._client!r} (process {self._process_id})"
 
 
-def delivered(call: Call, result_of: Any) -> Future[Any]:
-    """The future of the answer as arrays of the wanted framework."""
+def delivered(call: Call, result_of: Any, worker: Worker) -> Future[Any]:
+    """The future of the answer as arrays of the wanted framework, which the worker makes, and gives to the future's callbacks."""
     future: Future[Any] = Future()
-    call.outcome.add_done_callback(functools.partial(_deliver, future, call.wanted, result_of))
+    deliver = functools.partial(_deliver, future, call.wanted, result_of)
+    worker.start()
+    call.outcome.add_done_callback(functools.partial(_deliver_on, worker, deliver))
     return future
+
+
+def _deliver_on(worker: Worker, deliver: Callable[[Future[Acquired]], None], outcome: Future[Acquired]) -> None:
+    if outcome.cancelled():
+        deliver(outcome)
+    else:
+        worker.submit(functools.partial(deliver, outcome))
 
 
 def _deliver(future: Future[Any], wanted: Wanted, result_of: Any, outcome: Future[Acquired]) -> None:

@@ -2,7 +2,9 @@
 """A Caller is the part of a Broker that asks one service: it gives each request to one server, and waits for the answers.
 
 Threads: one reads the answers and sends requests to the servers that ask for them; one waits for the end of servers; one
-sends tickets that found no room, or may be lost; one ends the waits of submitted calls. None holds the Caller while it waits.
+sends tickets that found no room, or may be lost, and one what found no room in the box of a server, or no memory; one ends the
+waits of submitted calls; one gives the answers of those their forms, and calls the users' callbacks. None holds the Caller while
+it waits.
 """
 
 from __future__ import annotations
@@ -10,29 +12,30 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import time
 import uuid
 import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from arraybridge import _core
-from arraybridge.broker.channel import Channel
 from arraybridge.broker.delivery import Acquired, Wanted
-from arraybridge.broker.due import Due
+from arraybridge.broker.due import NEVER, Due
 from arraybridge.broker.message import Message
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.call import Call
 from arraybridge.broker.services.deadlines import Deadlines
 from arraybridge.broker.services.errors import RequestFailed
 from arraybridge.broker.services.letters import Letter
-from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of, next_of
-from arraybridge.broker.services.reading import read_letters
+from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of
+from arraybridge.broker.services.reading import read_letters, wait_for_ends
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.worker import Worker
-from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, ChannelClosed, PeerGone
+from arraybridge.errors import BrokerError, BrokerTimeout, BrokerUnavailable, ChannelClosed, OutOfMemory, PeerGone
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
+RETIRED: Final = "CALLER_RETIRED"
 C = TypeVar("C", bound=Call)
 
 
@@ -54,6 +57,7 @@ class Caller:
         self._lock = threading.Lock()
         self._calls: dict[int, Call] = {}
         self._number = 0
+        self._used = time.monotonic()
         self._lost: BrokerError | None = None  # why no call can be made any more
         self._servers: dict[str, Mailbox] = {}  # of the thread that reads answers alone
         self._suspicion = Suspicion()
@@ -62,11 +66,15 @@ class Caller:
         self._presence = Mailbox(broker, channel_of(service, "presence"), "receiver", mode="broadcast")
         self._tickets = Mailbox(broker, channel_of(service, "tickets"), "sender")
         self._late = Worker("arraybridge-tickets")
+        self._telling = Worker("arraybridge-requests")
+        self.delivering = Worker("arraybridge-answers")
+        self._was_slow = False  # servers may have asked in vain
         self._deadlines = Deadlines(functools.partial(_take_back, weakref.ref(self)))
-        self._end = weakref.finalize(self, _end, self._late, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
-        for run, mailbox in (read_letters, self._answers), (_wait_for_ends, self._presence):
+        workers = [self._late, self._telling, self.delivering]
+        self._end = weakref.finalize(self, _end, workers, [self._answers.end, self._presence.end, self._tickets.end], self._calls)
+        for run, mailbox in (read_letters, self._answers), (wait_for_ends, self._presence):
             of = weakref.ref(self), weakref.ref(mailbox.channel)
-            threading.Thread(target=run, args=of, name=f"arraybridge-{run.__name__.lstrip('_')}", daemon=True).start()
+            threading.Thread(target=run, args=of, name=f"arraybridge-{run.__name__}", daemon=True).start()
 
     @property
     def ended(self) -> bool:
@@ -84,6 +92,7 @@ class Caller:
         with self._lock:
             if self._lost is not None:
                 raise self._lost
+            self._used = time.monotonic()
             self._number += 1
             call = self._calls[self._number] = kind(self._number, self._service, content, wanted, due)
         if waits:
@@ -104,6 +113,13 @@ class Caller:
             self._cancel(call)
             call.failed(call.timed_out())
 
+    def drop(self, call: Call) -> None:
+        """`take_back` later, without a lock: for finalizers. REQUIRES: `may_drop` was called."""
+        self._telling.submit(lambda: self.take_back(call))
+
+    def may_drop(self) -> None:
+        self._telling.start()
+
     def cancel(self, call: Call) -> bool:
         """True: no server has got the request, and none will. False: the server is told, and the outcome is what it answers."""
         with self._lock:
@@ -119,6 +135,21 @@ class Caller:
     def make_room(self, call: Call, room: int) -> None:
         """The server may send so many further items."""
         self._tell_its_server(call, Letter(letters.MORE, self._id, call.number, room=room))
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it was used last; None: a call waits."""
+        with self._lock:
+            return None if self._calls else self._used
+
+    def retire(self) -> bool:
+        """Ends it, unless a call waits."""
+        with self._lock:
+            if self._calls:
+                return False
+            self._lost = self._lost or BrokerUnavailable("this caller was not used for long", 14, RETIRED)
+        self._fail(self._lost)
+        return True
 
     def close(self) -> None:
         """Ends it. Calls that wait fail."""
@@ -136,8 +167,12 @@ class Caller:
     def _tell_its_server(self, call: Call, letter: Letter) -> None:
         """At once, or when the server's box has room, unless the call's time is over before."""
         server = self._servers.get(call.server)
-        if server is not None and not server.try_post(letter):
-            self._late.submit(lambda: server.post(letter, due=call.due))
+        if server is not None:
+            self._tell(server, letter, call.due)
+
+    def _tell(self, server: Mailbox, letter: Letter, due: Due = NEVER) -> None:
+        if not server.try_post(letter):
+            self._telling.submit(lambda: server.post(letter, due=due))
 
     def _announce(self, call: Call, due: Due) -> None:
         """Sends its ticket, unless a server has the call. Fails the call if it cannot."""
@@ -170,17 +205,17 @@ class Caller:
             self._lost = self._lost or why.with_traceback(None)
             calls = list(self._calls.values())
             self._calls.clear()
+        for call in calls:
+            call.failed(why)
         self._end()
         for mailbox in (self._answers, self._presence, self._tickets, *list(self._servers.values())):
             mailbox.abandon()
-        for call in calls:
-            call.failed(why)
 
     # Of the thread that reads answers:
 
     def _wishes(self) -> tuple[bool, float | None]:
         """How the next answer is mapped, and for how many seconds it is awaited before servers are examined again."""
-        return self._private, 0.0 if self._gone else self._suspicion.pause()
+        return self._private, 0.0 if self._gone or self._was_slow else self._suspicion.pause()
 
     def _received(self, message: Acquired | None) -> None:
         if message is None:
@@ -188,6 +223,7 @@ class Caller:
         letter = letters.read(message[0].metadata)
         if letter is None:
             return
+        self._was_slow |= letters.age_s(message[0]) > letters.PATIENCE_S / 2
         if letter.kind == letters.ASK:
             self._asked(letter, message[0])
         elif letter.kind == letters.BYE:
@@ -222,21 +258,26 @@ class Caller:
                 _, _, _, process_id, client = sent.sent or (0, 0, 0, 0, "")
                 call.given_to(letter, process_id, client)
         if call is None:
-            server.try_post(Letter(letters.NO, self._id, letter.number))
-        else:
-            self._give(call, server)
+            self._tell(server, Letter(letters.NO, self._id, letter.number))
+        elif not self._gave(call, server, 0.0):  # answers to other calls do not wait for memory for this one
+            self._telling.submit(lambda: self._gave(call, server, self._patience(call)))
 
-    def _give(self, call: Call, server: Mailbox) -> None:
+    def _gave(self, call: Call, server: Mailbox, seconds: float) -> bool:
+        """False: there is no room, or no memory, yet, and `seconds` is 0."""
         try:
-            server.post(call.letter(letters.GO, self._id), call.content, Due.after(self._patience(call)))
+            server.post(call.letter(letters.GO, self._id), call.content, Due.after(seconds))
         except (PeerGone, ChannelClosed):
-            return self._handed_back(call)
+            self._handed_back(call)
+            return True
         except Exception as error:  # it cannot be sent to any server
-            server.try_post(Letter(letters.NO, self._id, call.number))
+            if not seconds and isinstance(error, BrokerTimeout | OutOfMemory | MemoryError):
+                return False
+            self._tell(server, Letter(letters.NO, self._id, call.number))
             if self._forget(call):
                 call.failed(error)
         if call.withdrawn:  # meanwhile, and perhaps before the server knew of it
             self._cancel(call)
+        return True
 
     def _patience(self, call: Call) -> float:
         """Seconds to wait for memory for the arrays of a request."""
@@ -263,7 +304,7 @@ class Caller:
         with self._lock:
             calls = [call for call in self._calls.values() if call.server == id]
         for call in calls:
-            if call.retry or (held is not None and call.number not in held):
+            if call.may_retry or (held is not None and call.number not in held):
                 self._handed_back(call)
             elif self._forget(call):
                 call.failed(call.gone())
@@ -274,23 +315,15 @@ class Caller:
             self._gone.update(id for id, server in self._servers.items() if server.owner_is_gone())
 
     def _all_is_read(self) -> None:
-        """No answer is there: also none that a server that has ended sent before."""
+        """No answer is there: also none that a server that has ended sent before. A server that found no room for its question has
+        dropped the ticket.
+        """
+        if self._was_slow:
+            self._was_slow = False
+            self._announce_again()
         while self._gone:
             self._suspicion.confirmed()
             self._parted(self._gone.pop())
-
-
-def _wait_for_ends(of: weakref.ref[Caller], presence: weakref.ref[Channel]) -> None:
-    while True:
-        try:
-            next_of(presence, False, None)
-        except (PeerGone, ChannelClosed) as told:
-            if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
-                return
-            caller._announce_again()
-            del caller
-        except BrokerError:
-            return  # the other thread is told the same
 
 
 def _take_back(of: weakref.ref[Caller], call: Call) -> None:
@@ -298,10 +331,11 @@ def _take_back(of: weakref.ref[Caller], call: Call) -> None:
         caller.take_back(call)
 
 
-def _end(late: Worker, ends: list[Any], calls: dict[int, Call]) -> None:
-    late.stop()
+def _end(workers: list[Worker], ends: list[Any], calls: dict[int, Call]) -> None:
     for call in list(calls.values()):
         call.failed(BrokerUnavailable("the Broker was dropped during the call: the outcome is unknown", 14, "BROKER_CLOSED"))
+    for worker in workers:
+        worker.stop()
     for end in ends:
         with contextlib.suppress(_core.StatusError):
             end.close(False)

@@ -24,6 +24,7 @@ ITEM: Final = "item"  # server to caller: a part of the result
 END: Final = "end"  # server to caller: there are no further items
 FAILED: Final = "failed"  # server to caller: there is none
 BYE: Final = "bye"  # server to caller: I end; `held`: the requests that I may have executed in part
+PATIENCE_S: Final = 5.0  # how long a server waits for a caller that lives and does not answer: it was stopped, or has no memory
 _NS: Final = 1_000_000_000
 _PEER: Final = re.compile("[0-9A-Za-z_-]{0,64}")
 
@@ -45,6 +46,11 @@ class Letter(NamedTuple):
         kind, peer, number, due, text, retry, held, room = self
         metadata = _core.letter((kind, peer, number, round(due * _NS), text.encode(errors="replace"), retry, held, room))
         return (content or _empty())._replace(metadata=metadata)
+
+
+def age_s(info: _core.ShareInfo) -> float:
+    """How long ago a letter was sent."""
+    return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - info.sent[2]) / _NS if info.sent else 0.0
 
 
 def read(metadata: bytes) -> Letter | None:

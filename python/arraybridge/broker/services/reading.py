@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread of a Caller, or of a Service, that reads what the other side sends."""
+"""The threads of a Caller, or of a Service, that read what the other side sends."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def read_letters(of: weakref.ref[Any], box: weakref.ref[Channel]) -> None:
         if reader is not None:
             _handle(reader, message, noticed)
         del message
+
+
+def wait_for_ends(of: weakref.ref[Any], presence: weakref.ref[Channel]) -> None:
+    """Waits until an end of the presence is closed or lost, and tells the Caller; returns when it, or its own end, is gone."""
+    while True:
+        try:
+            next_of(presence, False, None)
+        except (PeerGone, ChannelClosed) as told:
+            if told.reason == "CHANNEL_NOT_OPEN" or (caller := of()) is None:
+                return
+            caller._announce_again()
+            del caller
+        except BrokerError:
+            return  # the other thread is told the same
 
 
 def _handle(reader: Any, message: Acquired | None, noticed: bool) -> None:

@@ -46,9 +46,9 @@ class Request(Streaming):
         self.value: Any = None
         self.called_ns = 0  # of CLOCK_BOOTTIME
         self._answer_by = answer
-        self._key: Key = letter.peer, letter.number
+        self.letter = letter
+        self.begun = False
         self._due = letter.due
-        self._begun = False
         self._answered = False
 
     def __repr__(self) -> str:
@@ -70,16 +70,7 @@ class Request(Streaming):
     @property
     def key(self) -> Key:
         """Which request it is, for the service."""
-        return self._key
-
-    @property
-    def begun(self) -> bool:
-        """True if the server has it in its hands."""
-        return self._begun
-
-    def begin(self, value: Any) -> None:
-        """The server gets it from now on. For the service."""
-        self.value, self._begun = value, True
+        return self.letter.peer, self.letter.number
 
     def left(self) -> float | None:
         """Seconds until the caller's time is over; None: no limit."""

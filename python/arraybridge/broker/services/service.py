@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -18,8 +19,9 @@ from arraybridge.broker.message import Message
 from arraybridge.broker.services import letters
 from arraybridge.broker.services.letters import Letter
 from arraybridge.broker.services.mailbox import CAPACITY, Mailbox, channel_of
+from arraybridge.broker.services.peers import SLOW_S
 from arraybridge.broker.services.reading import read_letters
-from arraybridge.broker.services.request import Request
+from arraybridge.broker.services.request import Key, Request
 from arraybridge.broker.services.suspicion import Suspicion
 from arraybridge.broker.services.terms import Terms
 from arraybridge.broker.taking.taking import Taking
@@ -28,7 +30,8 @@ from arraybridge.errors import BrokerTimeout, ChannelClosed, InvalidRequest, Pee
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
-_ASK_S: Final = 5.0  # how long it waits for a caller that lives and does not answer: it was stopped, or has no memory
+_LOOK_S: Final = 0.02  # how often it looks whether callers have room again
+_SLOW_REPLY_S: Final = 1.0  # how long an answer waits for room in the box of a caller that is slow
 
 
 class Service(Taking):
@@ -127,16 +130,23 @@ class Service(Taking):
         presence.abandon()  # each caller is told that a ticket may be lost
 
     def _ask(self, ticket: Letter, called_ns: int) -> bool:
-        """False: the caller has ended, or its time is over."""
+        """False: the caller has ended, or its time is over. One that is slow is asked, and not waited for."""
         key = ticket.peer, ticket.number
         if ticket.due and time.monotonic() >= ticket.due:
             return False
-        answers = self._peers.answers_to(ticket.peer)
-        if answers is None or not self._desk.expect(key, _ASK_S, called_ns):
+        answers, slow = self._peers.answers_to(ticket.peer), self._peers.is_slow(ticket.peer)
+        if answers is None or not self._desk.expect(key, SLOW_S if slow else letters.PATIENCE_S, called_ns, not slow):
             return False
+        letter = Letter(letters.ASK, self._id, ticket.number, retry=self._terms.retry)
+        if slow:
+            self._peers.post_later(ticket.peer, letter)
+            return True
         try:
-            answers.post(Letter(letters.ASK, self._id, ticket.number, retry=self._terms.retry), due=Due.after(_ASK_S))
-        except (PeerGone, ChannelClosed, BrokerTimeout):
+            answers.post(letter, due=Due.after(letters.PATIENCE_S))
+        except BrokerTimeout:  # its caller sends the ticket again when it reads again
+            self._lapse(key)
+            return False
+        except (PeerGone, ChannelClosed):
             self._desk.drop(key)
             self._lose(ticket.peer)
             return False
@@ -151,24 +161,32 @@ class Service(Taking):
         try:
             if answers is not None:
                 letter = Letter(kind, self._id, number, text=text)
-                answers.post(letter, content, Due.after(self._broker.timeout_s if left is None else left))
+                answers.post(letter, content, self._due_of(request, left))
         except (PeerGone, ChannelClosed):
             self._lose(caller)
             waits = False
-        except BrokerTimeout:
+        except BrokerTimeout as late:
             if left is None:
-                raise
+                if late.reason != "CHANNEL_FULL":
+                    raise
+                self._peers.lapsed(caller)
+                self._peers.post_later(caller, Letter(letters.FAILED, self._id, number, text=_NOT_TAKEN))
             waits = False
         if kind != letters.ITEM:
             self._desk.release(request.key)
             self._figures.note(request.called_ns, kind == letters.FAILED)
         return waits and answers is not None
 
+    def _due_of(self, request: Request, left: float | None) -> Due:
+        """How long an answer waits for room in the caller's box, and for memory."""
+        slow = self._peers.is_slow(request.key[0])
+        return Due.after(min(self._broker.timeout_s, _SLOW_REPLY_S if slow else math.inf) if left is None else left)
+
     # Of the thread that reads letters, too:
 
     def _wishes(self) -> tuple[bool, float | None]:
         """How the next request is mapped, and for how many seconds it is awaited before callers are examined again."""
-        return self._private, self._suspicion.pause()
+        return self._private, _LOOK_S if self._peers.send_unsent() else self._suspicion.pause()
 
     def _lose(self, caller: str) -> None:
         """It has ended."""
@@ -191,9 +209,19 @@ class Service(Taking):
     def _given(self, letter: Letter, message: Acquired) -> None:
         _, _, _, process_id, client = message[0].sent or (0, 0, 0, 0, "")
         if not self._desk.give(Request(letter, (process_id, client), self._answer), message):
-            answers = self._peers.answers_to(letter.peer)
-            if answers is not None:
-                answers.try_post(Letter(letters.BACK, self._id, letter.number))
+            answers, back = self._peers.answers_to(letter.peer), Letter(letters.BACK, self._id, letter.number)
+            if answers is not None and not answers.try_post(back):
+                self._peers.post_later(letter.peer, back)
+
+    def _lapse(self, key: Key) -> None:
+        """Its caller lives, and has not answered in time."""
+        self._desk.drop(key)
+        self._peers.lapsed(key[0])
+
+    def _fail_dropped(self) -> None:
+        """Requests that nobody can answer any more fail."""
+        for letter in self._desk.dropped():
+            Request(letter, (0, ""), self._answer).fail("the server dropped the request without an answer")
 
     def _examine(self) -> None:
         """Finds callers that have ended, if a notice has said that there is one."""
@@ -202,6 +230,9 @@ class Service(Taking):
                 if self._peers.is_gone(caller):
                     self._suspicion.confirmed()
                     self._desk.cancel_all_of(caller)
+
+
+_NOT_TAKEN: Final = "the caller took no answers for too long, and this one was dropped"
 
 
 def _end(end: _core.ChannelEnd) -> None:

@@ -21,14 +21,14 @@ from arraybridge.broker.services.desk import Desk, Told
 from arraybridge.broker.services.letters import Letter
 from arraybridge.broker.services.mailbox import Mailbox, next_of
 from arraybridge.broker.services.peers import Peers
-from arraybridge.broker.services.request import Request
+from arraybridge.broker.services.request import Key, Request
 from arraybridge.broker.services.terms import Terms
 from arraybridge.errors import BrokerError, BrokerTimeout, ChannelClosed, PeerGone
 
 if TYPE_CHECKING:
     from arraybridge.broker.broker import Broker
 
-_LOOK_S: Final = 0.1  # how often a server looks whether the caller lives that it has asked
+_LOOK_S: Final = 0.1  # how often a server looks whether the callers live that it has asked, and whether those that are slow have answered
 
 
 class Taking(ABC):
@@ -61,6 +61,14 @@ class Taking(ABC):
     def _ask(self, ticket: Letter, called_ns: int) -> bool:
         """Asks the caller for the request that it called at this time. False: it has ended, or its time is over."""
 
+    @abstractmethod
+    def _lapse(self, key: Key) -> None:
+        """The caller lives, and has not answered in time."""
+
+    @abstractmethod
+    def _fail_dropped(self) -> None:
+        """Requests that nobody can answer any more fail."""
+
     def requests(self, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]) -> Iterator[Any]:
         """The requests, as they come: each a Request, or with `batch` a Batch of at least one.
 
@@ -84,13 +92,14 @@ class Taking(ABC):
         while True:
             given = self.receive(framework, timeout=timeout, **wishes)
             yield given
-            del given  # while the next request is awaited, this frame holds no arrays
             for request in self._desk.begun():
                 request.leave()
+                del request
+            del given  # while the next request is awaited, this frame holds no arrays
 
     def receive(self, framework: str = "numpy", *, timeout: float | None = None, **wishes: Unpack[ReceiverWishes]) -> Any:
         """The next Request, or Batch, as of `requests`, for servers that have several in their hands: it may be answered later, in
-        any order, and by another thread. One that is never answered holds its caller until the caller's timeout.
+        any order, and by another thread. One that is dropped without an answer fails with the next call of this.
 
         Raises:
             As `requests`.
@@ -98,6 +107,7 @@ class Taking(ABC):
         wanted = Wanted.of_share(framework, **wishes)
         self.open()
         self._read(wanted.private)
+        self._fail_dropped()
         taken = self._batch(wanted, Due.after(timeout))
         return taken[0] if self._terms.batch is None else Batch(taken)
 
@@ -137,11 +147,13 @@ class Taking(ABC):
         """At least one request; more while there is room and time."""
         most, taken = self._terms.batch or 1, self._first(wanted, due)
         due = Due.after(self._terms.within)
-        while self._ahead and len(taken) < most and (told := self._told(due)) is not None:
-            taken += self._begun(told, wanted)
-        while not self._ahead and len(taken) + self._desk.awaited() < most and _ask_for_next(weakref.ref(self), due):
+        if self._ahead:
+            while len(taken) < most and (told := self._told(due)) is not None:
+                taken += self._begun(told, wanted)
+            return taken
+        while len(taken) + self._desk.awaited() < most and _ask_for_next(weakref.ref(self), due):
             continue
-        while not self._ahead and self._desk.awaited():
+        while len(taken) < most and self._desk.awaited():
             taken += self._begun(self._next_at_desk(), wanted)
         return taken
 
@@ -163,13 +175,20 @@ class Taking(ABC):
         return None if coming is None else coming.result()
 
     def _next_at_desk(self) -> Told | None:
-        """The word of a caller that was asked; None: there is none yet. Callers that have ended, or take too long, are dropped."""
+        """The word of a caller that was asked; None: there is none yet."""
         told = self._desk.next(_LOOK_S)
         if told is None:
-            for key, until in self._desk.expected().items():
-                if self._peers.is_gone(key[0]) or time.monotonic() >= until:
-                    self._desk.drop(key)
+            self._look()
         return told
+
+    def _look(self) -> bool:
+        """Drops what it has asked of callers that have ended, or take too long. True: it has asked callers that are slow."""
+        for key, until in self._desk.expected().items():
+            if self._peers.is_gone(key[0]):
+                self._desk.drop(key)
+            elif time.monotonic() >= until:
+                self._lapse(key)
+        return self._peers.send_unsent() or bool(self._desk.expected())
 
     def _begun(self, told: Told | None, wanted: Wanted) -> list[Request]:
         """The request, which the server has from now on; none if the caller says no, or waits no longer."""
@@ -179,8 +198,10 @@ class Taking(ABC):
         if request.cancelled:  # its deadline is over, or its caller is gone
             self._desk.release(request.key)
             return []
+        if not self._desk.begin(request):
+            return []
         try:
-            request.begin(self._broker._delivery.granted(told.message, wanted, False))
+            request.value = self._broker._delivery.granted(told.message, wanted, False)
         except BrokerError as error:
             request.fail(f"the server could not read it: {error.message}")
             return []
@@ -201,8 +222,10 @@ def _told_of(of: weakref.ref[Taking], due: Due) -> Told | None:
             if told is not None:
                 return told
             continue
+        left = due.left()
+        sooner = service._look() and (left is None or left > _LOOK_S)
         del service
-        if not _ask_for_next(of, due):
+        if not _ask_for_next(of, Due.after(_LOOK_S) if sooner else due) and not sooner:
             return None
     raise ChannelClosed("the service was dropped here", reason="SERVICE_CLOSED")
 

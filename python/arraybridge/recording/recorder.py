@@ -228,7 +228,7 @@ class Recorder:
         return True
 
     def _encoded(self, name: str, info: _core.ShareInfo, views: Sequence[_core.View]) -> bytes | None:
-        """None: it is malformed. What one sender sends ends no recording of the others."""
+        """None: it is malformed; one sender ends no recording of the others."""
         try:
             return entry.encoded(info, views)
         except InvalidRequest as refused:

@@ -4,6 +4,7 @@
 #include <memory>
 
 using namespace arraybridge::c;
+using arraybridge::Code;
 using arraybridge::InvalidArgument;
 using arraybridge::Ok;
 using arraybridge::Result;
@@ -73,6 +74,29 @@ ab_code ab_call(ab_caller* caller, const ab_content* content, int64_t timeout_ms
   });
 }
 
+ab_code ab_call_items(ab_caller* caller, const ab_content* content, int64_t timeout_ms, ab_answers** answers) {
+  return With(caller, "caller", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(answers, "answers"));
+    AB_ASSIGN_OR_RETURN(auto said, SaidBy(content));
+    const ServiceCaller::CallOptions options{.structure = std::move(said.structure), .timeout = TimeoutOf(timeout_ms)};
+    auto made = caller->caller.Stream(std::move(said.views), options);
+    *answers = std::unique_ptr<ab_answers>(new ab_answers{std::move(made)}).release();
+    return Ok();
+  });
+}
+
+ab_code ab_next(ab_answers* answers, ab_array** item) {
+  return With(answers, "answers", [&]() -> Status {
+    AB_RETURN_IF_ERROR(CheckGiven(item, "item"));
+    AB_ASSIGN_OR_RETURN(auto next, answers->answers.Next());
+    if (!next) return {Code::kOutOfRange, "the answer has no further items", "ANSWERS_ENDED"};
+    *item = ArrayOf(*std::move(next));
+    return Ok();
+  });
+}
+
+void ab_drop_answers(ab_answers* answers) { std::unique_ptr<ab_answers>(answers).reset(); }
+
 void ab_drop_caller(ab_caller* caller) { std::unique_ptr<ab_caller>(caller).reset(); }
 
 ab_code ab_open_service(ab_broker* broker, const char* service, const ab_service_options* options,
@@ -125,6 +149,17 @@ ab_code ab_reply(ab_request* request, const ab_content* content, int32_t* waits)
     AB_ASSIGN_OR_RETURN(const auto said, SaidBy(content));
     return Tell(request->request.Reply(said.views, said.structure), waits);
   });
+}
+
+ab_code ab_send_item(ab_request* request, const ab_content* content, int32_t* waits) {
+  return With(request, "request", [&]() -> Status {
+    AB_ASSIGN_OR_RETURN(const auto said, SaidBy(content));
+    return Tell(request->request.Stream(said.views, said.structure), waits);
+  });
+}
+
+ab_code ab_end(ab_request* request, int32_t* waits) {
+  return With(request, "request", [&]() -> Status { return Tell(request->request.End(), waits); });
 }
 
 ab_code ab_fail(ab_request* request, const char* why, int32_t* waits) {

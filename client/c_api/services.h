@@ -13,6 +13,10 @@ struct ab_caller {
   arraybridge::ServiceCaller caller;
 };
 
+struct ab_answers {
+  arraybridge::ServiceAnswers answers;
+};
+
 struct ab_service {
   arraybridge::Service service;
 };

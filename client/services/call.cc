@@ -17,7 +17,11 @@ std::string NameOf(const Sender& server) { return Concat("'", server.client, "' 
 ServiceLetter Call::LetterOf(const char* kind, const std::string& caller) const {
   // steady_clock is CLOCK_MONOTONIC, which all processes of a machine share.
   const nanoseconds at = due ? nanoseconds(due->time_since_epoch()) : nanoseconds(0);
-  return {.kind = kind, .peer = caller, .number = number, .due_ns = static_cast<uint64_t>(at.count())};
+  return {.kind = kind,
+          .peer = caller,
+          .number = number,
+          .due_ns = static_cast<uint64_t>(at.count()),
+          .room = streams ? kRoom : 0};
 }
 
 milliseconds Call::Left(milliseconds most) const { return TimeUntil(due, most); }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <optional>
 #include <string>
@@ -17,7 +18,8 @@
 
 namespace arraybridge::services {
 
-inline constexpr int kTriesMax = 3;  // so many servers may end with one request in their hands
+inline constexpr uint64_t kRoom = 8;  // items that are on their way, or wait for the thread that takes them
+inline constexpr int kTriesMax = 3;   // so many servers may end with one request in their hands
 
 // Its caller guards it by a lock, except what is constant.
 struct Call {
@@ -26,7 +28,8 @@ struct Call {
   const std::string structure;
   const std::optional<std::chrono::milliseconds> timeout;
   const std::optional<Deadline> due;
-  const bool waits;  // a thread waits for the outcome; otherwise the promise gets it
+  const bool waits;            // a thread waits for the outcome; otherwise the promise gets it, unless it streams
+  const bool streams = false;  // the answer has several items
 
   std::string server{};  // the server that has the request; empty: none
   Sender server_process{};
@@ -36,7 +39,9 @@ struct Call {
   int tries = 0;                     // servers that had it
   bool withdrawn = false;            // no caller waits for the outcome
   bool ticket_due = false;           // its ticket was not sent yet, or may be lost
-  std::optional<Result<Acquired>> outcome{};
+  std::deque<Acquired> items{};      // not taken yet
+  uint64_t taken = 0;
+  std::optional<Result<Acquired>> outcome{};  // of a call that streams, only its status counts
   std::promise<Result<Acquired>> promise{};
 
   ServiceLetter LetterOf(const char* kind, const std::string& caller) const;

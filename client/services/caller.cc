@@ -37,14 +37,16 @@ void ServiceCaller::Core::Close() {
   if (ended.joinable()) ended.join();
 }
 
-ServiceCaller::Core::ACall ServiceCaller::Core::Begin(std::vector<View> value, const CallOptions& options, bool waits) {
+ServiceCaller::Core::ACall ServiceCaller::Core::Begin(std::vector<View> value, const CallOptions& options, Kind kind) {
+  const bool waits = kind == Kind::kWaits;
   const MutexLock lock(mutex_);
   ACall call(new services::Call{.number = ++number_,
                                 .views = std::move(value),
                                 .structure = options.structure,
                                 .timeout = options.timeout,
                                 .due = DeadlineAfter(options.timeout),
-                                .waits = waits});
+                                .waits = waits,
+                                .streams = kind == Kind::kStreams});
   if (!waits) ++submitted_;
   calls_[call->number] = call;
   if (!lost_.ok()) Finish(*call, lost_);
@@ -52,7 +54,7 @@ ServiceCaller::Core::ACall ServiceCaller::Core::Begin(std::vector<View> value, c
 }
 
 Result<Acquired> ServiceCaller::Core::Call(std::span<const View> value, const CallOptions& options) {
-  const ACall call = Begin({value.begin(), value.end()}, options, true);
+  const ACall call = Begin({value.begin(), value.end()}, options, Kind::kWaits);
   Announce(*call);
   while (true) {
     {
@@ -67,14 +69,52 @@ Result<Acquired> ServiceCaller::Core::Call(std::span<const View> value, const Ca
 }
 
 std::future<Result<Acquired>> ServiceCaller::Core::Submit(std::vector<View> value, const CallOptions& options) {
-  const ACall call = Begin(std::move(value), options, false);
+  const ACall call = Begin(std::move(value), options, Kind::kSubmitted);
   auto future = call->promise.get_future();
+  SubmitTicket(call);
+  return future;
+}
+
+ServiceCaller::Core::ACall ServiceCaller::Core::Stream(std::vector<View> value, const CallOptions& options) {
+  ACall call = Begin(std::move(value), options, Kind::kStreams);
+  SubmitTicket(call);
+  return call;
+}
+
+void ServiceCaller::Core::SubmitTicket(const ACall& call) {
   const bool sent = boxes_.tickets.TryPost(call->LetterOf(services::kTicket, id_));
   const MutexLock lock(mutex_);
   call->ticket_due = !sent;
   if (lost_.ok() && !thread_.joinable()) thread_ = std::thread([this] { ServeSubmitted(); });
   changed_.NotifyAll();
-  return future;
+}
+
+Result<std::optional<Acquired>> ServiceCaller::Core::NextOf(services::Call& call) {
+  while (true) {
+    if (auto taken = TakeItem(call)) {
+      SendUnsent();
+      return *std::move(taken);
+    }
+    Give(call);
+    AB_RETURN_IF_ERROR(Step(call.due));
+    if (call.is_over()) TakeBack(call, [&] { return call.TimedOut(service_); });
+  }
+}
+
+std::optional<Result<std::optional<Acquired>>> ServiceCaller::Core::TakeItem(services::Call& call) {
+  const MutexLock lock(mutex_);
+  if (call.items.empty()) {
+    if (!call.outcome) return std::nullopt;
+    if (call.outcome->ok()) return std::optional<Acquired>();
+    return call.outcome->status();
+  }
+  std::optional<Acquired> item(std::move(call.items.front()));
+  call.items.pop_front();
+  constexpr uint64_t kStep = services::kRoom / 2;
+  if (++call.taken % kStep == 0 && !call.outcome && unsent_.size() < kUnsentMax) {
+    unsent_.emplace_back(call.server, ServiceLetter{services::kMore, id_, call.number, 0, {}, false, {}, kStep});
+  }
+  return item;
 }
 
 void ServiceCaller::Core::Announce(services::Call& call) {
@@ -198,12 +238,12 @@ void ServiceCaller::Core::SendUnsent() {
 void ServiceCaller::Core::Finish(services::Call& call, Result<Acquired> outcome) {
   const ACall kept = std::exchange(calls_[call.number], nullptr);
   calls_.erase(call.number);
-  if (call.waits) {
+  if (!call.waits) --submitted_;
+  if (call.waits || call.streams) {
     call.outcome.emplace(std::move(outcome));
   } else {
     call.outcome.emplace(Internal("it went to the future"));
     call.promise.set_value(std::move(outcome));
-    --submitted_;
   }
   changed_.NotifyAll();
 }

@@ -39,12 +39,20 @@ class ServiceCaller::Core {
 
   Result<Acquired> Call(std::span<const View> value, const CallOptions& options) AB_EXCLUDES(mutex_);
   std::future<Result<Acquired>> Submit(std::vector<View> value, const CallOptions& options) AB_EXCLUDES(mutex_);
+  using ACall = std::shared_ptr<services::Call>;
+  // A call whose answer has several items.
+  ACall Stream(std::vector<View> value, const CallOptions& options) AB_EXCLUDES(mutex_);
+  // Its next item; nothing: there is no further one.
+  Result<std::optional<Acquired>> NextOf(services::Call& call) AB_EXCLUDES(mutex_);
+  // No server gets the call from now on, an answer is dropped, and the outcome is `why`.
+  void TakeBack(services::Call& call, const std::function<Status()>& why) AB_EXCLUDES(mutex_);
   void Close() AB_EXCLUDES(mutex_);
 
  private:
-  using ACall = std::shared_ptr<services::Call>;
-
-  ACall Begin(std::vector<View> value, const CallOptions& options, bool waits) AB_EXCLUDES(mutex_);
+  enum class Kind { kWaits, kSubmitted, kStreams };
+  ACall Begin(std::vector<View> value, const CallOptions& options, Kind kind) AB_EXCLUDES(mutex_);
+  // Sends its ticket, without waiting, and has the Core's own thread read for it.
+  void SubmitTicket(const ACall& call) AB_EXCLUDES(mutex_);
   // Sends its ticket; waits for room.
   void Announce(services::Call& call) AB_EXCLUDES(mutex_);
   // Reads a letter if no other thread does; otherwise waits until that one has. At most until `until`.
@@ -55,10 +63,14 @@ class ServiceCaller::Core {
   // Sends the request to the server that has asked for it; nothing if none has, or another thread does.
   void Give(services::Call& call) AB_EXCLUDES(mutex_);
   void GiveSubmitted() AB_EXCLUDES(mutex_);
-  // No server gets the call from now on, an answer is dropped, and the outcome is `why`.
-  void TakeBack(services::Call& call, const std::function<Status()>& why) AB_EXCLUDES(mutex_);
   // Sends what found no room in the box of a server.
   void SendUnsent() AB_EXCLUDES(mutex_);
+  // The result of NextOf, if it is there; then SendUnsent tells the server that there is room again.
+  std::optional<Result<std::optional<Acquired>>> TakeItem(services::Call& call) AB_EXCLUDES(mutex_);
+  // A server says something of a call that it has.
+  void Answered(services::Call& call, const ServiceLetter& letter, Acquired message) AB_REQUIRES(mutex_);
+  // An item, or the end, of a call that streams has come.
+  void AddItem(services::Call& call, Acquired message, const ServiceLetter& letter) AB_REQUIRES(mutex_);
   void Finish(services::Call& call, Result<Acquired> outcome) AB_REQUIRES(mutex_);
   void FinishIfOpen(services::Call& call, Result<Acquired> outcome) AB_EXCLUDES(mutex_);
   // All calls fail, and no call can be made any more.
@@ -108,6 +120,17 @@ class ServiceCaller::Core {
   bool tickets_due_ = false;    // some were not sent yet
   bool was_slow_ = false;       // servers may have asked in vain
   Deadline look_at_{};          // when presence is looked at again
+};
+
+// A call whose items a ServiceAnswers takes.
+struct ServiceAnswers::Core {
+  Core(std::shared_ptr<ServiceCaller::Core> its_caller, ServiceCaller::Core::ACall its_call)
+      : caller(std::move(its_caller)), call(std::move(its_call)) {}
+  ~Core();
+  void Close();
+
+  const std::shared_ptr<ServiceCaller::Core> caller;
+  const ServiceCaller::Core::ACall call;
 };
 
 }  // namespace arraybridge

@@ -12,15 +12,12 @@ namespace arraybridge::services {
 namespace {
 
 constexpr size_t kNameBytesMax = 128;
-constexpr std::string_view kNoTree = R"({"d":[]})";  // a tree without arrays, which has one without elements
+}  // namespace
 
-// The array of a letter that carries none: no share is without an array.
 const View& Nothing() {
   static const View* const nothing = new View(*Describe(nullptr, {1, 8, 1}, {0}, {}, {}, true, nullptr));
   return *nothing;
 }
-
-}  // namespace
 
 std::string ChannelOf(std::string_view service, std::string_view place, std::string_view owner) {
   return owner.empty() ? Concat("service/", service, "/", place) : Concat("service/", service, "/", place, "/", owner);

@@ -34,6 +34,9 @@ struct Content {
   std::string_view structure;
 };
 
+inline constexpr std::string_view kNoTree = R"({"d":[]})";  // a tree without arrays, which has one without elements
+// The array of a letter that carries none: no share is without an array.
+const View& Nothing();
 // The name of a channel of a service. `owner`: of "answers" and "requests".
 std::string ChannelOf(std::string_view service, std::string_view place, std::string_view owner = {});
 // A name for a caller or a server that no other one has.

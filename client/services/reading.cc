@@ -67,12 +67,24 @@ void ServiceCaller::Core::Handle(Acquired message) {
   const MutexLock lock(mutex_);
   const auto found = calls_.find(letter->number);
   if (found == calls_.end() || found->second->server != letter->peer) return;  // it is over, and the answer is freed
-  services::Call& call = *found->second;
-  if (letter->kind == services::kAnswer) return Finish(call, std::move(message));
-  if (letter->kind == services::kFailed) return Finish(call, services::Call::Failed(service_, letter->text));
-  if (letter->kind != services::kBack) return;
+  Answered(*found->second, *letter, std::move(message));
+}
+
+void ServiceCaller::Core::Answered(services::Call& call, const ServiceLetter& letter, Acquired message) {
+  const bool ends = letter.kind == services::kAnswer || letter.kind == services::kEnd;
+  if (letter.kind == services::kItem || (ends && call.streams)) return AddItem(call, std::move(message), letter);
+  if (ends) return Finish(call, std::move(message));
+  if (letter.kind == services::kFailed) return Finish(call, services::Call::Failed(service_, letter.text));
+  if (letter.kind != services::kBack) return;
   call.server.clear();
   call.ticket_due = true;
+}
+
+void ServiceCaller::Core::AddItem(services::Call& call, Acquired message, const ServiceLetter& letter) {
+  call.retry = false;  // the next server would send this item again
+  if (letter.kind != services::kEnd) call.items.push_back(std::move(message));
+  if (letter.kind != services::kItem) return Finish(call, Acquired());
+  changed_.NotifyAll();
 }
 
 void ServiceCaller::Core::Asked(const ServiceLetter& letter, const Sender& server) {

@@ -2,6 +2,7 @@
 #include "client/services/server.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "client/services/letters.h"
 
@@ -17,7 +18,13 @@ namespace {
 
 constexpr milliseconds kSlow{60000};      // how long a caller that did not answer in time is not waited for
 constexpr milliseconds kCallerLook{100};  // how often it looks whether the callers live that it has asked
+constexpr milliseconds kOtherReads{5};    // how long it sleeps while another thread reads
 constexpr size_t kAsideMax = 1024;        // requests of slow callers that it has asked for
+
+// The caller has ended, or its time is over.
+bool IsWaitingNoLonger(const Status& sent, bool is_limited) {
+  return IsNotice(sent) || (is_limited && sent.code() == Code::kDeadlineExceeded);
+}
 
 std::optional<milliseconds> LeftOf(const std::optional<Deadline>& until) {
   return until ? std::optional(TimeUntil(until)) : std::nullopt;
@@ -26,13 +33,18 @@ std::optional<milliseconds> LeftOf(const std::optional<Deadline>& until) {
 }  // namespace
 
 Service::Core::Core(Broker& broker, std::string service, const Options& options, std::string id, Boxes boxes)
-    : broker_(broker), service_(std::move(service)), options_(options), id_(std::move(id)), boxes_(std::move(boxes)) {}
+    : broker_(broker),
+      service_(std::move(service)),
+      options_(options),
+      id_(std::move(id)),
+      boxes_(std::move(boxes)),
+      figures_(broker_, service_, id_) {}
 
 Result<ServiceRequest> Service::Core::Receive(std::optional<milliseconds> timeout) {
   const auto until = DeadlineAfter(timeout);
   const MutexLock turn(receiving_);
   while (true) {
-    ReadArrived();  // what callers say finds room then
+    ReadArrived(milliseconds(0));  // what callers say finds room then
     if (auto given = TakeGiven()) return *std::move(given);
     if (IsAwaiting()) {
       {
@@ -90,18 +102,18 @@ Status Service::Core::AskForNext(std::optional<Deadline> until) {
     if (IsNotice(message.status())) continue;  // of callers, which come and go
     AB_RETURN_IF_ERROR(message.status());
     const auto ticket = ServiceLetter::Of(message->share->metadata);
-    if (ticket && ticket->kind == services::kTicket) return Ask(*ticket);
+    if (ticket && ticket->kind == services::kTicket) return Ask(*ticket, message->sent.time_ns);
   }
 }
 
-Status Service::Core::Ask(const ServiceLetter& ticket) {
+Status Service::Core::Ask(const ServiceLetter& ticket, uint64_t called_ns) {
   const auto now = static_cast<uint64_t>(std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count());
   if (ticket.due_ns != 0 && now >= ticket.due_ns) return Ok();
   auto answers = AnswersTo(ticket.peer);
   if (!answers) return Ok();
   const Key key(ticket.peer, ticket.number);
   const ServiceLetter letter{.kind = services::kAsk, .peer = id_, .number = ticket.number, .retry = options_.retry};
-  if (!IsToBeAsked(key, letter)) return Ok();
+  if (!IsToBeAsked(key, letter, called_ns)) return Ok();
   Status sent = answers->Post(letter, services::kPatience);
   if (sent.ok()) return sent;
   if (sent.code() == Code::kDeadlineExceeded) {  // its caller sends the ticket again when it reads again
@@ -117,14 +129,14 @@ Status Service::Core::Ask(const ServiceLetter& ticket) {
   return Ok();
 }
 
-bool Service::Core::IsToBeAsked(const Key& key, const ServiceLetter& question) {
+bool Service::Core::IsToBeAsked(const Key& key, const ServiceLetter& question, uint64_t called_ns) {
   const Deadline now = steady_clock::now();
   const MutexLock lock(mutex_);
   const auto known = slow_.find(key.first);
   const bool is_slow = known != slow_.end() && now < known->second;
   if (held_.contains(key) || (is_slow && asked_.size() >= kAsideMax)) return false;
   const Deadline until = now + (is_slow ? kSlow : services::kPatience);
-  const bool is_new = asked_.emplace(key, Asked{until, !is_slow}).second;
+  const bool is_new = asked_.emplace(key, Asked{until, !is_slow, called_ns}).second;
   if (is_new && is_slow) unsent_.emplace(key, question);
   return is_new && !is_slow;
 }
@@ -136,8 +148,10 @@ void Service::Core::Lapse(const Key& key) {
   if (answers_.contains(key.first)) slow_[key.first] = steady_clock::now() + kSlow;
 }
 
-void Service::Core::ReadArrived() {
-  if (!IsExpecting() || !reading_.try_lock()) return;  // no caller says anything, or another thread reads
+void Service::Core::ReadArrived(milliseconds wait) {
+  if (!IsExpecting()) return;  // no caller says anything
+  if (!reading_.try_lock()) return std::this_thread::sleep_for(std::min(wait, kOtherReads));
+  if (wait.count() > 0) static_cast<void>(ReadOne(wait));
   while (ReadOne(milliseconds(0)).ok()) continue;
   reading_.unlock();
 }
@@ -163,19 +177,22 @@ void Service::Core::Handle(Acquired message) {
   if (!letter) return;
   if (letter->kind == services::kGo) return Given(*letter, std::move(message));
   const Key key(letter->peer, letter->number);
-  ARequest cancelled;  // destroyed without the lock
+  ARequest request;  // destroyed without the lock
   const MutexLock lock(mutex_);
   if (letter->kind == services::kNo) asked_.erase(key);
-  if (letter->kind != services::kCancel) return;
-  if (const auto found = held_.find(key); found != held_.end()) cancelled = found->second.lock();
-  if (cancelled) cancelled->Cancel();
+  if (const auto found = held_.find(key); found != held_.end()) request = found->second.lock();
+  if (request && letter->kind == services::kCancel) request->Cancel();
+  if (request && letter->kind == services::kMore) request->AddRoom(letter->room);
 }
 
 void Service::Core::Given(const ServiceLetter& letter, Acquired message) {
   const auto request = std::make_shared<ServiceRequest::Core>(shared_from_this(), letter, std::move(message));
   {
     const MutexLock lock(mutex_);
-    if (!closed_ && asked_.erase(request->key()) == 1) {
+    const auto asked = asked_.find(request->key());
+    if (!closed_ && asked != asked_.end()) {
+      request->called_ns = asked->second.called_ns;
+      asked_.erase(asked);
       held_[request->key()] = request;
       given_.push_back(request);
       return;
@@ -270,12 +287,17 @@ Result<bool> Service::Core::Answer(ServiceRequest::Core& request, ServiceLetter 
   if (answers) {
     const Status sent = answers->Post(letter, left.value_or(broker_.options().timeout), content);
     if (IsNotice(sent)) Lose(request.key().first);
-    if (!IsNotice(sent) && !(sent.code() == Code::kDeadlineExceeded && left)) AB_RETURN_IF_ERROR(sent);
+    if (!IsWaitingNoLonger(sent, left.has_value())) AB_RETURN_IF_ERROR(sent);
     waits = waits && sent.ok();
   }
+  if (letter.kind != services::kItem) Release(request, letter.kind == services::kFailed);
+  return waits && answers.has_value();
+}
+
+void Service::Core::Release(const ServiceRequest::Core& request, bool failed) {
+  figures_.Note(request.called_ns, failed);
   const MutexLock lock(mutex_);
   held_.erase(request.key());
-  return waits && answers.has_value();
 }
 
 void Service::Core::Close() {
@@ -307,6 +329,7 @@ void Service::Core::Close() {
     box.TryPost(byes[caller]);
     box.Abandon();
   }
+  figures_.Withdraw();
   boxes_.presence.Abandon();  // each caller is told that a ticket may be lost
 }
 

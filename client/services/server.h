@@ -15,6 +15,7 @@
 #include <arraybridge/services/service.h>
 
 #include "client/lifeline/lifeline.h"
+#include "client/services/figures.h"
 #include "client/services/mailbox.h"
 #include "client/services/request.h"
 #include "client/services/suspicion.h"
@@ -35,7 +36,7 @@ class Service::Core : public services::Answering, public std::enable_shared_from
 
   Result<bool> Answer(ServiceRequest::Core& request, ServiceLetter letter, const services::Content* content) override
       AB_EXCLUDES(mutex_);
-  void ReadArrived() override AB_EXCLUDES(mutex_);
+  void ReadArrived(std::chrono::milliseconds wait) override AB_EXCLUDES(mutex_);
 
  private:
   using ARequest = std::shared_ptr<ServiceRequest::Core>;
@@ -43,13 +44,14 @@ class Service::Core : public services::Answering, public std::enable_shared_from
   struct Asked {
     Deadline until;  // when the caller has answered too late
     bool awaited;    // false: the server goes on meanwhile, because the caller is slow
+    uint64_t called_ns;
   };
 
   // The next request that a caller has handed over; nothing: there is none. Drops those that are cancelled.
   std::optional<ServiceRequest> TakeGiven() AB_EXCLUDES(mutex_);
   // Waits for a ticket, and asks its caller. DEADLINE_EXCEEDED: there was none in time.
   Status AskForNext(std::optional<Deadline> until) AB_EXCLUDES(mutex_);
-  Status Ask(const ServiceLetter& ticket) AB_EXCLUDES(mutex_);
+  Status Ask(const ServiceLetter& ticket, uint64_t called_ns) AB_EXCLUDES(mutex_);
   // Reads what one caller says. `wait`: the longest time to wait for it.
   Status ReadOne(std::chrono::milliseconds wait) AB_EXCLUDES(mutex_) AB_REQUIRES(reading_);
   void Handle(Acquired message) AB_EXCLUDES(mutex_);
@@ -62,11 +64,13 @@ class Service::Core : public services::Answering, public std::enable_shared_from
   bool IsExpecting() AB_EXCLUDES(mutex_);
   bool IsAwaiting() AB_EXCLUDES(mutex_);
   // Expects the answer of a caller. False: it was asked before, or is slow: then it is asked when it has room.
-  bool IsToBeAsked(const Key& key, const ServiceLetter& question) AB_EXCLUDES(mutex_);
+  bool IsToBeAsked(const Key& key, const ServiceLetter& question, uint64_t called_ns) AB_EXCLUDES(mutex_);
   // Its caller lives, and has not answered in time.
   void Lapse(const Key& key) AB_EXCLUDES(mutex_);
   // Nothing: this caller has ended.
   std::optional<services::Mailbox> AnswersTo(const std::string& caller) AB_EXCLUDES(mutex_);
+  // It is answered.
+  void Release(const ServiceRequest::Core& request, bool failed) AB_EXCLUDES(mutex_);
   // A caller has ended.
   void Lose(const std::string& caller) AB_EXCLUDES(mutex_);
 
@@ -75,6 +79,7 @@ class Service::Core : public services::Answering, public std::enable_shared_from
   const Options options_;
   const std::string id_;
   Boxes boxes_;
+  services::Figures figures_;
 
   Mutex receiving_;  // of the thread in Receive; it is locked before reading_
   Mutex reading_;    // of the thread that reads what callers say

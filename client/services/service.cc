@@ -32,12 +32,25 @@ Result<Acquired> ServiceCaller::Call(std::span<const View> value, const CallOpti
 std::future<Result<Acquired>> ServiceCaller::Submit(std::vector<View> value, const CallOptions& options) {
   return core_->Submit(std::move(value), options);
 }
+ServiceAnswers ServiceCaller::Stream(std::vector<View> value, const CallOptions& options) {
+  return ServiceAnswers(std::make_shared<ServiceAnswers::Core>(core_, core_->Stream(std::move(value), options)));
+}
+
+ServiceAnswers::Core::~Core() { Close(); }
+void ServiceAnswers::Core::Close() {
+  caller->TakeBack(*call, [] {
+    return FailedPrecondition("these answers were closed here: call ServiceCaller::Stream again")
+        .Because("ANSWERS_CLOSED");
+  });
+}
+Result<std::optional<Acquired>> ServiceAnswers::Next() { return core_->caller->NextOf(*core_->call); }
+void ServiceAnswers::Close() { core_->Close(); }
 void ServiceCaller::Close() { core_->Close(); }
 
 const Acquired& ServiceRequest::value() const { return core_->value(); }
 const Sender& ServiceRequest::caller() const { return *core_->value().sent.sender; }
 bool ServiceRequest::cancelled() {
-  if (!core_->is_cancelled()) core_->ReadArrived();
+  if (!core_->is_cancelled()) core_->ReadArrived(milliseconds(0));
   return core_->is_cancelled();
 }
 std::optional<milliseconds> ServiceRequest::left() const { return core_->left(); }
@@ -45,6 +58,10 @@ Result<bool> ServiceRequest::Reply(std::span<const View> value, const std::strin
   const services::Content content{value, structure};
   return core_->Answer(services::kAnswer, {}, &content);
 }
+Result<bool> ServiceRequest::Stream(std::span<const View> item, const std::string& structure) {
+  return core_->Stream({item, structure});
+}
+Result<bool> ServiceRequest::End() { return core_->Answer(services::kEnd, {}, nullptr); }
 Result<bool> ServiceRequest::Fail(std::string_view why) { return core_->Answer(services::kFailed, why, nullptr); }
 
 Result<Service> Service::Open(Broker& broker, const std::string& service, const Options& options) {

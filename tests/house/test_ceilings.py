@@ -44,7 +44,7 @@ RAISED = {
         "me5": (*TIERS, "client/joints/"),  # what clang-tidy found
         "fin": (*TIERS, "python/arraybridge/keep/"),  # what a review found
         "rv": (*CPP_SERVICES, "python/arraybridge/broker/services/", "python/arraybridge/broker/patterns/"),  # the same of services
-        "sv47": (*CPP_SERVICES, *PYTHON_SERVICES),  # what a second review found; streams in C++
+        "sv47": (*CPP_SERVICES, *PYTHON_SERVICES, "client/c_api/", "client/include/arraybridge/c/"),  # what a second review found; streams in C++
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders

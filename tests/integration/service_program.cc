@@ -4,7 +4,8 @@
 //   service_program ADDRESS NAMESPACE serve NAME KIND FILE       a line to FILE for each request that it begins
 //   service_program ADDRESS NAMESPACE reorder NAME WINDOW        results of channel NAME; a line for each one or error
 //   service_program ADDRESS NAMESPACE call NAME FIRST LAST MS    one call after the other; a line for each outcome
-//   service_program ADDRESS NAMESPACE submit NAME FIRST LAST MS  all of them at once
+//   service_program ADDRESS NAMESPACE stream NAME NUMBER TAKEN MS  one answer of several items, of which it takes so
+//   many service_program ADDRESS NAMESPACE submit NAME FIRST LAST MS  all of them at once
 //
 // Requests and answers are {"n": number, "x": array}, as in tests/python/services/server.py.
 #include <fcntl.h>
@@ -51,10 +52,25 @@ int64_t SumOf(const View& view) {
   return sum;
 }
 
+// As many items as the number says. "sequence" ends them; "hold-sequence" then holds the request.
+bool Stream(const std::string& kind, int64_t number, ServiceRequest& request) {
+  for (int64_t n = 0; n < number; ++n) {
+    std::vector<int64_t> numbers(kElements, n);
+    const View view = ViewOf(numbers);
+    const auto sent = request.Stream({&view, 1}, StructureOf(n));
+    if (!sent.ok()) return Tell(sent.status().ToString()), false;
+    if (!*sent) return Tell("cancelled after ", n), true;
+  }
+  Tell("sent ", number);
+  if (kind == "hold-sequence") std::this_thread::sleep_for(std::chrono::minutes(10));
+  return request.End().ok();
+}
+
 // True: it was answered, or it is to be left without an answer.
 bool Act(const std::string& kind, int64_t number, ServiceRequest& request) {
   if (kind == "fail") return request.Fail(Concat("number ", number, " is not for me")).ok();
   if (kind == "silent") return true;
+  if (kind.ends_with("sequence")) return Stream(kind, number, request);
   if (kind == "hold" || kind == "retry-hold") {
     Tell("holds ", number);
     std::this_thread::sleep_for(std::chrono::minutes(10));
@@ -132,6 +148,21 @@ int Call(ServiceCaller& caller, int64_t first, int64_t last, milliseconds timeou
   return 0;
 }
 
+int Take(ServiceCaller& caller, int64_t number, int64_t most, milliseconds timeout) {
+  std::vector<int64_t> numbers(kElements, number);
+  auto answers = caller.Stream({ViewOf(numbers)}, {.structure = StructureOf(number), .timeout = timeout});
+  for (int64_t taken = 0; taken < most; ++taken) {
+    const auto item = answers.Next();
+    if (!item.ok()) return Tell(item.status().reason(), " ", item.status().message()), 0;
+    if (!*item) return Tell("end ", taken), 0;
+    Tell("item ", NumberIn(**item), " ", SumOf((*item)->views.at(0)));
+  }
+  Tell("left");
+  answers.Close();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  return 0;
+}
+
 int Run(const std::vector<std::string>& words) {
   Broker broker({.address = words.at(0), .ns = words.at(1), .client = "in-c++"});
   const std::string& role = words.at(2);
@@ -140,6 +171,7 @@ int Run(const std::vector<std::string>& words) {
   auto caller = ServiceCaller::Open(broker, words.at(3));
   if (!caller.ok()) return Tell(caller.status().ToString()), 1;
   const milliseconds timeout(std::stoll(words.at(6)));
+  if (role == "stream") return Take(*caller, std::stoll(words.at(4)), std::stoll(words.at(5)), timeout);
   return Call(*caller, std::stoll(words.at(4)), std::stoll(words.at(5)), timeout, role == "submit");
 }
 

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of programs in C and in C++ have in common."""
 
+import json
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from arraybridge import Broker
 
 Process = subprocess.Popen[str]
 
@@ -31,3 +36,10 @@ def opened(server: Process) -> Process:
     """The same, once it says that it is open."""
     assert line(server) == f"open {server.pid}"
     return server
+
+
+def shown(address: object, broker: Broker, *words: str) -> Any:
+    """What `arraybridgectl service` shows."""
+    tool = Path(os.environ["ARRAYBRIDGE_DAEMON"]).parents[1] / "client/ctl/arraybridgectl"
+    command = [str(tool), "-H", str(address), "-n", broker.namespace, "-o", "json", "service", *words]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -3,6 +3,7 @@
  *
  *   service_program ADDRESS NAMESPACE serve NAME KIND FILE       a line to FILE for each request that it begins
  *   service_program ADDRESS NAMESPACE select NAME CHANNEL FILE   the same, and a line for each array of a channel
+ *   service_program ADDRESS NAMESPACE items NAME FIRST LAST MS   the same, with answers of several items
  *   service_program ADDRESS NAMESPACE call NAME FIRST LAST MS    one call after the other; a line for each outcome
  *
  * Requests and answers are {"n": number, "x": array}, as in server.py. */
@@ -86,6 +87,22 @@ static int doubled(ab_request* request, long long number) {
   return 0;
 }
 
+/* As many items as the number says. */
+static int items(ab_request* request, long long number) {
+  const int64_t shape[] = {ELEMENTS};
+  int32_t waits = 1;
+  for (long long n = 0; n < number && waits == 1; n++) {
+    char structure[64];
+    int64_t numbers[ELEMENTS] = {n, n, n, n};
+    describe(structure, sizeof structure, n);
+    const ab_view view = view_of(numbers, shape);
+    const ab_content content = content_of(&view, structure);
+    if (ab_send_item(request, &content, &waits) != AB_OK) return failed("ab_send_item");
+  }
+  if (waits != 1) return printf("cancelled\n"), 0;
+  return ab_end(request, &waits) == AB_OK ? 0 : failed("ab_end");
+}
+
 static int act(const char* kind, ab_request* request, FILE* record) {
   const long long number = number_in(ab_value_of(request));
   fprintf(record, "%lld %ld\n", number, (long)getpid());
@@ -101,6 +118,7 @@ static int act(const char* kind, ab_request* request, FILE* record) {
     pause_ms(600000);
   }
   if (strcmp(kind, "cancel") == 0) return until_cancelled(request, number);
+  if (strcmp(kind, "items") == 0) return items(request, number);
   return doubled(request, number);
 }
 
@@ -167,7 +185,31 @@ static int select_both(ab_broker* broker, const char* name, const char* channel_
   return failed("ab_select");
 }
 
-static int call(ab_broker* broker, const char* name, long long first, long long last, long milliseconds) {
+static void tell(const char* what, long long number, ab_array* array) {
+  long long sum = 0;
+  ab_view x = {0};
+  x.size = sizeof x;
+  if (ab_view_of(array, 0, &x) != AB_OK) exit(failed("ab_view_of"));
+  for (int i = 0; i < ELEMENTS; i++) sum += ((const int64_t*)x.data)[i];
+  printf("%s %lld %lld\n", what, number, sum);
+  ab_drop(array);
+}
+
+/* An answer of several items; at most ten of them are taken. */
+static void take_items(ab_caller* caller, const ab_content* content, long milliseconds) {
+  ab_answers* answers;
+  ab_array* item;
+  int taken = 0;
+  if (ab_call_items(caller, content, milliseconds, &answers) != AB_OK) exit(failed("ab_call_items"));
+  while (taken < 10 && ab_next(answers, &item) == AB_OK) {
+    tell("item", number_in(item), item);
+    taken++;
+  }
+  if (taken < 10) printf("%s\n", ab_reason());
+  ab_drop_answers(answers);
+}
+
+static int call(ab_broker* broker, const char* name, long long first, long long last, long milliseconds, int several) {
   ab_caller* caller;
   ab_array* answer;
   const int64_t shape[] = {ELEMENTS};
@@ -179,18 +221,15 @@ static int call(ab_broker* broker, const char* name, long long first, long long 
     describe(structure, sizeof structure, number);
     const ab_view view = view_of(numbers, shape);
     const ab_content content = content_of(&view, structure);
-    if (ab_call(caller, &content, milliseconds, &answer) != AB_OK) {
+    if (several) {
+      take_items(caller, &content, milliseconds);
+    } else if (ab_call(caller, &content, milliseconds, &answer) != AB_OK) {
       printf("%s %lld %s\n", ab_reason(), number, ab_message());
-      continue;
+    } else {
+      tell("answer", number, answer);
     }
-    long long sum = 0;
-    ab_view x = {0};
-    x.size = sizeof x;
-    if (ab_view_of(answer, 0, &x) != AB_OK) return failed("ab_view_of");
-    for (int i = 0; i < ELEMENTS; i++) sum += ((const int64_t*)x.data)[i];
-    printf("answer %lld %lld\n", number, sum);
-    ab_drop(answer);
   }
+  if (several) pause_ms(1000); /* what is cancelled is told to the server */
   ab_drop_caller(caller);
   return 0;
 }
@@ -202,8 +241,9 @@ int main(int count, char** words) {
   const ab_options options = {sizeof options, words[1], words[2], "in-c", 0, NULL};
   if (ab_connect(&options, &broker) != AB_OK) return failed("ab_connect");
   const char* role = words[3];
-  if (strcmp(role, "call") == 0) {
-    const int status = call(broker, words[4], atoll(words[5]), atoll(words[6]), atol(words[7]));
+  if (strcmp(role, "call") == 0 || strcmp(role, "items") == 0) {
+    const int several = strcmp(role, "items") == 0;
+    const int status = call(broker, words[4], atoll(words[5]), atoll(words[6]), atol(words[7]), several);
     ab_disconnect(broker);
     return status;
   }

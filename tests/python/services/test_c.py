@@ -188,3 +188,15 @@ def test_random_kills_of_servers_in_c(program, serve, serve_c, record):
     kinds = Counter(outcome.split()[0] for outcome in outcomes)
     assert set(kinds) <= {"answer", "SERVER_GONE"}, kinds
     assert kinds["answer"] >= KILLS
+
+
+def test_answers_of_several_items_in_c(broker, program, serve_c):
+    server = serve_c("items")
+    assert [item["n"] for item in broker.call("double", request(30), timeout=LONG, stream=True)] == list(range(30))
+    few = [*(f"item {n} {4 * n}" for n in range(3)), "ANSWERS_ENDED"]
+    many = [f"item {n} {4 * n}" for n in range(10)]
+    assert lines(program("items", 3, 3, LONG_MS)) == few
+    assert lines(program("items", 50, 50, LONG_MS)) == many
+    assert line(server) == "cancelled"
+    with pytest.raises(RequestFailed, match="pass stream=True"):
+        broker.call("double", request(3), timeout=60)

@@ -4,12 +4,13 @@
 import os
 import random
 import signal
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from native import begun, line, lines, opened, request
+from native import begun, line, lines, opened, request, shown
 from processes import ROOT, children
 
 import arraybridge
@@ -197,6 +198,82 @@ def test_random_kills_of_both_languages(program, serve, serve_cpp, record):
         assert {int(outcome.split()[1]) for outcome in outcomes if outcome.startswith("answer")} <= set(executed)
 
 
+def serve_sequence(broker, seen):
+    """A server in Python: so many items as the request says, and one more as its end."""
+    with broker.service("double") as service:
+        given = service.receive(timeout=60)
+        for number in range(given.value["n"]):
+            if not given.stream(request(number)):
+                seen.append(number)
+                return
+        given.reply(request(given.value["n"]))
+
+
+@pytest.mark.parametrize("number", [0, 3, 50])
+def test_cpp_takes_the_items_of_a_server_in_python(broker, program, number):
+    server = threading.Thread(target=serve_sequence, args=(broker, []))
+    server.start()
+    expected = [f"item {n} {4 * n}" for n in range(number + 1)] + [f"end {number + 1}"]
+    assert lines(program("stream", number, 1000, LONG_MS)) == expected
+    server.join(60)
+
+
+@pytest.mark.parametrize("number", [0, 3, 50])
+def test_python_and_cpp_take_the_items_of_a_server_in_cpp(broker, program, serve_cpp, number):
+    serve_cpp("sequence")
+    items = list(broker.call("double", request(number), timeout=LONG, stream=True))
+    assert [item["n"] for item in items] == list(range(number))
+    assert [int(item["x"].sum()) for item in items] == [4 * n for n in range(number)]
+    expected = [f"item {n} {4 * n}" for n in range(number)] + [f"end {number}"]
+    assert lines(program("stream", number, 1000, LONG_MS)) == expected
+
+
+def test_a_server_in_python_sees_that_cpp_takes_no_further_items(broker, program):
+    seen = []
+    server = threading.Thread(target=serve_sequence, args=(broker, seen))
+    server.start()
+    assert lines(program("stream", 1000, 5, LONG_MS))[-1] == "left"
+    server.join(60)
+    assert seen and 5 <= seen[0] <= 20
+
+
+def test_a_server_in_cpp_sees_that_no_further_items_are_taken(broker, program, serve_cpp):
+    server = serve_cpp("sequence")
+    for take in lambda: lines(program("stream", 1000, 5, LONG_MS)), lambda: next(broker.call("double", request(1000), timeout=LONG, stream=True)):
+        take()
+        words = line(server).split()
+        assert words[:2] == ["cancelled", "after"] and int(words[2]) <= 20
+
+
+def test_a_server_in_cpp_waits_for_a_slow_reader(broker, serve_cpp):
+    server = serve_cpp("sequence")
+    answers = broker.call("double", request(30), timeout=LONG, stream=True)
+    assert next(answers)["n"] == 0
+    time.sleep(1)
+    assert [item["n"] for item in answers] == list(range(1, 30))
+    assert line(server) == "sent 30"
+
+
+def test_the_items_before_the_end_of_a_server_come(program, serve_cpp):
+    server = serve_cpp("hold-sequence")
+    caller = program("stream", 6, 1000, LONG_MS)
+    assert line(server) == "sent 6"
+    server.kill()
+    found = lines(caller)
+    assert found[:6] == [f"item {n} {4 * n}" for n in range(6)] and found[6].startswith("SERVER_GONE ")
+
+
+def test_the_time_of_a_whole_sequence_is_limited(program, serve_cpp):
+    serve_cpp("hold-sequence")
+    assert lines(program("stream", 2, 1000, 1500))[2].startswith("NOT_ANSWERED ")
+
+
+def test_a_caller_of_one_answer_gets_no_items(broker, serve_cpp):
+    serve_cpp("sequence")
+    with pytest.raises(RequestFailed, match="pass stream=True"):
+        broker.call("double", request(3), timeout=60)
+
+
 def answered_soon(broker):
     """Calls of another process, while one stands still."""
     begun = time.monotonic()
@@ -230,3 +307,12 @@ def test_a_request_of_cpp_that_ends_its_servers_ends_three(program, serve, recor
         serve("retry-die")
     assert "2 others before" in " ".join(lines(program("call", 1, 1, LONG_MS)))
     assert len(begun(record)) == 3
+
+
+def test_the_figures_of_a_server_in_cpp_are_shown(address, broker, serve_cpp):
+    server = serve_cpp()
+    for number in range(50):
+        broker.call("double", request(number), timeout=60)
+    (told,) = shown(address, broker, "show", "double")["server"]
+    assert told["process_id"] == server.pid and 1 <= told["requests"] <= 50 and told["failed"] == 0
+    assert 0 < told["p50_us"] <= told["p99_us"] < 60e6

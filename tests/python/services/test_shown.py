@@ -1,24 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What arraybridgectl shows of a service: servers publish how long their answers took."""
 
-import json
 import os
-import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from native import shown
 
 import arraybridge
-
-CTL = Path(os.environ["ARRAYBRIDGE_DAEMON"]).parents[1] / "client/ctl/arraybridgectl"
-
-
-def shown(address, broker, *words):
-    command = [str(CTL), "-H", str(address), "-n", broker.namespace, "-o", "json", "service", *words]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
 
 def figures_of(server):
     return {key: server[key] for key in ("requests", "failed", "p50_us", "p99_us")}

@@ -40,7 +40,19 @@ AB_API ab_code ab_open_caller(ab_broker* broker, const char* service, ab_caller*
  *   NOT_ANSWERED     AB_DEADLINE_EXCEEDED: a server has it, and sees it as cancelled
  *   CHANNEL_LOST     AB_UNAVAILABLE: the connection has ended, and the outcome is unknown; open another caller */
 AB_API ab_code ab_call(ab_caller* caller, const ab_content* content, int64_t timeout_ms, ab_array** answer);
-/* NULL is nothing to do. REQUIRES: no call uses it. */
+
+/* The items of one answer, which the server sends by ab_send_item. One thread takes them at a time. */
+typedef struct ab_answers ab_answers;
+/* Asks for an answer of several items, without waiting. `timeout_ms` is that of the whole answer. The arrays of
+ * `content` must stay as they are until ab_next has returned for the first time. */
+AB_API ab_code ab_call_items(ab_caller* caller, const ab_content* content, int64_t timeout_ms, ab_answers** answers);
+/* Waits for the next item. AB_OUT_OF_RANGE, ANSWERS_ENDED: there is no further one. Errors of ab_call, after the items
+ * that were sent before. */
+AB_API ab_code ab_next(ab_answers* answers, ab_array** item);
+/* Frees it; before its end the server sees the request as cancelled. NULL is nothing to do. REQUIRES: no call uses
+ * it. */
+AB_API void ab_drop_answers(ab_answers* answers);
+/* NULL is nothing to do. REQUIRES: no call uses it, and its answers are dropped. */
 AB_API void ab_drop_caller(ab_caller* caller);
 
 /* One server of a service. */
@@ -84,6 +96,11 @@ AB_API ab_code ab_state_of(ab_request* request, ab_request_state* state);
  * dropped, else 1. AB_FAILED_PRECONDITION: REQUEST_ANSWERED, SERVICE_CLOSED. Errors of ab_send; the request is open
  * then. */
 AB_API ab_code ab_reply(ab_request* request, const ab_content* content, int32_t* waits);
+/* Sends one item of an answer to ab_call_items, and waits while the caller has eight that it has not taken. The answer
+ * ends with ab_reply, which sends its last item, or with ab_end. `waits`: 0 also if the caller takes one answer alone;
+ * it gets REQUEST_FAILED. Errors of ab_reply. */
+AB_API ab_code ab_send_item(ab_request* request, const ab_content* content, int32_t* waits);
+AB_API ab_code ab_end(ab_request* request, int32_t* waits);
 /* Answers that there is no result, and why; at most 4096 bytes of it are sent. */
 AB_API ab_code ab_fail(ab_request* request, const char* why, int32_t* waits);
 /* Frees it. If it was not answered, its caller gets REQUEST_FAILED. NULL is nothing to do. */

@@ -31,6 +31,23 @@
 
 namespace arraybridge {
 
+// The items of one answer, in order. One thread takes them at a time; a copy is the same answer. If it is closed, or
+// the last copy is destroyed, before its end, the server sees the request as cancelled.
+class ServiceAnswers {
+ public:
+  // The next item; nothing: there is no further one. Errors of ServiceCaller::Call, after the items that were sent
+  // before; `timeout` is that of the whole answer. CANCELLED: the next call goes on. FAILED_PRECONDITION,
+  // ANSWERS_CLOSED.
+  Result<std::optional<Acquired>> Next();
+  void Close();
+
+  struct Core;  // client/services/caller.h
+  explicit ServiceAnswers(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
 // Asks the servers of one service. Thread-safe; a copy is the same caller. REQUIRES: the Broker outlives it. A forked
 // child opens its own.
 class ServiceCaller {
@@ -53,6 +70,9 @@ class ServiceCaller {
   Result<Acquired> Call(std::span<const View> value, const CallOptions& options);
   // Call without waiting. The arrays must stay as they are until the future is ready.
   std::future<Result<Acquired>> Submit(std::vector<View> value, const CallOptions& options);
+  // Asks for an answer of several items, which the server sends by ServiceRequest::Stream. The arrays must stay as they
+  // are until the first item, or the outcome, is there.
+  ServiceAnswers Stream(std::vector<View> value, const CallOptions& options);
   // Ends it; calls that wait fail with UNAVAILABLE, CALLER_CLOSED. The last copy does so when it is destroyed.
   void Close();
 
@@ -78,6 +98,12 @@ class ServiceRequest {
   // Answers. False: the caller waits no longer, and the result was dropped. FAILED_PRECONDITION, REQUEST_ANSWERED;
   // SERVICE_CLOSED. Errors of Broker::Send; the request is open then.
   Result<bool> Reply(std::span<const View> value, const std::string& structure = {});
+  // Sends one item of an answer that has several, and ends with Reply, which sends its last item, or with End. Waits
+  // while the caller has eight items that it has not taken. False: the caller waits no longer; or it takes one answer
+  // alone, and gets REQUEST_FAILED. Errors of Reply.
+  Result<bool> Stream(std::span<const View> item, const std::string& structure = {});
+  // Ends an answer of several items, perhaps of none. False, errors: as of Reply.
+  Result<bool> End();
   // Answers that there is no result, and why; at most 4096 bytes of it are sent.
   Result<bool> Fail(std::string_view why);
 

@@ -10,6 +10,7 @@ from native import shown
 
 import arraybridge
 
+
 def figures_of(server):
     return {key: server[key] for key in ("requests", "failed", "p50_us", "p99_us")}
 

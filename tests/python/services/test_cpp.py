@@ -239,7 +239,10 @@ def test_a_server_in_python_sees_that_cpp_takes_no_further_items(broker, program
 
 def test_a_server_in_cpp_sees_that_no_further_items_are_taken(broker, program, serve_cpp):
     server = serve_cpp("sequence")
-    for take in lambda: lines(program("stream", 1000, 5, LONG_MS)), lambda: next(broker.call("double", request(1000), timeout=LONG, stream=True)):
+    for take in (
+        lambda: lines(program("stream", 1000, 5, LONG_MS)),
+        lambda: next(broker.call("double", request(1000), timeout=LONG, stream=True)),
+    ):
         take()
         words = line(server).split()
         assert words[:2] == ["cancelled", "after"] and int(words[2]) <= 20

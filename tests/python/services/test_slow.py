@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import arraybridge
 from arraybridge import Broker, BrokerTimeout, InvalidRequest, RequestFailed, ServerGone
 from arraybridge.broker.delivery import Delivery
 from arraybridge.broker.due import Due
@@ -23,6 +22,7 @@ from arraybridge.broker.services import letters
 from arraybridge.broker.services.mailbox import Mailbox
 
 REQUESTS = 30
+AT_ONCE = Due.after(0)
 Process = subprocess.Popen[str]
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_waits_for_memory_delays_no_other_one(
     serve()
     post, free = Mailbox.post, threading.Event()
 
-    def short_of_memory(self: Mailbox, letter: letters.Letter, content: Any = None, due: Due = Due.after(0)) -> None:
+    def short_of_memory(self: Mailbox, letter: letters.Letter, content: Any = None, due: Due = AT_ONCE) -> None:
         if letter.kind == letters.GO and letter.number == 1:
             if not due.left():
                 raise BrokerTimeout("no memory", 4, "")

@@ -22,6 +22,7 @@ EXCHANGED = ("client/born/", "python/bindings/born/")  # fences
 TABLES = ("python/arraybridge/tables/", "python/bindings/tables/")
 ONE_MEMORY = ("client/one_memory/", "client/include/arraybridge/one_memory/", "python/bindings/one_memory/", *IN_PLACE[1:])
 CPP_SERVICES = ("client/services/", "client/include/arraybridge/services/")
+C_SERVICES = ("client/c_api/", "client/include/arraybridge/c/")
 PYTHON_SERVICES = (
     "python/arraybridge/broker/services/", "python/arraybridge/broker/patterns/", "python/arraybridge/broker/taking/",
     "python/arraybridge/broker/sequences/", "python/arraybridge/broker/batches/", "python/arraybridge/recording/",
@@ -44,7 +45,7 @@ RAISED = {
         "me5": (*TIERS, "client/joints/"),  # what clang-tidy found
         "fin": (*TIERS, "python/arraybridge/keep/"),  # what a review found
         "rv": (*CPP_SERVICES, "python/arraybridge/broker/services/", "python/arraybridge/broker/patterns/"),  # the same of services
-        "sv47": (*CPP_SERVICES, *PYTHON_SERVICES, "client/c_api/", "client/include/arraybridge/c/"),  # what a second review found; streams in C++
+        "sv47": (*CPP_SERVICES, *PYTHON_SERVICES, *C_SERVICES),  # what a second review found; streams in C++ and C
         "arm": (*IN_PLACE, *EXCHANGED, "python/arraybridge/integrations/follow/"),
     }.items()
     for folder in folders

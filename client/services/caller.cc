@@ -166,9 +166,11 @@ void ServiceCaller::Core::ServeSubmitted() {
 
 void ServiceCaller::Core::Give(services::Call& call) {
   std::optional<Mailbox> server;
+  std::string id;
   {
     const MutexLock lock(mutex_);
     server = std::exchange(call.give_to, std::nullopt);
+    id = call.server;
     if (!server) return;
   }
   const Content content{call.views, call.structure};
@@ -176,8 +178,8 @@ void ServiceCaller::Core::Give(services::Call& call) {
   const MutexLock lock(mutex_);
   call.giving = false;
   changed_.NotifyAll();
-  if (sent.ok() || call.outcome) return;
-  if (IsNotice(sent)) {  // the server has not got it
+  if (sent.ok() || call.outcome || call.server != id) return;  // that server may have ended meanwhile
+  if (IsNotice(sent)) {                                        // the server has not got it
     call.server.clear();
     call.ticket_due = true;
     return;

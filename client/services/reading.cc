@@ -137,7 +137,9 @@ void ServiceCaller::Core::Parted(const std::string& id, const std::vector<uint64
   const MutexLock lock(mutex_);
   for (const ACall& call : calls) {
     if (call->outcome) continue;
-    const bool may_have_begun = held == nullptr || std::ranges::count(*held, call->number) != 0;
+    const bool is_given = !std::exchange(call->give_to, std::nullopt);
+    if (!is_given) call->giving = false;
+    const bool may_have_begun = is_given && (held == nullptr || std::ranges::count(*held, call->number) != 0);
     if (may_have_begun && !call->may_retry()) {
       Finish(*call, call->Gone(service_));
       continue;

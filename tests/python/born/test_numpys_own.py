@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's own tests in a block: those that allocate, resize, index and copy most. PyTorch's own are not in its wheels."""
+"""NumPy's own tests in a block: those that allocate, resize, index and copy most."""
 
 import importlib.util
 import os

@@ -183,6 +183,33 @@ def test_a_call_that_waits_for_memory_delays_no_other_one(
     assert waits.result(30)["n"] == 1
 
 
+def test_a_request_that_waits_for_memory_goes_to_one_server(
+    broker: Broker, serve: Callable[..., Process], record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = serve("retry")
+    post, waits, free = Mailbox.post, threading.Event(), threading.Event()
+
+    def short_of_memory(self: Mailbox, letter: letters.Letter, content: Any = None, due: Due = AT_ONCE) -> None:
+        if letter.kind == letters.GO and not free.is_set():
+            if not due.left():
+                raise BrokerTimeout("no memory", 4, "")
+            waits.set()
+            assert free.wait(60)
+        post(self, letter, content, due)
+
+    monkeypatch.setattr(Mailbox, "post", short_of_memory)
+    future = broker.submit("double", value(1), timeout=60)
+    assert waits.wait(60)
+    (caller,) = broker._callers.values()
+    (call,) = caller._calls.values()
+    first.kill()
+    wait_until(lambda: not call.server)  # it is known that the first server has ended
+    free.set()
+    second = serve("retry")
+    assert future.result(30)["pid"] == second.pid
+    assert len(record.read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\x85b", "a\u2028b"])
 def test_a_name_with_a_control_character_is_refused_at_once(broker: Broker, name: str) -> None:
     with pytest.raises(InvalidRequest, match="control"):

@@ -231,7 +231,7 @@ class Caller:
         elif (call := self._call_of(letter)) is None:
             return  # it is over, and the answer is freed
         elif letter.kind == letters.BACK:
-            self._handed_back(call)
+            self._handed_back(call, letter.peer)
         elif letter.kind == letters.ITEM:
             call.item(message)
         elif self._forget(call):
@@ -259,15 +259,21 @@ class Caller:
                 call.given_to(letter, process_id, client)
         if call is None:
             self._tell(server, Letter(letters.NO, self._id, letter.number))
-        elif not self._gave(call, server, 0.0):  # answers to other calls do not wait for memory for this one
-            self._telling.submit(lambda: self._gave(call, server, self._patience(call)))
+        elif not self._gave(call, letter.peer, 0.0):  # answers to other calls do not wait for memory for this one
+            self._telling.submit(lambda: self._gave(call, letter.peer, self._patience(call)))
 
-    def _gave(self, call: Call, server: Mailbox, seconds: float) -> bool:
+    def _gave(self, call: Call, id: str, seconds: float) -> bool:
         """False: there is no room, or no memory, yet, and `seconds` is 0."""
+        server = self._servers.get(id)
+        if server is None or call.server != id:
+            return True  # that server has ended meanwhile
+        if call.number not in self._calls:
+            self._tell(server, Letter(letters.NO, self._id, call.number))
+            return True
         try:
             server.post(call.letter(letters.GO, self._id), call.content, Due.after(seconds))
         except (PeerGone, ChannelClosed):
-            self._handed_back(call)
+            self._handed_back(call, id)
             return True
         except Exception as error:  # it cannot be sent to any server
             if not seconds and isinstance(error, BrokerTimeout | OutOfMemory | MemoryError):
@@ -291,9 +297,11 @@ class Caller:
             self._servers[id] = known
         return known
 
-    def _handed_back(self, call: Call) -> None:
+    def _handed_back(self, call: Call, id: str) -> None:
         """The server has not executed it."""
         with self._lock:
+            if call.server != id:
+                return
             call.server = ""
         self._later(call)
 
@@ -305,7 +313,7 @@ class Caller:
             calls = [call for call in self._calls.values() if call.server == id]
         for call in calls:
             if call.may_retry or (held is not None and call.number not in held):
-                self._handed_back(call)
+                self._handed_back(call, id)
             elif self._forget(call):
                 call.failed(call.gone())
 

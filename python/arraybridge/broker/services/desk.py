@@ -41,7 +41,7 @@ class Desk:
         self._lock = threading.Lock()
         self._asked: dict[Key, _Asked] = {}
         self._held: dict[Key, weakref.ref[Request]] = {}  # not answered yet; whoever has the request may drop it
-        self._dropped: SimpleQueue[Letter] = SimpleQueue()  # of requests that were dropped unanswered
+        self._dropped: SimpleQueue[tuple[Letter, int]] = SimpleQueue()  # of requests that were dropped unanswered
         self._told: SimpleQueue[Told | BrokerError] = SimpleQueue()
         self._closed = False
 
@@ -76,7 +76,9 @@ class Desk:
             if self._closed or asked is None:
                 return False
             request.called_ns = asked.called_ns
-            self._held[request.key] = weakref.ref(request, functools.partial(_note_dropped, self._dropped, request.letter))
+            self._held[request.key] = weakref.ref(
+                request, functools.partial(_note_dropped, self._dropped, request.letter, request.called_ns)
+            )
             self._told.put(Told(request, message))
             return True
 
@@ -111,14 +113,14 @@ class Desk:
             request.begun = not self._closed
             return request.begun
 
-    def dropped(self) -> Iterator[Letter]:
-        """The letters of requests that the server dropped without an answer, each once."""
+    def dropped(self) -> Iterator[tuple[Letter, int]]:
+        """The letters of requests that the server dropped without an answer, each once, and when they were called."""
         while not self._dropped.empty():
-            letter = self._dropped.get()
+            letter, called_ns = self._dropped.get()
             with self._lock:
                 unanswered = self._held.pop((letter.peer, letter.number), None) is not None
             if unanswered:
-                yield letter
+                yield letter, called_ns
 
     def release(self, key: Key) -> None:
         """It is answered."""
@@ -159,6 +161,6 @@ class Desk:
         return None if held is None else held()
 
 
-def _note_dropped(dropped: SimpleQueue[Letter], letter: Letter, _: object) -> None:
+def _note_dropped(dropped: SimpleQueue[tuple[Letter, int]], letter: Letter, called_ns: int, _: object) -> None:
     """Takes no lock: the garbage collector may call it anywhere."""
-    dropped.put(letter)
+    dropped.put((letter, called_ns))

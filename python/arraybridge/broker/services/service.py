@@ -220,8 +220,10 @@ class Service(Taking):
 
     def _fail_dropped(self) -> None:
         """Requests that nobody can answer any more fail."""
-        for letter in self._desk.dropped():
-            Request(letter, (0, ""), self._answer).fail("the server dropped the request without an answer")
+        for letter, called_ns in self._desk.dropped():
+            request = Request(letter, (0, ""), self._answer)
+            request.called_ns = called_ns
+            request.fail("the server dropped the request without an answer")
 
     def _examine(self) -> None:
         """Finds callers that have ended, if a notice has said that there is one."""
